@@ -14,8 +14,13 @@ from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from distill.artifacts.manifest import Manifest
     from distill.planning.leakage import Leakage
+    from distill.recipe.eval import AnyStudent
+    from student.evaluation.collect_replies import Serve
+    from teacher.engines.http.remote_student import RemoteStudent
 
 
 def generate(
@@ -54,15 +59,13 @@ def train(
 ) -> "Manifest":
     """Train the stages, `jobs` at a time, or one; raises what `student.train.train` raises, and DataError where
     data leaks."""
-    from filters.dataset.ablation_sets import materialise_stages
     from student.distributed import processes
     from student.train import train as train_student
 
     run = Path(run)
     with processes.together():
         if processes.is_main():
-            compare_trained(recipe, run, stage)
-            materialise_stages(recipe, run, stage)
+            prepare_training(recipe, run, stage)
         return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
@@ -70,19 +73,39 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
+    compare_trained(recipe, Path(run))
+    return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
+
+
+def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage | None":
+    """What comes before the stages, or before one: the comparison of data, and the data sets of their arms."""
+    from filters.dataset.ablation_sets import materialise_stages
+
+    compared = compare_trained(recipe, run, stage)
+    materialise_stages(recipe, run, stage)
+    return compared
+
+
+def evaluate_compared(recipe: Recipe, run: Path, *, fresh: bool, on_progress: ProgressCallback) -> "Manifest":
+    """`evaluate` after the comparison of data, with the engines that serve students."""
     from student.evaluate import evaluate as evaluate_students
-    from teacher.engines.http.remote_student import connect_student
+
+    return evaluate_students(
+        recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_serve, recipe), connect=connect
+    )
+
+
+def _serve(recipe: Recipe) -> "Serve":
     from teacher.engines.vllm.export_server import find_server, serve_export
 
-    compare_trained(recipe, Path(run))
-    return evaluate_students(
-        recipe,
-        Path(run),
-        fresh=fresh,
-        on_progress=on_progress,
-        vllm=lambda: partial(serve_export, server=find_server(recipe)),
-        connect=connect_student,
-    )
+    return partial(serve_export, server=find_server(recipe))
+
+
+def connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
+    """A student that a server has; its engine is loaded when the first one is asked."""
+    from teacher.engines.http.remote_student import connect_student
+
+    return connect_student(name, student, **limits)
 
 
 def compare_asked(recipe: Recipe, run: Path) -> "Leakage | None":

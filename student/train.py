@@ -43,6 +43,7 @@ def train(
     `jobs` stages are trained at a time, each in a process that begins anew (a script that calls this needs its
     `if __name__ == "__main__"`) with its share of the cores, and a card of its own if there are several; a stage
     waits for the one that it starts from.
+
     `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
     StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one;
     DataError when a finished student is damaged.
@@ -207,19 +208,21 @@ def _side_by_side(
 ) -> dict[str, Manifest]:
     """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
     manifests: dict[str, Manifest] = {}
+    waiting = {stage.name: stage for stage in unfinished}
+    unfinished_names = {*waiting}
     with JobPool(jobs, on_progress) as pool:
 
-        def submit(finished_now: str | None) -> None:
-            for stage in unfinished:
+        def submit_ready() -> None:
+            for stage in [*waiting.values()]:
                 start = start_of(recipe.stages, stage)
-                if (start if start in names else None) == finished_now:
+                if start in manifests or start not in unfinished_names:
+                    del waiting[stage.name]
                     pool.submit(stage.name, train_alone, recipe, run, stage, fields[stage.name])
 
-        names = {stage.name for stage in unfinished}
-        submit(None)
+        submit_ready()
         for name, future in pool.results():
             manifests[str(name)] = future.result()
-            submit(str(name))
+            submit_ready()
     return manifests
 
 

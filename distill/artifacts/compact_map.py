@@ -104,12 +104,13 @@ class CompactMap:
 
 def _sorted(value_bytes: int, keys: bytes, values: bytes) -> tuple[bytes, bytes]:
     """Keys and values in the order of the keys."""
-    key_array = _array(keys, KEY_BYTES)
+    key_array = fixed_size_array(keys, KEY_BYTES)
     order = pc.sort_indices(key_array)
-    return _taken(key_array, order), _taken(_array(values, value_bytes), order)
+    return _taken(key_array, order), _taken(fixed_size_array(values, value_bytes), order)
 
 
-def _array(data: bytes, item_bytes: int) -> pa.Array:
+def fixed_size_array(data: bytes, item_bytes: int = KEY_BYTES) -> pa.Array:
+    """Bytes as items of one size; the array shares their memory."""
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(item_bytes), len(data) // item_bytes, [None, pa.py_buffer(data)]
     )

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distill import verbs
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import RECIPE, REPORT
 from distill.artifacts.manifest import MANIFEST
@@ -20,22 +21,16 @@ from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
-from distill.verbs import compare_asked, compare_trained
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from distill.planning.leakage import Leakage
-    from distill.recipe.eval import AnyStudent
     from distill.recipe.teachers import Server
-    from student.evaluation.collect_replies import Serve
-    from teacher.engines.http.remote_student import RemoteStudent
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     from teacher.generate import generate
 
-    compared = _summary(compare_asked(recipe, run))
+    compared = _summary(verbs.compare_asked(recipe, run))
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
     return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
@@ -85,11 +80,8 @@ def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> t
 
 
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
-    from distill.model_signals import measurers
-    from filters.apply import apply
-
     with _recorded(recipe, run) as on_progress:
-        apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
+        verbs.filter(recipe, run, fresh=fresh, on_progress=on_progress)
     blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
 
@@ -111,10 +103,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
     with processes.together():
         compared = ""
         if processes.is_main():
-            from filters.dataset.ablation_sets import materialise_stages
-
-            compared = _summary(compare_trained(recipe, run, stage))
-            materialise_stages(recipe, run, stage)
+            compared = _summary(verbs.prepare_training(recipe, run, stage))
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
         return _blocks(training(run), parts(run), damage(run), compared)
@@ -195,11 +184,9 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
 
 
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
-    from student.evaluate import evaluate
-
-    compared = _summary(compare_trained(recipe, run))
+    compared = _summary(verbs.compare_trained(recipe, run))
     with _recorded(recipe, run) as on_progress:
-        evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
+        verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
     return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / REPORT}"
 
 
@@ -218,7 +205,7 @@ def ablate_recipe(
     from distill.commands.status import ablation
 
     # A report is written from what is there, and trains nothing.
-    compared = "" if report else _summary(compare_trained(recipe, run))
+    compared = "" if report else _summary(verbs.compare_trained(recipe, run))
     with watch() as on_progress:
         folder = ablate(
             recipe,
@@ -232,18 +219,6 @@ def ablate_recipe(
             on_progress=on_progress,
         )
     return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / REPORT}"
-
-
-def _vllm(recipe: Recipe) -> "Serve":
-    from teacher.engines.vllm.export_server import find_server, serve_export
-
-    return partial(serve_export, server=find_server(recipe))
-
-
-def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
-    from teacher.engines.http.remote_student import connect_student
-
-    return connect_student(name, student, **limits)
 
 
 def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:

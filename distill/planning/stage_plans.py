@@ -158,10 +158,10 @@ class StagePlanner:
         """What a step of so many tokens in so many passes launches. About 0.2 s for a pass not seen before."""
         from student.models.flops import Cost
         from student.training import roofline
-        from student.training.step_trace import Work, trace
+        from student.training.step_trace import PassWork, trace
 
         student, rows = self.prepared(stage), step_tokens / load.tokens
-        work = Work(
+        work = PassWork(
             tokens=step_tokens / passes,
             squared_lengths=load.squared_length * rows / passes,
             response_tokens=load.response_tokens * rows / passes,

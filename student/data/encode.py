@@ -18,7 +18,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill.errors import DataError, ImageError, ModelError
 from student.data import images as pictures
-from student.data.encoded_rows import Columns, Example, MappedRows, columns_of
+from student.data.encoded_rows import Example, MappedRows, RowColumns, columns_of
 from student.data.images import ImageStore, image_token
 from student.data.responses import kinds_of, learned_text
 from student.data.rows import TrainingRow, smaller
@@ -177,8 +177,8 @@ class Examples:
         return len(self.rows)
 
     @property
-    def columns(self) -> Columns:
-        """What a plan needs to know of every row; worked out anew at every call."""
+    def columns(self) -> RowColumns:
+        """What a plan needs to know of every row; of rows in memory it is worked out anew at every call."""
         return columns_of(self.rows)
 
     @property
@@ -193,11 +193,9 @@ class Examples:
 
     def image_share(self, image_id: int) -> float:
         """Share of the tokens that stand for images."""
-        total = image = 0
-        for example in self.rows:
-            total += len(example.ids)
-            image += int(np.count_nonzero(example.ids == image_id))
-        return image / max(1, total)
+        rows = self.rows
+        ids = rows.token_ids() if isinstance(rows, MappedRows) else (example.ids for example in rows)
+        return sum(int(np.count_nonzero(each == image_id)) for each in ids) / max(1, int(self.columns.lengths.sum()))
 
 
 def encode(

@@ -8,7 +8,7 @@ file lives as long as its stage trains and is written anew by the next command. 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -54,7 +54,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class RowColumns:
     """What a plan needs to know of every row."""
 
     lengths: np.ndarray
@@ -68,11 +68,11 @@ class Columns:
     sample_ids: Sequence[str]
 
 
-def columns_of(rows: Sequence[Example]) -> Columns:
+def columns_of(rows: Sequence[Example]) -> RowColumns:
     """The columns of rows, in memory or mapped."""
     if isinstance(rows, MappedRows):
-        return rows.columns()
-    return Columns(
+        return rows.columns
+    return RowColumns(
         lengths=np.array([len(example.ids) for example in rows], np.int64),
         responses=np.array([len(example.kinds) for example in rows], np.int64),
         images=np.array([len(example.row.images) for example in rows], np.int64),
@@ -145,48 +145,60 @@ class MappedRows(Sequence[Example]):
             return [self[position] for position in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        index %= len(self)
-        return self._cached(index if self._chosen is None else int(self._chosen[index]))
+        return self._cached(self._number(index % len(self)))
 
     def __iter__(self) -> Iterator[Example]:
         for index in range(len(self)):
-            yield self._read(index if self._chosen is None else int(self._chosen[index]))
+            yield self._read(self._number(index))
+
+    def _number(self, index: int) -> int:
+        """The row of the file that a row of these is."""
+        return index if self._chosen is None else int(self._chosen[index])
 
     def take(self, indexes: Sequence[int]) -> "MappedRows":
         """Some of these rows."""
         chosen = np.asarray(indexes, np.int64)
         return MappedRows(self._path, chosen if self._chosen is None else self._chosen[chosen])
 
-    def columns(self) -> Columns:
+    def token_ids(self) -> Iterator[np.ndarray]:
+        """The token ids of every row; nothing else of it is read."""
+        for index in range(len(self)):
+            batch, position = self._position(self._number(index))
+            yield batch["ids"][position].values.to_numpy()
+
+    @cached_property
+    def columns(self) -> RowColumns:
         """The columns of all rows; of the file only these are read."""
 
-        def numbers(array: Any) -> np.ndarray:
-            values: np.ndarray = array.to_numpy()
+        def chosen(values: np.ndarray) -> np.ndarray:
             return values if self._chosen is None else values[self._chosen]
 
         def texts(name: str) -> list[str]:
             # A string once for all rows that have it.
             encoded = self._table[name].combine_chunks().dictionary_encode()
             names = encoded.dictionary.to_pylist()
-            return [names[code] for code in numbers(encoded.indices)]
+            return [names[code] for code in chosen(encoded.indices.to_numpy())]
 
         lengths, responses = (
             np.concatenate([[0], *(np.diff(batch[name].offsets.to_numpy()) for batch in self._batches)])[1:]
             for name in ("ids", "kinds")
         )
-        return Columns(
-            lengths=lengths if self._chosen is None else lengths[self._chosen],
-            responses=responses if self._chosen is None else responses[self._chosen],
-            images=numbers(self._table["images"]),
-            difficulty=numbers(self._table["difficulty"]),
+        return RowColumns(
+            lengths=chosen(lengths),
+            responses=chosen(responses),
+            images=chosen(self._table["images"].to_numpy()),
+            difficulty=chosen(self._table["difficulty"].to_numpy()),
             sources=texts("source"),
             teachers=texts("teacher"),
             sample_ids=texts("sample_id"),
         )
 
-    def _read(self, number: int) -> Example:
+    def _position(self, number: int) -> tuple[pa.RecordBatch, int]:
         at = bisect_right(self._starts, number) - 1
-        batch, position = self._batches[at], number - self._starts[at]
+        return self._batches[at], number - self._starts[at]
+
+    def _read(self, number: int) -> Example:
+        batch, position = self._position(number)
         return Example(
             row=_row(orjson.loads(memoryview(batch["row"][position].as_buffer()))),
             ids=batch["ids"][position].values.to_numpy(),

@@ -19,7 +19,7 @@ from student.models import freeze
 from student.models.flops import matrices_of_sight, patch_values
 from student.models.siq_vl import Parts
 from student.training.optimizer import STATE_BYTES
-from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, Work
+from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 
 GAP_S = 1e-6
 """Between two kernels of one stream."""
@@ -118,7 +118,7 @@ COMPILED, FUSED = ("compile", "auto"), ("liger", "hub")
 
 
 def step_kernels(
-    student: Any, parts: Parts, work: Work, decoder: DecoderTrace, *, passes: int, kernels: str
+    student: Any, parts: Parts, work: PassWork, decoder: DecoderTrace, *, passes: int, kernels: str
 ) -> Counter[Kernel]:
     """The kernels of a step of so many passes, each over `work`, for a student prepared for its stage."""
     each = decoder.kernels(compiled=kernels in COMPILED)
@@ -131,7 +131,7 @@ def step_kernels(
     return result
 
 
-def _sight(student: Any, parts: Parts, work: Work) -> Iterator[Kernel]:
+def _sight(student: Any, parts: Parts, work: PassWork) -> Iterator[Kernel]:
     """Tower, without gradients, and projector."""
     plain: Any = freeze.plain_model(student)
     sight = plain.config.vision_config

@@ -29,7 +29,7 @@ _OVERWRITES = ("copy_", "zero_", "fill_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class PassWork:
     """What a pass works on."""
 
     tokens: float
@@ -86,7 +86,9 @@ class DecoderTrace:
         return Counter({kernel: two[kernel] + self.further * (three[kernel] - two[kernel]) for kernel in two | three})
 
 
-def trace(student: Any, parts: Parts, work: Work, *, checkpointing: bool, fused_layers: bool = False) -> DecoderTrace:
+def trace(
+    student: Any, parts: Parts, work: PassWork, *, checkpointing: bool, fused_layers: bool = False
+) -> DecoderTrace:
     """Run a student that is prepared for its stage; it stays as it is. `fused_layers`: with Liger's kernels."""
     language = freeze.plain_model(student).get_submodule(parts.language)
     layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
@@ -111,7 +113,7 @@ def _layer_kinds(language: Any) -> list[str]:
 
 
 def _operations(
-    student: Any, parts: Parts, work: Work, *, checkpointing: bool, fused_layers: bool
+    student: Any, parts: Parts, work: PassWork, *, checkpointing: bool, fused_layers: bool
 ) -> list[_Operation]:
     tokens = max(2, round(work.tokens))
     outlined = outlined_step.outlined(
@@ -134,7 +136,7 @@ def _operations(
 class _Noted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every operation that a device would run as a kernel."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: PassWork) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[_Operation] = []
         self._work, self._part, self._parts_seen = work, outlined_step.DECODER, 0

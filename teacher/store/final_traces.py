@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distill.artifacts.compact_map import KEY_BYTES, fixed_size_array
 from distill.artifacts.files import Output, atomic_path, describe
 from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
 from distill.artifacts.snapshot import read_snapshot, write_snapshot
@@ -40,15 +41,14 @@ _SCHEMA = pa.schema(
     ]
 )
 _ROW_GROUP = 8192
-_ID_BYTES = 10
 _KEPT, _DROPPED, _REPLACED = range(3)
 """A final trace; one that later stages do not see; an attempt that a later one replaced."""
 _COMPLETE, _ERROR = OUTCOMES.index(Outcome.COMPLETE), OUTCOMES.index(Outcome.ERROR)
-_ROW = struct.Struct(f"<{_ID_BYTES}s{_ID_BYTES}sBBBBiii4I")
+_ROW = struct.Struct(f"<{KEY_BYTES}s{KEY_BYTES}sBBBBiii4I")
 _COLUMNS: Any = np.dtype(
     [
-        ("id", f"V{_ID_BYTES}"),
-        ("sample", f"V{_ID_BYTES}"),
+        ("id", f"V{KEY_BYTES}"),
+        ("sample", f"V{KEY_BYTES}"),
         ("teacher", "u1"),
         ("kind", "u1"),
         ("outcome", "u1"),
@@ -186,8 +186,8 @@ class FinalTraces:
         if not len(new):
             return
         # The new ones are the value set: its hash table takes the memory, and after a resume they are few.
-        samples = _fixed_size(np.ascontiguousarray(rows["sample"][new]).tobytes()).dictionary_encode()
-        keys = _fixed_size(sample_files.read_keys(plan.folder / SAMPLES))
+        samples = fixed_size_array(np.ascontiguousarray(rows["sample"][new]).tobytes()).dictionary_encode()
+        keys = fixed_size_array(sample_files.read_keys(plan.folder / SAMPLES))
         positions = pc.index_in(keys, value_set=samples.dictionary)
         planned = pc.indices_nonzero(positions.is_valid())
         row_of = np.empty(len(samples.dictionary), np.int32)
@@ -252,12 +252,6 @@ class FinalTraces:
             self._done.update(dict.fromkeys(self._teachers, rows - len(self.done_before.but)))
 
 
-def _fixed_size(data: bytes) -> pa.Array:
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(_ID_BYTES), len(data) // _ID_BYTES, [None, pa.py_buffer(data)]
-    )
-
-
 def _numbers(array: pa.Array, kind: Any) -> Any:
     """An Arrow array without nulls as one of NumPy; `to_numpy` would import pandas where it is installed."""
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)
@@ -265,7 +259,7 @@ def _numbers(array: pa.Array, kind: Any) -> Any:
 
 def _hex_column(ids: Any) -> pa.Array:
     """Ids as text."""
-    offsets = np.arange(0, 2 * _ID_BYTES * (len(ids) + 1), 2 * _ID_BYTES, dtype="<i4")
+    offsets = np.arange(0, 2 * KEY_BYTES * (len(ids) + 1), 2 * KEY_BYTES, dtype="<i4")
     digits = np.ascontiguousarray(ids).tobytes().hex().encode()
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
 

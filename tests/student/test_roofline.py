@@ -15,7 +15,7 @@ from student.models import freeze, siq_vl
 from student.models.flops import Cost
 from student.training import roofline, step_trace
 from student.training.roofline import Bound, StepKernels
-from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, Work
+from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 
 HALF_BILLION = {
     "model_type": "qwen2",
@@ -46,9 +46,9 @@ def student(text: dict, train: tuple[str, ...] = FULL, lora: Lora | None = None,
     return freeze.prepare(model, roles, train, lora), roles
 
 
-def work(tokens: int, rows: int, share: float = 0.5) -> Work:
+def work(tokens: int, rows: int, share: float = 0.5) -> PassWork:
     """Rows of equal length with a picture of 196 patches each, of which a share of the tokens is labelled."""
-    return Work(
+    return PassWork(
         tokens=tokens,
         squared_lengths=tokens**2 / rows,
         response_tokens=share * tokens,
@@ -57,12 +57,12 @@ def work(tokens: int, rows: int, share: float = 0.5) -> Work:
     )
 
 
-def step(prepared, roles, passed: Work, *, passes: int = 1, kernels: str = "none", checkpointing: bool = False):
+def step(prepared, roles, passed: PassWork, *, passes: int = 1, kernels: str = "none", checkpointing: bool = False):
     traced = step_trace.trace(
         prepared, roles, passed, checkpointing=checkpointing, fused_layers=kernels in roofline.FUSED
     )
     found = roofline.step_kernels(prepared, roles, passed, traced, passes=passes, kernels=kernels)
-    amounts = {name: getattr(passed, name) for name in Work.__slots__}
+    amounts = {name: getattr(passed, name) for name in PassWork.__slots__}
     model, counted = (
         passes * Cost.of(prepared, roles, checkpointing=twice).flops(**amounts) for twice in (False, checkpointing)
     )

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
-from distill.commands.stages import _connect
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Progress
+from distill.verbs import connect
 from student.evaluate import evaluate
 from student.evaluation import collect_replies
 from student.evaluation import metrics as figures
@@ -207,7 +207,7 @@ def far(url: str, model: str = "stub") -> str:
 
 def test_a_served_student_is_asked_by_the_chat_of_its_server(place: Path) -> None:
     with serve() as url:
-        evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+        evaluate(recipe_of(place, far(url)), place / "run", connect=connect)
     lines = [line for line in read_jsonl(place / "run" / "eval" / "predictions.jsonl") if line["arm"] == "far"]
     assert len(lines) == 12
     assert {(line["tokens"], line["rationale_tokens"], line["truncated"]) for line in lines} == {(23, 21, False)}
@@ -223,7 +223,7 @@ def test_images_and_greedy_settings_reach_the_server_and_the_second_time_no_imag
     import urllib.request
 
     with serve() as url:
-        evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+        evaluate(recipe_of(place, far(url)), place / "run", connect=connect)
         with urllib.request.urlopen(f"{url.removesuffix('/v1')}/seen") as answer:
             bodies = json.loads(answer.read())["bodies"]
     pictures = [len(body["messages"][-1]["content"]) - 1 for body in bodies]
@@ -242,9 +242,9 @@ def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) ->
             TeacherError,
             match=r"gave no answer to question .*planted 400 .*others passed\)\nfinished replies are kept",
         ):
-            evaluate(recipe, place / "run", connect=_connect)
+            evaluate(recipe, place / "run", connect=connect)
         kept = len(list(read_jsonl(place / "run" / "eval" / "replies.jsonl")))
-        evaluate(recipe, place / "run", connect=_connect, on_progress=asked.append)
+        evaluate(recipe, place / "run", connect=connect, on_progress=asked.append)
     assert len(list(read_jsonl(place / "run" / "eval" / "replies.jsonl"))) == 24
     assert len(asked) == 12 + 3 - kept, "the rest of the questions one by one, and three batches of the stage"
 
@@ -255,17 +255,17 @@ def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anythin
     monkeypatch.setattr(collect_replies, "_ask_embedded", refuse)
     gone = recipe_of(place, far("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelError, match=r"eval\.students\.far: no answer from http://127\.0\.0\.1:9/v1 .*start its"):
-        evaluate(gone, place / "run", connect=_connect)
+        evaluate(gone, place / "run", connect=connect)
     with serve() as url:
         other = load(place / "recipe.toml", {"eval.students.far.base_url": url, "eval.students.far.model": "other"})
         with pytest.raises(ModelError, match=r"does not serve 'other'; it serves: stub"):
-            evaluate(other, place / "run", connect=_connect)
+            evaluate(other, place / "run", connect=connect)
         bare = load(place / "recipe.toml", {"eval.students.far.base_url": url.removesuffix("/v1")})
         with pytest.raises(ModelError, match=r"base_url usually ends in /v1"):
-            evaluate(bare, place / "run", connect=_connect)
+            evaluate(bare, place / "run", connect=connect)
     keyless = load(place / "recipe.toml", {"eval.students.far.api_key_env": "NO_SUCH_KEY"})
     with pytest.raises(RecipeError, match="NO_SUCH_KEY"):
-        evaluate(keyless, place / "run", connect=_connect)
+        evaluate(keyless, place / "run", connect=connect)
 
 
 def test_an_arm_that_comes_or_goes_leaves_the_replies_of_the_others(place: Path) -> None:
@@ -279,7 +279,7 @@ def test_an_arm_that_comes_or_goes_leaves_the_replies_of_the_others(place: Path)
     asked.clear()
     nobody = {"eval.students.gone.model": "m", "eval.students.gone.base_url": "http://127.0.0.1:9/v1"}
     with pytest.raises(ModelError, match="no answer"):
-        evaluate(load(place / "recipe.toml", nobody), place / "run", on_progress=watch, connect=_connect)
+        evaluate(load(place / "recipe.toml", nobody), place / "run", on_progress=watch, connect=connect)
     assert (place / "run" / "eval" / "manifest.json").is_file(), "what was finished is still finished"
     both = recipe_of(place, '[eval.students.other]\nmodel = "run/train/instruct"\n')
     evaluate(both, place / "run", on_progress=watch)
@@ -311,7 +311,7 @@ def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(
 ) -> None:
     with serve() as url:
         recipe = recipe_of(place, far(url))
-        first = evaluate(recipe, place / "run", connect=_connect)
+        first = evaluate(recipe, place / "run", connect=connect)
     path = place / "run" / "eval" / "metrics.json"
     before = path.read_bytes()
     path.write_text("{}")
@@ -373,7 +373,7 @@ def test_a_question_that_one_student_cannot_be_asked_counts_for_none(place: Path
     lines[0]["question"] = "What does <ima<image>ge> mean?"
     (place / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     with serve() as url:
-        manifest = evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+        manifest = evaluate(recipe_of(place, far(url)), place / "run", connect=connect)
     assert manifest.counts["unasked"] == 1
     assert {arm["n"] for arm in metrics(place)["arms"].values()} == {11}
 

@@ -64,7 +64,7 @@ class SubmittedBatch:
 
 
 @dataclass(slots=True)
-class _Answers:
+class _BatchAnswers:
     """What the files of a batch say of its requests."""
 
     completions: dict[str, Completion] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class BatchEngine(HttpEngine):
                 await self._pause()
 
     async def _take(
-        self, answers: _Answers, open_requests: dict[str, Request], failed: Counter[str], done: Done
+        self, answers: _BatchAnswers, open_requests: dict[str, Request], failed: Counter[str], done: Done
     ) -> None:
         """Hand on the completions of a batch, and the errors that are proven to be rows' own."""
         for number, (name, completion) in enumerate(answers.completions.items()):
@@ -270,13 +270,13 @@ class BatchEngine(HttpEngine):
         batch.write(self._folder)
         self._batch_of |= dict.fromkeys(batch.ids, batch)
 
-    async def _answers(self, batch: SubmittedBatch, count: int) -> _Answers:
+    async def _answers(self, batch: SubmittedBatch, count: int) -> _BatchAnswers:
         """What a batch has come to, once it has ended."""
         self._under_way += count
         try:
             while not (state := await self._patiently(partial(self._look, batch))).ended:
                 await asyncio.sleep(self._limits.poll_s)
-            answers = _Answers()
+            answers = _BatchAnswers()
             if state.status == "failed":
                 failure = Failure(
                     "server_error", f"batch {batch.batch} has failed: {state.errors or 'no reason given'}"
@@ -312,7 +312,7 @@ class BatchEngine(HttpEngine):
             into.truncate()
             raise
 
-    def _note_missing(self, batch: SubmittedBatch, state: BatchState, answers: _Answers) -> None:
+    def _note_missing(self, batch: SubmittedBatch, state: BatchState, answers: _BatchAnswers) -> None:
         missing = len(set(batch.ids) - answers.completions.keys() - answers.failures.keys())
         if missing:
             self._settings.say(f"batch {batch.batch} ({state.status}) has no answer to {missing:,} requests")
@@ -320,7 +320,7 @@ class BatchEngine(HttpEngine):
                 detail = f"batch {batch.batch} ({state.status}) has no answers"
                 self._rows.failed(batch.name, Failure("server_error", detail))
 
-    def _read_answers(self, lines: IO[bytes], answers: _Answers, latency_s: float) -> None:
+    def _read_answers(self, lines: IO[bytes], answers: _BatchAnswers, latency_s: float) -> None:
         """The answers in a batch's files; the first of each request counts, and a line that is none is no answer."""
         teacher = self._settings.teacher
         for line in lines:
