@@ -46,6 +46,7 @@ SLOWEST = (
     "integration/test_secrets.py",
     "filters/test_writer.py",
     "teacher/test_generate.py",
+    "teacher/test_generate_interrupted.py",
     "student/test_damage.py",
     "filters/test_invariance.py",
     "teacher/test_outage.py",
@@ -103,6 +104,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = student_worlds.parts(tmp_path_factory.mktemp("world"))
     student_worlds.data(folder)
     return folder
+
+
+@pytest.fixture
+def vllm_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that start a vLLM take the one of the tests."""
+    import vllm_server
+
+    from teacher.engines.vllm import export_server
+
+    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
 
 
 @pytest.fixture

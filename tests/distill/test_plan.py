@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import student_worlds as worlds
 import torch
+from published_shapes import QWEN_HALF_BILLION
 from typer.testing import CliRunner
 
 from distill import cli, hardware
@@ -27,16 +28,6 @@ TOWER = {
     "num_attention_heads": 16,
     "image_size": 512,
     "patch_size": 16,
-}
-DECODER = {
-    "model_type": "qwen2",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
 }
 PUBLISHED = """
 [data.captions]
@@ -74,7 +65,7 @@ train = ["projector", "language"]
 def published(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     """The 849 M student of SigLIP2-large-512 and Qwen2.5-0.5B, as configurations alone."""
     folder = tmp_path_factory.mktemp("published")
-    for name, config in (("vision", TOWER), ("language", DECODER)):
+    for name, config in (("vision", TOWER), ("language", QWEN_HALF_BILLION)):
         (folder / name).mkdir()
         (folder / name / "config.json").write_text(json.dumps(config))
     (folder / "published.toml").write_text(PUBLISHED)

@@ -19,7 +19,7 @@ from distill.types import ImageRef
 from filters.apply import apply
 from filters.dataset import exports
 from filters.dataset.export_formats import FORMATS, chosen_formats, without_tags
-from filters.dataset.webdataset import Shards, key
+from filters.dataset.webdataset import Shards
 
 ALL = ("llava", "llama-factory", "ms-swift", "webdataset")
 KEEP_ALL = "[filter]\nrules = []\n"
@@ -255,22 +255,6 @@ def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
     assert exports.write(dataset, folder, formats([]), name="run") == {} and not folder.exists()
 
 
-def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_pictures_again(tmp_path):
-    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
-    generate_folder(tmp_path / "run", [asked], [trace(asked)])
-    wanted = f'{KEEP_ALL}exports = ["llava", "webdataset"]\n'
-    manifest = apply(recipe(tmp_path, wanted), tmp_path / "run")
-    folder = tmp_path / "run/filter/exports"
-    counts = {name: output.count for name, output in manifest.outputs.items()}
-    assert counts["exports/llava.json"] == counts["exports/webdataset/png-00000.tar"] == 1
-    assert "exports/llama-factory.jsonl" not in counts
-    assert manifest.outputs["exports/llava.json"].sha256 == sha256((folder / "llava.json").read_bytes())
-    (before,) = (folder / "images").rglob("*.png")
-    place = before.stat().st_ino
-    apply(recipe(tmp_path, wanted.replace('"webdataset"', '"ms-swift"')), tmp_path / "run", fresh=True)
-    assert before.stat().st_ino == place and not (folder / "webdataset").exists()
-
-
 def test_where_links_are_refused_pictures_are_written(run, tmp_path, monkeypatch):
     exports.write(run / "filter/dataset", tmp_path / "one", formats(["llava"]), name="run")
 
@@ -337,31 +321,6 @@ def test_large_series_are_cut_into_tars_and_few_files_are_open_at_once(run, tmp_
             with tarfile.open(path) as tar:
                 names += [member for member in tar.getnames() if member.endswith(".json")]
         assert sorted(names) == sorted(f"{example.id}.json" for example in examples)
-
-
-def test_a_key_has_no_dot_and_no_slash():
-    assert key("abc-1_Z") == "abc-1_Z"
-    strange = {key(name) for name in ("a.b", "a/b", "a b", "ä", "x" * 200, "")}
-    assert len(strange) == 6 and all(re.fullmatch(r"[0-9a-f]{32}", name) for name in strange)
-
-
-def test_a_misspelt_format_is_an_error_with_the_nearest_one(tmp_path):
-    with pytest.raises(RecipeError, match="ms-swift"):
-        recipe(tmp_path, '[filter]\nexports = ["ms_swift"]\n')
-
-
-def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_path):
-    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
-    generate_folder(tmp_path / "run", [asked], [trace(asked)])
-    before = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
-    wanted = f'{KEEP_ALL}exports = ["llava"]\n[filter.card]\nlicense = "cc-by-4.0"\n'
-    after = apply(recipe(tmp_path, wanted), tmp_path / "run")
-    assert after.fingerprint == before.fingerprint and (after.counts["measured"], after.counts["reused"]) == (0, 1)
-    assert "license: cc-by-4.0" in (tmp_path / "run/filter/dataset/README.md").read_text()
-    assert (tmp_path / "run/filter/exports/llava.json").is_file()
-    assert apply(recipe(tmp_path, wanted), tmp_path / "run") == after
-    again = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
-    assert not (tmp_path / "run/filter/exports").exists() and again.outputs == before.outputs
 
 
 CHAT = """

@@ -5,16 +5,11 @@ import subprocess
 from pathlib import Path
 
 import batch_server
-import pytest
 import tiny_models
 import vllm_server
 from generate_world import World
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
-]
+pytestmark = vllm_server.marks(timeout_s=600)
 
 
 def run_batch(model: Path, folder: Path) -> batch_server.Execute:

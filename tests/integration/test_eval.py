@@ -17,11 +17,7 @@ from student.export.convert import export
 from student.train import train
 from teacher.engines.vllm import export_server
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
-]
+pytestmark = vllm_server.marks(timeout_s=900)
 
 EVAL = """
 [eval]

@@ -1,7 +1,6 @@
 """An exported student in a real vLLM, through the command line: both forms say what transformers says."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,10 @@ from typer.testing import CliRunner
 
 from distill.cli import app
 from student.train import train
-from teacher.engines.vllm import export_server
 
 PROMPTS = 64
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
-]
-
-
-@pytest.fixture(autouse=True)
-def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
-    yield
+pytestmark = [*vllm_server.marks(timeout_s=900), pytest.mark.usefixtures("vllm_interpreter")]
 
 
 @pytest.fixture(scope="module")

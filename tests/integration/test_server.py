@@ -22,11 +22,7 @@ from teacher.engines.vllm.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
-]
+pytestmark = vllm_server.marks(timeout_s=900)
 
 
 @pytest.fixture

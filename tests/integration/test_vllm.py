@@ -32,11 +32,7 @@ SHIPPED = [path.parent for path in sorted((recipes_folder() / "tiny" / "teachers
 FOLDER = SHIPPED[0]
 """The one that is served: a server takes a minute to start, and the others are of the same make (tested below)."""
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
-]
+pytestmark = vllm_server.marks(timeout_s=900)
 
 
 def records(run: Path) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ import pytest
 import student_worlds as worlds
 import torch
 from PIL import Image
+from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
@@ -85,19 +86,10 @@ def test_a_micro_batch_costs_what_torch_counts(kind: str, stage: str, world: Pat
 
 def qwen_half_billion(image_size: int) -> Idefics3ForConditionalGeneration:
     """The shape of Qwen2.5-0.5B behind SigLIP2-base with patches of 16, without weights."""
-    text = {
-        "model_type": "qwen2",
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "vocab_size": 151936,
-        "tie_word_embeddings": True,
-    }
-    sight = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
     config = Idefics3Config(
-        text_config=text, vision_config={**sight, "image_size": image_size, "patch_size": 16}, scale_factor=2
+        text_config=QWEN_HALF_BILLION,
+        vision_config={**SIGLIP_BASE, "image_size": image_size, "patch_size": 16},
+        scale_factor=2,
     )
     with torch.device("meta"):
         return Idefics3ForConditionalGeneration(config)

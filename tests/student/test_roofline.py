@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import student_worlds as worlds
 import torch
+from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config
 
@@ -17,26 +18,15 @@ from student.training import roofline, step_trace
 from student.training.roofline import Bound, StepKernels
 from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 
-HALF_BILLION = {
-    "model_type": "qwen2",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
-SMALL = {**HALF_BILLION, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 6, "vocab_size": 600}
+SMALL = {**QWEN_HALF_BILLION, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 6, "vocab_size": 600}
 SMALL |= {"num_attention_heads": 4}
-SIGHT = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 FULL, LANGUAGE = ("projector", "language"), ("language",)
 
 
 def student(text: dict, train: tuple[str, ...] = FULL, lora: Lora | None = None, dtype: str = "bfloat16"):
     config = Idefics3Config(
         text_config=text,
-        vision_config={**SIGHT, "image_size": 224, "patch_size": 16},
+        vision_config={**SIGLIP_BASE, "image_size": 224, "patch_size": 16},
         scale_factor=2,
         image_token_id=7,
         tie_word_embeddings=True,
@@ -95,7 +85,7 @@ def test_matrix_products_are_those_that_torch_counts_on_real_tensors(lora: Lora 
 
 @pytest.mark.parametrize("kernels", ["none", "liger", "compile"])
 def test_a_whole_step_costs_what_the_cost_model_says(kernels: str):
-    prepared, roles = student(HALF_BILLION)
+    prepared, roles = student(QWEN_HALF_BILLION)
     found = step(prepared, roles, work(8192, 40), kernels=kernels)
     # A flash kernel computes the scores again: seven products in the place of six.
     products = flops(found.kernels, MATRICES) + flops(found.kernels, ATTENTION) * 6 / 7
@@ -103,7 +93,7 @@ def test_a_whole_step_costs_what_the_cost_model_says(kernels: str):
 
 
 def test_faster_layers_move_less_memory_and_checkpointing_more():
-    prepared, roles = student(HALF_BILLION)
+    prepared, roles = student(QWEN_HALF_BILLION)
     card, some = hardware.find_gpu("H100"), work(8192, 40)
     bounds = {
         kernels: step(prepared, roles, some, kernels=kernels).on(card) for kernels in ("none", "liger", "compile")
@@ -117,7 +107,7 @@ def test_faster_layers_move_less_memory_and_checkpointing_more():
 
 
 def test_half_a_billion_parameters_reach_a_third_of_a_card_by_default_and_three_fifths_with_the_right_settings():
-    prepared, roles = student(HALF_BILLION)
+    prepared, roles = student(QWEN_HALF_BILLION)
     default = step(prepared, roles, work(8192, 8), passes=16)
     assert default.on(hardware.find_gpu("H100")).mfu == pytest.approx(0.39, abs=0.02)
     assert default.on(hardware.find_gpu("L40S")).mfu == pytest.approx(0.31, abs=0.02)
@@ -128,7 +118,7 @@ def test_half_a_billion_parameters_reach_a_third_of_a_card_by_default_and_three_
 
 def test_the_expected_time_is_near_what_an_h100_needed():
     # docs/log.md, On a GPU: 12,400 tokens of 100 rows a step, in two passes; 0.40 s, a fifth of it waiting for rows.
-    prepared, roles = student(HALF_BILLION)
+    prepared, roles = student(QWEN_HALF_BILLION)
     bound = step(prepared, roles, work(6200, 50), passes=2).on(hardware.find_gpu("H100"))
     assert bound.waits_for_host
     assert bound.total_s < 0.8 * 0.403

@@ -2,23 +2,20 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import student_worlds as worlds
 from safetensors.torch import load_file, save_file
 from stub_server import serve
-from transformers import Qwen2ForCausalLM
+from trained_students import MIXED, metrics, recipe_of, refuse, said, train_and_export
 from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
 from distill.recipe.loading import load
-from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from distill.verbs import connect
 from student.evaluate import evaluate
@@ -26,77 +23,19 @@ from student.evaluation import collect_replies
 from student.evaluation import metrics as figures
 from student.export import convert
 from student.models.siq_vl import build
-from student.train import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-STAGES = (
-    worlds.stage("instruct", "questions", train='["projector", "language"]', steps=2),
-    worlds.stage("reason", train='["projector", "language"]', steps=3, more="[stages.lora]\nrank = 8\nalpha = 16\n"),
-)
-EVAL = """
-[eval]
-max_new_tokens = 12
-batch_size = 5
-gallery = 0
-[eval.arms]
-distilled = "reason"
-"""
-
-MIXED = """
-[data.mixed]
-source = "mixed.jsonl"
-format = "llava"
-images_root = "images"
-"""
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with two stages, one of them with adapters, and both exports of its student; never written to."""
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    # A random decoder whose layers outweigh its embeddings says something else to every question.
-    decoder = Qwen2ForCausalLM.from_pretrained(folder / "language")
-    for name, weight in decoder.named_parameters():
-        if weight.ndim == 2:
-            weight.data.mul_(16 if ".layers." in name else 4)
-    decoder.save_pretrained(folder / "language")
-    worlds.data(folder)
-    recipe = worlds.recipe(folder, *STAGES, more=EVAL)
-    train(recipe, folder / "run")
-    (folder / "run" / "recipe.toml").write_text(recipe.to_toml())
-    for form in ("native", "plain"):
-        convert.export(folder / "run", folder / form, native=form == "native")
-    return folder
+    """Copied for each test, never written to."""
+    return train_and_export(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture
 def place(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "w"))
-
-
-def recipe_of(place: Path, more: str = "", overrides: Mapping[str, str] | None = None) -> Recipe:
-    path = place / "recipe.toml"
-    path.write_text(path.read_text() + more)
-    return load(path, overrides)
-
-
-def said(place: Path, name: str = "predictions.jsonl") -> dict[str, list[tuple[str, str]]]:
-    """Question and text of every reply, by arm."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for line in read_jsonl(place / "run" / "eval" / name):
-        found.setdefault(line["arm"], []).append((line["sample_id"], line["text"]))
-    return found
-
-
-def metrics(place: Path) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads((place / "run" / "eval" / "metrics.json").read_bytes())
-    return found
-
-
-def refuse(*_: object, **__: object) -> None:
-    raise AssertionError("something was asked")
 
 
 def test_every_form_of_a_student_says_what_its_stage_says(place: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import stub_server
+import stub_answers
 from aiohttp import web
 
 Execute = Callable[[Path, Path], None]
@@ -186,7 +186,7 @@ def answer_lines(asked: Path, out: Path) -> None:
         request = json.loads(line)
         body = request["body"]
         text = body["messages"][-1]["content"][-1]["text"]
-        answer = stub_server.completion(text, body, words=20, field=False) | {"model": body["model"]}
+        answer = stub_answers.completion(text, body, words=20, field=False) | {"model": body["model"]}
         status = 200
         if "fault=400" in text:
             status, answer = 400, {"error": {"message": "of no use"}}

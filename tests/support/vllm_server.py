@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from teacher.engines.vllm.export_server import SITE as SITE
 
 PYTHON = Path(
@@ -33,6 +35,12 @@ def why_not() -> str:
     if subprocess.run([PYTHON, "-c", script], check=False).returncode:
         return f"{PYTHON} has no vllm package"
     return ""
+
+
+def marks(*, timeout_s: int) -> list[pytest.MarkDecorator]:
+    """The marks of a module whose tests need a vLLM."""
+    skip = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+    return [pytest.mark.vllm, pytest.mark.timeout(timeout_s), skip]
 
 
 @contextmanager

@@ -50,11 +50,9 @@ for line in iter(source.readline, b""):
 """
 
 REAL = [
-    pytest.mark.vllm,
-    pytest.mark.timeout(900),
+    *vllm_server.marks(timeout_s=900),
     # tests/integration asks a real server; here vLLM would be started seven times, half a minute and more each.
     pytest.mark.skipif("DISTILL_REAL_ENGINES" not in os.environ, reason="set DISTILL_REAL_ENGINES=1 to run it"),
-    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
 ]
 KINDS = [
     "embedded",

@@ -1,10 +1,6 @@
 """Whose fault a failure is: rows that alone fail are guilty, outages are waited for and blame no row."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -21,9 +17,8 @@ from generate_world import World, asked_of
 
 from distill.artifacts.manifest import Manifest
 from distill.data.images import sha256
-from distill.errors import CircuitOpen, TeacherError
+from distill.errors import CircuitOpen
 from distill.types import ImageRef
-from teacher.engines.http.server_info import parse_queue, proxy_of, same_model
 from teacher.engines.outage import Dependency, Failure, RowFailures
 from teacher.generate import generate
 from teacher.messages.completion import Completion
@@ -317,129 +312,3 @@ def test_an_answer_in_pieces_is_the_answer_that_comes_whole() -> None:
             )
             found[-1] += (done.reasoning_tokens, done.token_ids.tolist() if done.token_ids is not None else None)  # type: ignore[assignment]
     assert found[0] == found[1]
-
-
-# --- other models, proxies, names -------------------------------------------------------------------------------
-
-
-def test_a_server_that_answers_with_another_model_is_refused_unless_allowed(world: World) -> None:
-    world.add_rows(3)
-    with stub_server.serve(mode="other") as url:
-        world.add_teacher(url)
-        with pytest.raises(TeacherError, match=r"model .another. has answered in place of 'stub'.*allow_other_model"):
-            world.generate()
-        assert world.records() == []
-        world.teachers[0]["allow_other_model"] = True
-        world.generate()
-    assert {record["engine"]["model"] for record in world.records()} == {"another"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "answered", "same"),
-    [
-        ("gpt-4o", "gpt-4o-2024-08-06", True),
-        ("Qwen/Qwen3-8B", "Qwen3-8B", True),
-        ("/models/Qwen3-8B", "qwen3-8b", True),
-        ("Qwen/Qwen3-8B", "", True),
-        ("gpt-4o", "gpt-4o-mini", False),
-        ("Qwen/Qwen3-8B", "other/Qwen3-8B", False),
-        ("Qwen3-8B", "Qwen3-4B", False),
-    ],
-)
-def test_a_dated_name_is_the_model_and_a_like_name_is_not(asked: str, answered: str, same: bool) -> None:
-    assert same_model(asked, answered) == same
-
-
-def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert proxy_of("http://teacher.example/v1") is None
-    monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    monkeypatch.setenv("no_proxy", "inner.example,.local")
-    assert proxy_of("http://teacher.example/v1") == "http://proxy:3128"
-    assert proxy_of("https://teacher.example/v1") is None
-    for url in ("http://inner.example:8000/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]/v1"):
-        assert proxy_of(url) is None
-
-
-def test_a_proxy_of_the_environment_gets_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.add_rows(2)
-    with stub_server.serve() as url:
-        monkeypatch.setenv("http_proxy", url.removesuffix("/v1"))
-        world.add_teacher("http://teacher.invalid:8000/v1", images="base64")
-        assert world.generate().counts["complete"] == 2
-        assert asked_of(url) == 2
-
-
-def test_a_renamed_teacher_buys_nothing_again(world: World) -> None:
-    world.add_rows(6)
-    with stub_server.serve() as url:
-        world.add_teacher(url, "one")
-        world.add_teacher(url, "two", prompt="Briefly: {question}")
-        world.generate()
-        texts = {record["id"]: record["text"] for record in world.records()}
-        world.teachers[0]["name"], world.teachers[1]["name"] = "two", "three"
-        manifest = world.generate(fresh=True)
-        assert asked_of(url) == 12
-    assert manifest.counts["two.complete"] == manifest.counts["three.complete"] == 6
-    planned = set(world.planned())
-    named = [record for record in world.records() if record["id"] in planned]
-    assert {record["id"]: record["text"] for record in named} == texts
-    for name in ("two", "three"):
-        folder = world.run / "generate" / name
-        assert {record["teacher"] for part in folder.glob("part-*") for record in _lines(part)} == {name}
-
-
-def _lines(part: Path) -> list[dict[str, Any]]:
-    import orjson
-
-    return [orjson.loads(line) for line in part.read_bytes().splitlines()]
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------
-
-
-def test_numbers_that_cannot_be_true_are_left_out_and_counted(world: World) -> None:
-    world.add_rows(3)
-    world.add_rows(1, text="fault=odd")
-    with stub_server.serve() as url:
-        world.add_teacher(url)
-        manifest = world.generate()
-        assert manifest.counts["complete"] == 4 and manifest.counts["odd_numbers"] == 1
-        assert world.generate() == manifest
-    (odd,) = [record for record in world.records() if "notes" in record]
-    assert odd["usage"] == {"prompt": 0, "image": 0, "reasoning": 0, "answer": 0}
-    assert {"usage.prompt_tokens = -1", "usage.completion_tokens = 5000000000.0"} <= set(odd["notes"])
-
-
-def test_a_queue_of_nonsense_is_none() -> None:
-    text = "vllm:num_requests_running {}\nvllm:num_requests_waiting 3\n"
-    assert parse_queue(text.format("7")) == (7.0, 3.0)
-    for nonsense in ("NaN", "-1", "+Inf", "1e300"):
-        assert parse_queue(text.format(nonsense)) is None
-
-
-# --- the end ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ignored", [False, True])
-def test_sigterm_ends_a_run_as_ctrl_c_does(world: World, ignored: bool) -> None:
-    world.add_rows(200)
-    with stub_server.serve(latency_s=0.1) as url:
-        world.add_teacher(url, max_in_flight=4)
-        world.recipe()
-        command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run"]
-
-        def background() -> None:
-            if ignored:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-        process = subprocess.Popen(
-            [*command, str(world.run)], stderr=subprocess.PIPE, text=True, preexec_fn=background, env=os.environ
-        )
-        while process.poll() is None and not list(world.run.glob("generate/stub/part-*.jsonl")):
-            time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        error = process.communicate()[1]
-    assert process.returncode == 130
-    assert "Unclosed" not in error and "Traceback" not in error and "run the same command again" in error
