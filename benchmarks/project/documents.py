@@ -122,6 +122,9 @@ def _claims(results: Mapping[str, Any]) -> str:
 
 def _study(name: str, study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     parts = [f"## {name}\n\n{study['question']} `distill ablate {RECIPE} --study {name}`", _arms(study, results)]
+    limits = {name: results["arms"][name].get("limited_by") for name in study["arms"]}
+    if any(limits.values()):
+        parts.append("\n".join(f"- `{name}`: {sentence}" for name, sentence in limits.items() if sentence))
     parts += [f"{note}" for note in study["notes"]]
     if "fit" in study:
         parts.append(_fit(study["fit"]))

@@ -12,6 +12,7 @@ from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
+from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns
 
 _TONES = {"holds": "good", "does not hold": "bad", "undecided": "warn"}
@@ -78,6 +79,7 @@ def write(
             zero=False,
         ),
         "effects": _effects(f"Effects against {reference}", {name: arm.get("effect") for name, arm in arms.items()}),
+        "errors": breakdown_table(arms),
         "heat": _heat(arms),
         "curves": _curves(arms, reference),
         "studies": studies,

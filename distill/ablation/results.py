@@ -207,6 +207,7 @@ def _arm(
             for number, result in by_seed.items()
         },
         "domains": _domains(by_seed, seed),
+        **_errors(by_seed),
         "metrics": _means([_numbers(result.figures) for result in by_seed.values()]),
         "cost": {
             **_means([result.cost for result in by_seed.values()]),
@@ -215,6 +216,13 @@ def _arm(
         "effect": None if reference is None else effect(by_seed, reference),
         "curves": {str(number): [list(point) for point in result.curve] for number, result in by_seed.items()},
     }
+
+
+def _errors(by_seed: Mapping[int, ArmResult]) -> dict[str, Any]:
+    """The wrong replies of all seeds by their cause."""
+    from student.evaluation.error_breakdown import error_breakdown
+
+    return error_breakdown([line for result in by_seed.values() for line in result.predictions])
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:

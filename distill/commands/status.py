@@ -3,8 +3,9 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -159,10 +160,20 @@ def evaluation(run: Path) -> str:
     ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
-    limits = [f"{name}: {sentence}" for name, arm in arms.items() if (sentence := arm.get("limited_by"))]
-    if limits:
-        blocks.append("\n".join(limits))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_errors(arms)])
+
+
+def _errors(arms: Mapping[str, Any]) -> list[str]:
+    """The wrong replies of every arm by their cause, and what limits it."""
+    from student.evaluation.error_breakdown import breakdown_table
+
+    errors = breakdown_table(arms)
+    if errors is None:
+        return []
+    rows = [(name, *(str(cell[0]) if cell else "" for cell in cells)) for name, cells in errors["rows"].items()]
+    limits = "\n".join(f"{name}: {sentence}" for name, sentence in errors["limits"].items())
+    blocks = [table(("wrong replies", *(cause.replace("_", " ") for cause in errors["columns"])), rows), limits]
+    return [block for block in blocks if block]
 
 
 def ablation(folder: Path, study: str | None = None) -> str:
@@ -198,6 +209,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
     ]
     if claims:
         parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))
+    parts += _errors({name: results["arms"][name] for name in arm_names})
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from distill.reports.metric_table import interval
+from distill.reports.plots import percent
 from distill.stats import intervals
 from student.inference.error_causes import CAUSES
 from student.inference.reply_metrics import Prediction
@@ -15,14 +17,13 @@ MIN_WRONG: Final = 20
 """With fewer wrong replies than this, no cause is called the limit."""
 
 _LIMITS: Final[Mapping[str, str]] = {
-    "format": "the form of its replies: they are cut off or have no closed think block",
-    "undecided": "answers that the judge cannot decide",
-    "perception": "perception: its rationales name values that the image does not show",
-    "arithmetic": "arithmetic: its rationales compute wrongly with the values that they name",
-    "conclusion": "the conclusion: its answers are not what its rationales conclude",
-    "approach": "the approach: its rationales read and compute rightly, but for another question",
-    "perception_or_approach": "perception or the approach: arithmetic and conclusions are right, and no table of the "
-    "images tells which of the two it is",
+    "format": "Replies that are cut off or have no closed think block are",
+    "undecided": "Answers that the judge cannot decide are",
+    "perception": "Misread images cause",
+    "arithmetic": "Wrong arithmetic with values that were read rightly causes",
+    "conclusion": "Answers that contradict their own rationale are",
+    "approach": "Rationales that read and compute rightly, but not what the question asks, are",
+    "perception_or_approach": "Not told (rationales without a reading that a table of the image could check) are",
 }
 
 
@@ -46,16 +47,37 @@ def error_breakdown(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def _limit(counts: Counter[str]) -> str | None:
-    """The most frequent cause as a sentence, if it surely is the most frequent one."""
+    """What limits the student in one sentence: the most frequent cause, if it surely is the most frequent one."""
     total = sum(counts.values())
     if total < MIN_WRONG:
         return None
     ranked = counts.most_common(2)
     cause, first = ranked[0]
     second = ranked[1][1] if len(ranked) > 1 else 0
-    if cause not in _LIMITS:  # without a rationale no cause can be told
-        return None
-    share = f"{first:,} of {total:,} wrong replies ({first / total:.0%})"
+    if cause not in _LIMITS:
+        return f"Its wrong replies ({total:,}) have no rationale, so their cause cannot be told."
+    share = f"{first / total:.0%} of its errors ({first:,} of {total:,})"
     if first + second and intervals.wilson(first, first + second)[0] <= 0.5:
-        return f"No single cause limits this student: {cause} has {share}, {ranked[1][0]} {second:,}."
-    return f"What limits this student is {_LIMITS[cause]}; {share}."
+        return (
+            f"No single cause limits this student: {cause} has {first:,} of {total:,} wrong replies "
+            f"({first / total:.0%}), {ranked[1][0]} {second:,}."
+        )
+    return f"{_LIMITS[cause]} {share}."
+
+
+def breakdown_table(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The causes of wrong replies by arm, of arms in metrics.json or results.json: `columns` with their meanings,
+    `rows` with (count, share and interval) for each column, and `limits`, a sentence an arm. None without causes."""
+    causes = {name: arm.get("error_causes") or {} for name, arm in arms.items()}
+    columns = [cause for cause in CAUSES if any(cause in parts for parts in causes.values())]
+    if not columns:
+        return None
+    return {
+        "columns": {cause: CAUSES[cause] for cause in columns},
+        "rows": {name: [_cell(parts.get(cause)) for cause in columns] for name, parts in causes.items()},
+        "limits": {name: arm["limited_by"] for name, arm in arms.items() if arm.get("limited_by")},
+    }
+
+
+def _cell(part: Mapping[str, Any] | None) -> tuple[int, str] | None:
+    return (part["n"], f"{percent(part['share'])} {interval(part['ci95'])}") if part else None

@@ -16,7 +16,7 @@ from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
-from student.inference.error_causes import CAUSES
+from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns, shown_metrics
 
 
@@ -63,7 +63,7 @@ def write_report(
             [_difference(name, delta) for name, delta in deltas.items()],
             zero=True,
         ),
-        "errors": _errors(arms),
+        "errors": breakdown_table(arms),
         "deltas": {_minus(name): _delta_row(delta) for name, delta in deltas.items()},
         "delta_domains": list(dict.fromkeys(name for delta in deltas.values() for name in delta.get("domains", {}))),
         "running": _running(arms),
@@ -184,24 +184,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _points(path: Path, key: str) -> list[tuple[float, float]]:
     return [(line["step"], line[key]) for line in _lines(path) if metric_table.is_number(line.get(key))]
-
-
-def _errors(arms: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table of causes: its columns, a row of cells for each arm, and what limits each arm."""
-    columns = [cause for cause in CAUSES if any(cause in arm.get("error_causes", ()) for arm in arms.values())]
-    if not columns:
-        return None
-    return {
-        "columns": {cause: CAUSES[cause] for cause in columns},
-        "rows": {
-            name: [
-                (part["n"], f"{percent(part['share'])} {interval(part['ci95'])}") if part else None for part in parts
-            ]
-            for name, arm in arms.items()
-            for parts in [[arm.get("error_causes", {}).get(cause) for cause in columns]]
-        },
-        "limits": {name: arm["limited_by"] for name, arm in arms.items() if arm.get("limited_by")},
-    }
 
 
 def _heat(arms: Mapping[str, Any], key: str) -> plots.Heat | None:

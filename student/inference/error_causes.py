@@ -27,11 +27,14 @@ CAUSES: Final[dict[ErrorCause, str]] = {
     "format": "the reply has no closed think block with an answer, or it was cut off",
     "no_rationale": "the reply has no rationale that could be checked",
     "undecided": "the judge cannot decide about the answer",
-    "perception": "the rationale names a value or a label that the image's table does not hold",
+    "perception": "the rationale names a value or a label that the image's table does not hold, or lists a row of "
+    "the image wrongly",
     "arithmetic": "the values are right, and a step of arithmetic is wrong",
     "conclusion": "values and arithmetic are right, and the answer is not what the rationale concludes",
-    "approach": "values, arithmetic and conclusion are right, but for another question",
-    "perception_or_approach": "arithmetic and conclusion are right; no table says whether the values are",
+    "approach": "readings, written arithmetic and conclusion are right, but not for what the question asks: another "
+    "question, row or count",
+    "perception_or_approach": "not told: arithmetic and conclusion are right, and no reading is written that a table "
+    "of the image could check",
 }
 """Every cause and its meaning, in the order in which they are checked."""
 
@@ -45,11 +48,13 @@ def error_cause(
     rationale: str,
     consistent: bool | None,
     unsupported_reasons: Collection[Reason] | None,
+    misread: bool | None = None,
 ) -> ErrorCause | None:
     """The cause of a reply that is not correct; None for a correct one.
 
     `consistent`: whether the answer is what the rationale concludes (None: open). `unsupported_reasons`: why values
     of the rationale are unsupported by the image's table (distill.grounding.check); None where no value was checked.
+    `misread`: whether a row that it lists is not the image's (distill.grounding.transcript); None: none was checked.
     """
     if verdict == "correct":
         return None
@@ -59,10 +64,10 @@ def error_cause(
         return "no_rationale"
     if verdict == "undecided":
         return "undecided"
-    if unsupported_reasons and _MISREAD.intersection(unsupported_reasons):
+    if misread or _MISREAD.intersection(unsupported_reasons or ()):
         return "perception"
     if unsupported_reasons or find_slips(rationale).slips:
         return "arithmetic"
     if consistent is False:
         return "conclusion"
-    return "perception_or_approach" if unsupported_reasons is None else "approach"
+    return "perception_or_approach" if unsupported_reasons is None and misread is None else "approach"

@@ -15,6 +15,7 @@ from distill.grounding.chart_table import find_table
 from distill.grounding.check import check_rationale
 from distill.grounding.derivation import read_question
 from distill.grounding.findings import GroundingResult
+from distill.grounding.transcript import is_misread
 from distill.rationale import split
 from distill.stats import intervals
 from distill.types import Sample
@@ -82,6 +83,7 @@ def score_reply(
             rationale=rationale,
             consistent=consistent,
             unsupported_reasons=None if grounded is None else {item.reason for item in grounded.unsupported},
+            misread=is_misread(rationale, sample.meta),
         ),
     }
     return prediction | metric_values(BUILT_IN, sample, prediction)
