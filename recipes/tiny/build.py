@@ -48,7 +48,7 @@ def build_data() -> dict[str, Any]:
         ("readings", READINGS, "train", _reading),
     ):
         rows = list(_rows(rng, rows_of, split, make, seen))
-        _write_parquet(HERE / "data" / f"{name}.parquet", rows)
+        write_parquet(HERE / "data" / f"{name}.parquet", rows)
         counts[name] = len(rows)
     return counts
 
@@ -66,14 +66,14 @@ def _rows(
             while picture.key in seen:
                 picture = world.imagine(domain, rng, split)
             seen.add(picture.key)
-            image = {"bytes": _png(world.paint(picture, rng)), "path": None}
+            image = {"bytes": png(world.paint(picture, rng)), "path": None}
             yield {"image": image, "domain": domain, **make(picture, rng)}
 
 
 def _several_steps(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
     question = ask(picture, rng)
     meta = {"kind": question.kind, "terms": question.terms, **picture.content}
-    return _row(question.text, question.answer, "number", meta)
+    return as_row(question.text, question.answer, "number", meta)
 
 
 def _one_step_or_direct(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
@@ -81,32 +81,39 @@ def _one_step_or_direct(picture: world.Picture, rng: np.random.Generator) -> dic
     if rng.random() < 1 / 3:
         return _several_steps(picture, rng)
     text, answer = perceive(picture, rng)
-    return _row(text, answer, "number" if answer.isdigit() else "text", picture.content)
+    return as_row(text, answer, "number" if answer.isdigit() else "text", picture.content)
 
 
 def _caption(picture: world.Picture, _: np.random.Generator) -> dict[str, Any]:
-    return _row("Describe the image.", caption(picture), "text", picture.content)
+    return as_row("Describe the image.", caption(picture), "text", picture.content)
 
 
 def _reading(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
-    return _row(*read_in_order(picture, rng), "text", picture.content)
+    return as_row(*read_in_order(picture, rng), "text", picture.content)
 
 
-def _row(question: str, answer: str, answer_type: str, meta: dict[str, Any]) -> dict[str, Any]:
+def as_row(question: str, answer: str, answer_type: str, meta: dict[str, Any]) -> dict[str, Any]:
     return {"question": question, "answer": answer, "answer_type": answer_type, "meta": json.dumps(meta)}
 
 
-def _png(image: Image.Image) -> bytes:
+def png(image: Image.Image) -> bytes:
     """A palette PNG of well under a kilobyte; the pictures have few colours."""
     buffer = io.BytesIO()
     image.quantize(64, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
-def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    """A file that datasets opens with its images decoded."""
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    """A file that datasets opens with its images decoded; every column but the image is text."""
     picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    texts = ("question", "answer", "answer_type", "domain", "meta")
+    texts = (
+        "question",
+        "answer",
+        "answer_type",
+        "domain",
+        "meta",
+        *(["difficulty"] if "difficulty" in rows[0] else []),
+    )
     features = {"image": {"_type": "Image"}, **{name: {"dtype": "string", "_type": "Value"} for name in texts}}
     schema = pa.schema(
         [("image", picture), *((name, pa.string()) for name in texts)],
