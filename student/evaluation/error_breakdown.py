@@ -11,7 +11,6 @@ from distill.reports.metric_table import interval
 from distill.reports.plots import percent
 from distill.stats import intervals
 from student.inference.error_causes import CAUSES
-from student.inference.reply_metrics import Prediction
 
 MIN_WRONG: Final = 20
 """With fewer wrong replies than this, no cause is called the limit."""
@@ -27,7 +26,7 @@ _LIMITS: Final[Mapping[str, str]] = {
 }
 
 
-def error_breakdown(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def error_breakdown(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`error_causes`: for each cause that occurs, its count `n`, its share of the wrong replies with the interval of
     Wilson `ci95`; in the order of CAUSES. `limited_by`: one sentence, None where too few replies are wrong."""
     wrong = [cause for prediction in predictions if (cause := prediction.get("error_cause")) is not None]
