@@ -66,6 +66,7 @@ def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: 
     claims = sum(len(study["claims"]) for study in results["studies"].values())
     correct, complete = facts["filter"]["correct"], facts["filter"]["complete"]
     studied = next(stage for stage in recipe.stages if stage.name == results["stage"])
+    reference = results["arms"][results["reference"]]["accuracy"]
     demo = json.loads((DEMO / "eval" / "metrics.json").read_text(encoding="utf-8"))["arms"]["distilled"]["accuracy"]
     versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
     return f"""# Results
@@ -79,13 +80,24 @@ the files of the runs: [results](results/studies.json), [page with curves and ga
 - **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at
   temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The
   studies show how the method behaves where everything can be checked. They do not show what your data will give. The
-  stage under study, `{studied.name}`, has {studied.max_steps} steps, which keeps the studies short; the demo's
-  student reaches {percent(demo)} %.
-- **Made with** {versions}, without a GPU. The
+  stage under study, `{studied.name}`, has {facts["steps"]} steps, which keeps the studies short: the reference
+  reaches {percent(reference)} %, the demo's student {percent(demo)} %.
+{_state(facts, recipe, studied.max_steps)}- **Made with** {versions}, without a GPU. The
   {facts["cores"]} CPU cores also did other work, so this page gives no seconds.
 
 To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run
 directory, and resume; `--study NAME` runs one of them."""
+
+
+def _state(facts: Mapping[str, Any], recipe: Recipe, steps: int | None) -> str:
+    """A note where the recipe of today asks for other runs than those measured; else nothing."""
+    seeds = len(recipe.ablate.seeds)
+    if (facts["steps"], facts["seeds_planned"]) == (steps, seeds):
+        return ""
+    return f"""- **These are results of an earlier recipe.** `{RECIPE}` now trains {seeds} seeds, with
+  {steps} steps of the stage under study after a longer stage before it, and asks more questions. Its
+  studies are not finished; verdicts may change.
+"""
 
 
 def _method(results: Mapping[str, Any], claims: int) -> str:
@@ -253,6 +265,8 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None) -> N
             "versions": {name: trained.versions[name] for name in ("torch", "transformers", "trl")},
             "python": f"Python {platform.python_version()}",
             "cores": os.cpu_count(),
+            "steps": trained.counts["steps"],
+            "seeds_planned": len(load(RECIPE).ablate.seeds),
         }
     if demo is not None:
         _write(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))

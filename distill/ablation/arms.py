@@ -234,25 +234,43 @@ def _ordered(order: list[str], about: str) -> _Change:
 
 
 def _merged(draft: _Draft) -> str:
-    """One stage over the data of all, by their share of the reference's tokens, for as many steps."""
+    """One stage over the data of all: as many rows, and of each source the reference's share of the tokens.
+
+    So it sees as many tokens of traces as the reference, whatever the stages replay, with steps of any size.
+    """
     if len(draft.line) < 2:
         raise Impossible("merged: there is only one stage")
     if any(stage.data not in draft.recipe.data for stage in draft.line[:-1]):
         raise Impossible("merged: an earlier stage learns from traces too, which cannot be replayed")
     studied = draft.studied
     studied["train"] = sorted({part for stage in draft.line for part in stage.train}, reverse=True)
-    studied["batch_size"] = max(stage.batch_size for stage in draft.line)
     studied.pop("start", None)
     if draft.budget is not None:
-        tokens = draft.budget.tokens
-        total_tokens = sum(tokens.values())
-        shares: dict[str, float] = dict(studied.get("replay", {}))
-        for stage in draft.line[:-1]:
-            shares[stage.data] = shares.get(stage.data, 0.0) + tokens[stage.name] / total_tokens
-        studied["replay"] = shares
-        studied["max_steps"] = sum(draft.budget.steps.values())
+        studied["replay"] = _merged_shares(draft.line, draft.budget.tokens)
+        studied["max_steps"] = _merged_steps(draft.line, draft.budget)
     draft.values["stages"] = [studied]
-    return f"{', '.join(stage.name for stage in draft.line)} at once: the same data and steps, everything trained"
+    names = ", ".join(stage.name for stage in draft.line)
+    return f"{names} at once: as many tokens of traces and of every other source, everything trained"
+
+
+def _merged_shares(line: Sequence[Stage], tokens: Mapping[str, int]) -> dict[str, float]:
+    """Of all tokens of these stages, the share of every source but the data of the last stage."""
+    shares: dict[str, float] = {}
+    for stage in line:
+        of_stage = {stage.data: 1 - sum(stage.replay.values()), **stage.replay}
+        for source, share in of_stage.items():
+            shares[source] = shares.get(source, 0.0) + share * tokens[stage.name] / sum(tokens.values())
+    shares.pop(line[-1].data)
+    return shares
+
+
+def _merged_steps(line: Sequence[Stage], budget: Budget) -> int:
+    """Steps of the last stage's size that hold as many rows, or tokens, as the steps of all stages."""
+    if batch_tokens := line[-1].batch_tokens:
+        return max(1, round(sum(budget.tokens.values()) / batch_tokens))
+    if any(stage.batch_tokens for stage in line):  # rows of these steps are not known
+        return sum(budget.steps.values())
+    return max(1, round(sum(budget.steps[stage.name] * stage.batch_size for stage in line) / line[-1].batch_size))
 
 
 def _projector(draft: _Draft) -> str:

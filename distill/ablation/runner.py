@@ -89,7 +89,8 @@ def _run(
     """Run every arm with every seed; return the arms without trainable data, with reasons."""
     # The reference of a seed goes first: the others train as many steps as it did.
     first = [Job(REFERENCE, seed) for seed in seeds]
-    other_jobs = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
+    # Seed by seed, so that arms of a study that is stopped have the same seeds.
+    other_jobs = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
     skipped: dict[str, str] = {}
     for done, (job, problem) in enumerate(_run_jobs(recipe, run, first, other_jobs, jobs, on_progress), start=1):
         if problem is not None:

@@ -28,7 +28,7 @@ from student.models.siq_vl import load
 HERE = Path(__file__).resolve().parent
 SEED = 20261120
 # Rows a domain.
-CAPTIONS, INSTRUCT, QUESTIONS, VALIDATION, TEST = 800, 2000, 1000, 100, 300
+CAPTIONS, INSTRUCT, QUESTIONS, VALIDATION, TEST, HELD_OUT = 800, 2000, 1000, 100, 300, 1200
 # Rows of readings, of the domains in which a student has to pick what the question names.
 READINGS = {"charts": 3000, "digits": 1500}
 TEACHER_STEPS = {"structured": 900, "analyst": 800, "reader": 800, "generalist": 1000}
@@ -46,6 +46,7 @@ def build_data() -> dict[str, Any]:
         ("instruct", dict.fromkeys(world.DOMAINS, INSTRUCT), "train", _one_step_or_direct),
         ("captions", dict.fromkeys(world.DOMAINS, CAPTIONS), "train", _caption),
         ("readings", READINGS, "train", _reading),
+        ("held_out", dict.fromkeys(world.DOMAINS, HELD_OUT), "test", _several_steps),
     ):
         rows = list(_rows(rng, rows_of, split, make, seen))
         write_parquet(HERE / "data" / f"{name}.parquet", rows)

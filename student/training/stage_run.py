@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import torch
 from peft import PeftModel
@@ -151,6 +152,9 @@ class StageRun:
         step_dataset.require_something_to_learn(self.examples, self.stage)
         self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}
         self.row_counts |= {"shrunk": readable.shrunk} if readable.shrunk else {}
+        if self.stage.replay:
+            own = np.asarray(self.examples.columns.sources) == self.stage.data
+            self.row_counts |= {"replayed": int(np.count_nonzero(~own))}
         dropped = dict(sorted(readable.dropped.items()))
         self._report("read", len(readable), len(readable), "rows", dropped | self.row_counts | self.store.facts)
 

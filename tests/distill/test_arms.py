@@ -47,8 +47,8 @@ def test_the_reference_changes_nothing_but_the_seed() -> None:
         ("short", {"filter.select.order": ["rationale_tokens"]}),
         ("long", {"filter.select.order": ["-rationale_tokens"]}),
         ("mixed", {"filter.select.order": []}),
-        ("projector", {"stages.reason.train": ["projector", "language"]}),
-        ("replay", {"stages.reason.replay.instruct": arms.REPLAYED_SHARE}),
+        ("projector", {"stages.reason.train": ["language"]}),
+        ("replay", {"stages.reason.replay": {}}),
         ("without_align", {}),
         ("before", {}),
         ("untouched", {}),
@@ -56,6 +56,12 @@ def test_the_reference_changes_nothing_but_the_seed() -> None:
 )
 def test_an_arm_changes_one_thing(name: str, expected: dict[str, Any]) -> None:
     assert changed(name) == expected
+
+
+def test_projector_and_replay_are_added_where_the_recipe_has_neither() -> None:
+    usual = with_values(stages__reason__train='["language"]', stages__reason__replay="{}")
+    assert changed("projector", usual) == {"stages.reason.train": ["projector", "language"]}
+    assert changed("replay", usual) == {"stages.reason.replay.instruct": arms.REPLAYED_SHARE}
 
 
 def test_the_arm_of_a_teacher_keeps_every_other_rule() -> None:
@@ -68,8 +74,25 @@ def test_merged_stages_are_one_stage_with_the_tokens_and_steps_of_all() -> None:
     (stage,) = arms.arm(STUDIES, "merged", seed=0, budget=BUDGET).recipe.stages
     assert stage.train == ("projector", "language")
     assert stage.max_steps == 470
-    assert stage.replay == {"captions": 0.2, "instruct": 0.3}
+    # captions: all of align, 0.15 of instruct, 0.1 of reason; so the traces keep 0.58 of the tokens of reason.
+    assert stage.replay == pytest.approx(
+        {
+            "captions": 0.2 + 0.15 * 0.3 + 0.1 * 0.5,
+            "instruct": 0.6 * 0.3 + 0.18 * 0.5,
+            "readings": 0.25 * 0.3 + 0.14 * 0.5,
+        }
+    )
+    assert 1 - sum(stage.replay.values()) == pytest.approx(0.58 * 0.5)
     assert stage.data == "traces"
+
+
+def test_a_merged_stage_sees_as_many_rows_as_stages_of_other_sizes() -> None:
+    large = loading.load("tiny-studies", {"stages.align.batch_size": "64"})
+    (stage,) = arms.arm(large, "merged", seed=0, budget=BUDGET).recipe.stages
+    assert (stage.batch_size, stage.max_steps) == (32, 570)
+    by_tokens = loading.load("tiny-studies", {"stages.reason.batch_tokens": "9000"})
+    (stage,) = arms.arm(by_tokens, "merged", seed=0, budget=BUDGET).recipe.stages
+    assert stage.max_steps == 1  # 2,000 tokens in all
 
 
 def test_a_stage_left_out_leaves_the_others_in_order() -> None:

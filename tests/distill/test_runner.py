@@ -123,7 +123,10 @@ def test_every_arm_lands_in_one_table_with_effect_and_cost(finished: Path) -> No
         assert found["arms"][name]["effect"]["ci95"][0] <= found["arms"][name]["effect"]["delta"]
         assert list(found["arms"][name]["seeds"]) == ["0", "1"]
     assert found["arms"]["untouched"]["cost"]["train_tokens"] == 0
-    assert found["arms"]["distilled"]["cost"]["traces"] > 0
+    staged, merged = (found["arms"][name]["cost"] for name in ("distilled", "merged"))
+    assert staged["traces"] == merged["traces"] > 0  # replayed rows are not traces
+    assert 0.6 < merged["trace_tokens"] / staged["trace_tokens"] < 1.6  # equal exposure, but for whole rows and steps
+    assert merged["trace_tokens"] < 0.9 * merged["train_tokens"]
     assert found["studies"]["choice"]["claims"][0]["verdict"] in (effects.HOLDS, effects.FAILS, effects.UNDECIDED)
     assert found["arms"]["distilled"]["metrics"]["format_rate"] >= 0
 

@@ -113,6 +113,6 @@ def test_a_run_of_a_few_questions_has_its_checks_and_no_warning(tmp_path) -> Non
 
 
 def test_the_card_names_what_else_is_trained_on_and_was_not_compared_with_test_sets(tmp_path) -> None:
-    assert _elsewhere(load("tiny-studies")) == " (`captions`, `instruct`)"
+    assert _elsewhere(load("tiny-studies")) == " (`captions`, `instruct`, `readings`)"
     assert _elsewhere(load("tiny")) == " (`captions`, `instruct`, `readings`)"  # replayed beside the traces
     assert _elsewhere(recipe(tmp_path)) == ""

@@ -4,6 +4,7 @@ import importlib.util
 import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from distill.data import reader
 from distill.recipe import loading
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
-FILES = ("questions", "instruct", "captions", "readings", "validation", "test")
+FILES = ("questions", "instruct", "captions", "readings", "validation", "test", "held_out")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,7 @@ def test_digits_of_different_splits_come_from_different_originals() -> None:
     assert not train & originals["test"]
     assert not train & originals["validation"]
     assert not originals["validation"] & originals["test"]
+    assert not (train | originals["validation"]) & originals["held_out"]
 
 
 def recomputed(row: dict[str, Any]) -> int:
@@ -91,7 +93,7 @@ def recomputed(row: dict[str, Any]) -> int:
     return max(digits) - min(digits) if kind == "range" else max(digits[:3]) + max(digits[3:])
 
 
-@pytest.mark.parametrize("name", ["questions", "validation", "test"])
+@pytest.mark.parametrize("name", ["questions", "validation", "test", "held_out"])
 def test_gold_answers_follow_from_the_content(name: str) -> None:
     for row in rows(name):
         assert row["answer"] == str(recomputed(row)), row
@@ -131,6 +133,8 @@ def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
         read = list(reader.read(tiny, name))
         assert len([row for row in read if hasattr(row, "question")]) == count, name
         assert {row.domain for row in read} == shown
+    held_out = list(reader.samples(loading.load("tiny-studies"), "test"))
+    assert Counter(sample.domain for sample in held_out) == dict.fromkeys(domains, 1200)
 
 
 def test_checkpoints_stay_within_thirteen_megabytes_and_hold_no_pickle() -> None:
