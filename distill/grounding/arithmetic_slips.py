@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from distill.grounding.canonical_text import MARK, Canonical, mark_numbers, max_numbers_of
-from distill.grounding.equations import ArithmeticClaim, find_equation_claims
-from distill.grounding.unit_equations import find_unit_claims
-from distill.grounding.worded_equations import find_worded_claims
+from distill.grounding.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
+from distill.grounding.unit_equations import UNIT_WORDS, find_unit_claims
+from distill.grounding.worded_equations import WORDED_WORDS, find_worded_claims
 
 Arithmetic = Literal["right", "slip", "none_stated"]
 
@@ -26,7 +26,9 @@ _SENTENCE: Final = re.compile(
 # Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
 _SCALED_WORDS: Final = ("map", "scale", "drawing", "blueprint", "plan", "model")
-_WORD: Final = re.compile(r"[a-z]+")
+_TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
+_WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS
+"""All words that a search for claims asks for."""
 _AROUND: Final = 20
 _SENTENCE_CHARACTERS: Final = 600
 
@@ -62,7 +64,8 @@ def find_slips(text: str) -> Slips:
         count = sentence.count(MARK)
         if count > 1:
             # Each pattern has words without which it cannot match: most sentences spare most searches.
-            words = frozenset(_WORD.findall(sentence))
+            letters = sentence.encode("ascii", "replace").translate(_TO_SPACES).decode()
+            words = _WORDS.intersection(letters.split())
             arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset)
             arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset)
             if not scaled:
@@ -85,6 +88,5 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _claim_as_written(marked: Canonical, claim: ArithmeticClaim) -> str:
-    start = max(0, marked.numbers[claim.first].start - _AROUND)
-    end = marked.numbers[claim.last].end
-    return " ".join(marked.plain[start:end].split())
+    start, end = marked.find_span(claim.first, claim.last)
+    return " ".join(marked.plain[max(0, start - _AROUND) : end].split())

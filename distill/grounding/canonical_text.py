@@ -27,6 +27,7 @@ _BESIDE_ONE: Final = frozenset(["plus", "minus", "times"])
 """Words beside which "one" is a number."""
 _SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one"])
 """Words of which a text must hold one for numbers in words to be looked for."""
+_SPOKEN_OR_BESIDE: Final = _SPOKEN | _BESIDE_ONE
 
 _LATEX: Final = (
     (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
@@ -41,7 +42,8 @@ _SIGNS: Final = {
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
     **dict.fromkeys("$€£¥`&#{}~", ""),
 }  # fmt: skip
-_BULLET: Final = re.compile(r"^[ \t]*(?:[-*+•>][ \t]+)+", re.MULTILINE)
+_BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
+_FIRST_BULLET: Final = re.compile(r"\A[ \t]*(?:[-*+•>][ \t]+)+")
 _POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
@@ -97,13 +99,12 @@ def max_numbers_of(text: str) -> int:
 
 
 class Number(NamedTuple):
+    """A number that is written; equal ones may be one object."""
+
     value: float
     unit: float
     """One of its last place: 0.1 for 2.5, 1000 for 3k."""
     percent: bool
-    start: int
-    end: int
-    """Its position in the plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,24 @@ class Canonical:
     text: str
     numbers: list[Number]
     plain: str
+    pieces: list[str]
+    """The plain text split by `_NUMBER`."""
     complete: bool
     """Whether every number was read; a text may have more than `max_numbers`."""
+
+    def find_span(self, first: int, last: int) -> tuple[int, int]:
+        """Where in the plain text the first of two numbers begins and the last one ends."""
+        pieces = self.pieces
+        end, number, start = len(pieces[0]), -1, 0
+        for index in range(1, len(pieces), 3):
+            begin, end = end, end + len(pieces[index])
+            if pieces[index + 1] is None and _read_number(pieces[index]) is not None:
+                number += 1
+                start = begin if number == first else start
+                if number == last:
+                    break
+            end += len(pieces[index + 2])
+        return start, end
 
 
 def mark_numbers(text: str, max_numbers: int) -> Canonical:
@@ -122,20 +139,17 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
     unreadable = 0
     pieces = _NUMBER.split(source)
     marked = pieces[:1]
-    end = len(pieces[0])
     for written, odd, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         if len(numbers) == max_numbers or unreadable > _UNREADABLE_A_NUMBER * max_numbers:
-            return Canonical("".join(marked[:-1]), numbers, source, complete=False)
-        start, end = end, end + len(written)
+            return Canonical("".join(marked[:-1]), numbers, source, pieces, complete=False)
         number = None if odd is not None else _read_number(written)
         if number is None:
             marked += (UNREADABLE, after)
             unreadable += 1
         else:
-            numbers.append(Number(*number, start, end))
+            numbers.append(number)
             marked += (MARK, after)
-        end += len(after)
-    return Canonical("".join(marked), numbers, source, complete=True)
+    return Canonical("".join(marked), numbers, source, pieces, complete=True)
 
 
 def _clean(text: str) -> str:
@@ -159,13 +173,14 @@ def _clean(text: str) -> str:
         text = _NOTE.sub(" ", text)
     for short, plain_form in (("i.e.,", "ie"), ("i.e.", "ie"), ("e.g.", "eg"), ("approx.", "approx")):
         text = text.replace(short, plain_form)
-    text = _BULLET.sub("", text)
+    # With the line break, by which the search finds its place, for a text of many lines.
+    text = _BULLET.sub("\n", f"\n{text}")[1:] if "\n" in text else _FIRST_BULLET.sub("", text)
     return _SPACES.sub(" ", text) if "  " in text else text
 
 
 def _replace_number_words(text: str, max_numbers: int) -> str:
     """A text with the first `max_numbers` numbers in words written in digits."""
-    words = set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
+    words = _SPOKEN_OR_BESIDE.intersection(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
     if words.isdisjoint(_SPOKEN):
         return text
     if any(f"{word} of " in text for word in words & _PART_WORDS):
@@ -193,7 +208,7 @@ def _digits(match: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _read_number(written: str) -> tuple[float, float, bool] | None:
+def _read_number(written: str) -> Number | None:
     """A number's value, one of its last place, and whether it is a percentage; None for one that goes on ("8,6")."""
     match = _PARTS_OF_NUMBER.fullmatch(written)
     assert match is not None
@@ -202,4 +217,4 @@ def _read_number(written: str) -> tuple[float, float, bool] | None:
         return None
     digits = digits.replace(",", "").replace("'", "")
     factor = _SCALES[scale.strip()] if scale else 1.0
-    return float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2]), percent is not None
+    return Number(float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2]), percent is not None)

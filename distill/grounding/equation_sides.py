@@ -7,7 +7,7 @@ sides agree, is decided by `distill.grounding.equations`.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from distill.grounding.canonical_text import MARK
 from distill.grounding.numbers_in_text import word_set
@@ -46,6 +46,8 @@ _JOINTS: Final = word_set(
     "and or but in to than from for with on at by so because which that while since then thus hence where as when if"
 )
 """What stands between two statements, and not between a number and its unit."""
+# A comma ends a chain but where `EquationReader._goes_on` may say otherwise.
+_END_OF_CHAIN: Final = re.compile(rf"[.;]|,(?!\s*(?:{'|'.join(_OPERATORS)}|or|ie|that|which|so)\b)")
 _MOST_NUMBERS: Final = 64
 """In one chain: no more are written by hand."""
 
@@ -56,6 +58,8 @@ class Side:
 
     tokens: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
+    """The tokens that are operators."""
     worded: bool = False
     """An operator is a word."""
     crossed: bool = False
@@ -68,21 +72,35 @@ class Side:
     weak: bool = False
     """A word, not a sign, ties it to the side before."""
 
-    @property
-    def operators(self) -> list[str]:
-        return [token for token in self.tokens if token not in (*_NUMBERS, "(", ")", "π", "u")]
-
     def end_unit(self) -> None:
         if self.tokens and self.tokens[-1] == "u":
             self.tokens.pop()
 
 
-class EquationReader:
-    """Reads the tokens of a sentence into chains: runs of sides with equality between them."""
+class Part(NamedTuple):
+    """A part of a sentence that no chain leaves."""
 
-    def __init__(self, sentence: str, offset: int) -> None:
+    text: str
+    start: int
+    end: int
+
+
+def split_parts(sentence: str) -> Iterator[Part]:
+    """A sentence cut behind each mark that ends a chain whatever stands around it."""
+    start = 0
+    for match in _END_OF_CHAIN.finditer(sentence):
+        end = match.end()
+        yield Part(sentence[start:end], start, end)
+        start = end
+    yield Part(sentence[start:], start, len(sentence))
+
+
+class EquationReader:
+    """Reads the tokens of a part of a sentence into chains: runs of sides with equality between them."""
+
+    def __init__(self, sentence: str, offset: int, start: int, end: int) -> None:
         self.sentence = sentence
-        self.matches = list(_TOKEN.finditer(sentence))
+        self.matches = list(_TOKEN.finditer(sentence, start, end))
         self.tokens = [match[0] for match in self.matches]
         self.next_number = offset
         """Index of the next number in the text."""
@@ -95,6 +113,8 @@ class EquationReader:
         begun = False
         before = ""
         for at, token in enumerate(self.tokens):
+            if MARK in token and token not in _NUMBERS:
+                self.next_number += token.count(MARK)  # "f/2.8" is a word
             # Most tokens are words before a chain: only the last of them matters.
             if not begun:
                 if token not in _BEGINNINGS:
@@ -189,6 +209,7 @@ class EquationReader:
                 side.sound = False
         side.unit = False
         side.tokens.append(sign)
+        side.operators.append(sign)
         side.worded |= token in _OPERATORS and token != "x"
         side.crossed |= token == "x"
 

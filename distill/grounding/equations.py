@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equation_sides import SAYS, EquationReader, Side
+from distill.grounding.equation_sides import SAYS, EquationReader, Side, split_parts
 from distill.grounding.expressions import evaluate_expression, stands_for
 from distill.grounding.numbers_in_text import word_set
 
@@ -50,6 +50,8 @@ _PHRASES: Final = (
 )  # fmt: skip
 """Words of which a sentence must hold one, what is replaced, and by what."""
 _IN_PHRASES: Final = frozenset[str]().union(*(words for words, _, _ in _PHRASES))
+EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING
+"""All words that are asked for."""
 # Most sentences hold no expression, and a look costs far less than reading them.
 _SOME_EQUALITY: Final = re.compile(
     rf"[=≈→>(]|\b(?:{'|'.join(sorted(SAYS, key=len, reverse=True))}|equals?|reduces?|simplif\w+|corresponds?|converts?|or|ie|as)\b"
@@ -93,12 +95,16 @@ def find_equation_claims(
                 sentence = pattern.sub(word, sentence)
         if not _may_state(sentence):
             return
-    for chain in EquationReader(sentence, offset).chains():
-        yield from _check_chain(chain, numbers)
+    for part in split_parts(sentence):
+        count = part.text.count(MARK)
+        if count > 1 and _may_state(part.text):
+            for chain in EquationReader(sentence, offset, part.start, part.end).chains():
+                yield from _check_chain(chain, numbers)
+        offset += count
 
 
 def _may_state(sentence: str) -> bool:
-    """Whether a sentence has what every claim has."""
+    """Whether a sentence, or a part of one, has what every claim has."""
     if "=" in sentence or "≈" in sentence or "same" in sentence or _SOME_OPERAND.search(sentence):
         return True
     return "of" in sentence and _SOME_SHARE.search(sentence) is not None

@@ -29,7 +29,7 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
 }
 _UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
-_UNIT_WORDS: Final = frozenset(word for unit in (*_UNITS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
+UNIT_WORDS: Final = frozenset(word for unit in (*_UNITS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
 """The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
 _SAME: Final = re.compile(
@@ -44,7 +44,7 @@ def find_unit_claims(
     sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
 ) -> Iterator[ArithmeticClaim]:
     """Quantities that a sentence of these words states in two units; its first number has the index `offset`."""
-    if words.isdisjoint(_UNIT_WORDS):
+    if words.isdisjoint(UNIT_WORDS):
         return
     for match in _SAME.finditer(sentence):
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]

@@ -44,6 +44,8 @@ class Pattern(NamedTuple):
     """Which number is the result."""
     percents: bool = False
     """Its first number is a percentage of the second."""
+    needs: tuple[str, ...] = ()
+    """Texts of which a sentence must hold one, for a pattern whose words are common."""
 
 
 def _change(v: Values) -> float:
@@ -62,9 +64,14 @@ def _product(v: Values) -> float:
 
 
 def _pattern(
-    clues: str, pattern: str, comes_to: Callable[[Values], float], stated: int = -1, percents: bool = False
+    clues: str,
+    pattern: str,
+    comes_to: Callable[[Values], float],
+    stated: int = -1,
+    percents: bool = False,
+    needs: tuple[str, ...] = (),
 ) -> Pattern:
-    return Pattern(clues, re.compile(pattern), comes_to, stated, percents)
+    return Pattern(clues, re.compile(pattern), comes_to, stated, percents, needs)
 
 
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
@@ -80,11 +87,13 @@ PATTERNS: Final = (
     _pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
     _pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
     _pattern("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
-    _pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum),
+    _pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum,
+       needs=("add up to N", "sum to N", "sum up to N", "make up N", "total N")),
     _pattern("together altogether combined", rf"\b(?:together|altogether|combined)\b[^N.!?;]{{0,40}}{_LIST}{_GAP}(?:cost|costs|make up|make|are|is"
        r"|weigh|come to|total|have|hold|give) (?:about )?N", sum),
     _pattern("together altogether all overall total", rf"\b{_LIST}[^N.!?;,]{{0,30}}, (?:so |or |making |which makes |that makes |that's )?"
-       r"(?:a total of )?N (?:[a-z]+ )?(?:altogether|in all|in total|overall|together)", sum),
+       r"(?:a total of )?N (?:[a-z]+ )?(?:altogether|in all|in total|overall|together)", sum,
+       needs=("together", "in all", "in total", "overall")),
     _pattern("together summed added", rf"\b{_LIST}[^N.!?]{{0,30}}\b(?:together|summed up|added up|added|summed)\b,? "
        r"(?:that is |that's |that makes |this gives |this makes |they make |makes? |gives? |you end up with |we get |we have |=)N", sum),
     _pattern("total numbers totals counts", rf"\bwith {_LIST}[^N.!?;]{{0,40}}(?:numbers|totals|counts|there (?:is|are) a total of|there are in total"
@@ -95,7 +104,7 @@ PATTERNS: Final = (
        lambda v: v[1] - v[0]),
     _pattern("away", rf"\btak(?:e|ing) N(?: [a-z]+)? away from N{_GAP}(?:{_EQ}|, )N", lambda v: v[1] - v[0]),
     _pattern("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
-    _pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change),
+    _pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change, needs=(" from N",)),
     _pattern("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
     _pattern("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
     _pattern("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),
@@ -103,16 +112,18 @@ PATTERNS: Final = (
        _change),
     _pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
     _pattern("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
-    _pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0),
-    _pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0),
+    _pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0,
+       needs=("N is N",)),
+    _pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0,
+       needs=("N is N",)),
     _pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
-    _pattern("more", rf"\bN more than N{_EQ}N", sum),
+    _pattern("more", rf"\bN more than N{_EQ}N", sum, needs=("N more than N",)),
     _pattern("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
     _pattern("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
        rf"|sells|spent|spends|used|uses|ate|eats) N{_WIDE}(?:leaves?|left with|remain|remains|has|have|keeps) N(?! more)",
        lambda v: v[0] - v[1]),
     _pattern("more", rf"\b(?:had|has|have|starts? with|started with) N{_WIDE}(?:getting|gets|got|buying|buys|bought|receiving|receives|received"
-       r"|finding|finds|found|winning|wins|won|adding|adds|added) N more[^N!?\n]{0,40}?(?:owns?|has|have|holds|had|makes) N", sum),
+       r"|finding|finds|found|winning|wins|won|adding|adds|added) N more[^N!?\n]{0,40}?(?:owns?|has|have|holds|had|makes) N", sum, needs=(" N more",)),
     _pattern("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
        lambda v: v[0] - v[1]),
     _pattern("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
@@ -140,12 +151,12 @@ PATTERNS: Final = (
 _COMPARED: Final = (
     (
         re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"),
-        "than",
+        "than N",
         True,
     ),
     (
         re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"),
-        "than",
+        "than N",
         False,
     ),
     (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
@@ -184,6 +195,8 @@ _OVERRULING: Final = word_set(
     "wrong mistake incorrect misread false not t would were instead suppose whether unless oops"
 )
 """Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
+WORDED_WORDS: Final = _CLUE_WORDS | _OVERRULING
+"""All words that are asked for."""
 
 
 def find_worded_claims(
@@ -194,13 +207,16 @@ def find_worded_claims(
         return
     for index in sorted({index for clue in words & _CLUE_WORDS for index in _CLUES[clue]}):
         pattern = PATTERNS[index]
+        if pattern.needs and not any(text in sentence for text in pattern.needs):
+            continue
         for match in pattern.pattern.finditer(sentence):
             stated_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
             claim = _judge_match(pattern, match, stated_numbers, first)
             if claim is not None:
                 yield claim
-    yield from _comparisons(sentence, numbers, offset)
-    if "=" in sentence:
+    if "than N" in sentence or "<" in sentence or ">" in sentence:
+        yield from _comparisons(sentence, numbers, offset)
+    if sentence.count("=") > 1:
         yield from _solutions(sentence, numbers, offset)
     if "N:N" in sentence:
         yield from _colons(sentence, numbers, offset)
@@ -227,7 +243,7 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
     result = numbers[pattern.stated]
     values = _signed_values(match, numbers)
     stated = values.pop(pattern.stated)
-    operands = [number for number in numbers if number is not result]
+    operands = numbers[1:] if pattern.stated == 0 else numbers[:-1]
     comes_to = pattern.comes_to
     shares = [number.percent for number in operands]
     if pattern.comes_to is _change and result.percent and not all(shares):
@@ -256,8 +272,6 @@ def is_year(number: Number) -> bool:
 
 
 def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    if "than" not in sentence and "<" not in sentence and ">" not in sentence:
-        return
     for pattern, sign, more in _COMPARED:
         if sign not in sentence:
             continue

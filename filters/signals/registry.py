@@ -5,7 +5,7 @@ user's file or of an installed package, which the recipe names (`filters.signals
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from inspect import isclass
@@ -154,7 +154,17 @@ def _parameters(extractor: Extractor) -> dict[str, Any]:
 
 def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
     """The signal rows of one sample's traces, in the order of their ids."""
-    traces = sorted(traces, key=lambda trace: trace.id)
+    return rows_of_samples(extractors, [(sample, traces)])
+
+
+def rows_of_samples(
+    extractors: tuple[Extractor, ...], asked: Sequence[tuple[Sample, list[Trace]]]
+) -> list[dict[str, Any]]:
+    """The signal rows of the traces of several samples, in this order of samples and in the order of the ids.
+
+    Each family measures all of them before the next one begins: what it needs stays in the processor's caches.
+    """
+    asked = [(sample, sorted(traces, key=lambda trace: trace.id)) for sample, traces in asked]
     table: list[dict[str, Any]] = [
         {
             "id": trace.id,
@@ -166,11 +176,17 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
             "finish_reason": trace.finish_reason,
             "hinted": trace.hinted,
         }
+        for sample, traces in asked
         for trace in traces
     ]
-    errors: list[dict[str, str]] = [{} for _ in traces]
+    errors: list[dict[str, str]] = [{} for _ in table]
+    is_long = [too_long(trace) for _, traces in asked for trace in traces]
+    if any(is_long):
+        asked = [(sample, [trace for trace in traces if not too_long(trace)]) for sample, traces in asked]
+    asked = [(sample, traces) for sample, traces in asked if traces]
     for extractor in extractors:
-        measured = _measure_family(extractor, sample, traces)
+        results = iter(_measure_family(extractor, asked))
+        measured = [_TOO_LONG if is_too_long else next(results) for is_too_long in is_long]
         for row, values, error in zip(table, measured, errors, strict=True):
             if isinstance(values, _Unmeasured):
                 row[f"{extractor.name}_state"] = values.state
@@ -199,11 +215,27 @@ _TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} 
 _OUT_OF_TIME = _Unmeasured(TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time")
 
 
-def _measure_family(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
-    """One row a trace, or the reason why there is none; a text that is too long is not looked at."""
-    short = [trace for trace in traces if not too_long(trace)]
-    results = iter(_try_measure(extractor, sample, short) if short else ())
-    return [_TOO_LONG if too_long(trace) else next(results) for trace in traces]
+def _measure_family(
+    extractor: Extractor, asked: Sequence[tuple[Sample, list[Trace]]]
+) -> list[dict[str, Any] | _Unmeasured]:
+    """One row a trace, or the reason why there is none: all samples under one limit, or one by one if that fails."""
+    if len(asked) > 1:
+        try:
+            with processor_time(MOST_SECONDS):
+                measured = [_checked_rows(extractor, sample, traces) for sample, traces in asked]
+        except DistillError:
+            raise
+        except (OutOfTime, Exception):  # the sample that is the cause is found below
+            pass
+        else:
+            calls[extractor.name] += len(asked)
+            return [row for sample_rows in measured for row in sample_rows]
+    return [row for sample, traces in asked for row in _try_measure(extractor, sample, traces)]
+
+
+def _checked_rows(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+    measured = list(extractor.measure(sample, traces))
+    return list(user_signals.check_rows(extractor, measured, len(traces)))
 
 
 def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
@@ -211,8 +243,7 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     reason: _Unmeasured
     try:
         with processor_time(MOST_SECONDS * len(traces)):
-            measured = list(extractor.measure(sample, traces))
-            return list(user_signals.check_rows(extractor, measured, len(traces)))
+            return [*_checked_rows(extractor, sample, traces)]
     except DistillError:
         raise
     except OutOfTime:

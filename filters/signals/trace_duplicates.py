@@ -10,6 +10,7 @@ be. Questions are never compared with each other here.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,9 +21,9 @@ from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
-from filters.text.minhash import batches
-from filters.text.shingles import Hashes, hash_shingles, hash_words
-from filters.text.values_and_names import Form, compute_forms, same_names, split_groups_by_name
+from filters.text.minhash import forms_of
+from filters.text.shingles import Hashed, Hashes, hash_shingles, hash_words
+from filters.text.values_and_names import Form, same_names, split_groups_by_name
 from filters.text.words import comparable_text, composed, has_east_asian
 
 _KINDS = 1 << 14
@@ -182,13 +183,10 @@ def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
     """Shingles and form of each text."""
-    shingles_of_texts: list[Hashes] = []
-    text_forms: list[Form] = []
-    for batch in batches(texts):
-        batch_forms = compute_forms(batch)
-        shingles_of_texts += hash_shingles(batch_forms.words, size)
-        text_forms += batch_forms.split()
-    return shingles_of_texts, text_forms
+    text_forms = forms_of(texts)
+    words = [form.words for form in text_forms]
+    joined = Hashed(hashes=np.concatenate(words), starts=list(accumulate(map(len, words), initial=0)))
+    return hash_shingles(joined, size), text_forms
 
 
 def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:

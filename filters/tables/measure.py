@@ -35,7 +35,8 @@ from filters.signals import registry
 from filters.signals.registry import Extractor, errors_text
 from filters.signals.schema import FACTS
 from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
-from filters.text.minhash import Scheme, sign
+from filters.text.minhash import Scheme, remember_forms, sign
+from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_texts
 from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
@@ -140,14 +141,18 @@ def measure_partition(task: PartitionTask) -> tuple[int, int]:
     missing = tuple(extractor for extractor in task.extractors if extractor.name not in earlier.families)
 
     def measure_samples(sample_ids: Iterable[str], extractors: tuple[Extractor, ...], *, signed: bool) -> pa.Table:
-        rows = [
-            row | {"content": contents[sample_id]}
-            for sample_id in sorted(sample_ids)
-            for row in registry.rows(extractors, samples[sample_id], by_sample[sample_id])
-        ]
-        if task.scheme is not None and signed:
-            _add_signatures(rows, by_sample, task.scheme)
-        return pa.Table.from_pylist(rows, schema=schema)
+        tables = [schema.empty_table()]
+        for group in _groups([(samples[sample_id], by_sample[sample_id]) for sample_id in sorted(sample_ids)]):
+            texts = {trace.id: comparable_text(trace) for _, traces in group for trace in traces}
+            remember_forms(list(texts.values()))
+            rows = registry.rows_of_samples(extractors, group)
+            for row in rows:
+                row["content"] = contents[row["sample_id"]]
+            if task.scheme is not None and signed:
+                _add_signatures(rows, texts, task.scheme)
+            forget_texts()
+            tables.append(pa.Table.from_pylist(rows, schema=schema))
+        return pa.concat_tables(tables)
 
     schema = file_columns(task.extractors)
     reused_rows, is_complete = earlier.rows, not missing and (earlier.signed or task.scheme is None)
@@ -183,8 +188,22 @@ class EarlierRows:
     """Whether the signatures of the texts are valid."""
 
 
-def _add_signatures(rows: list[dict[str, Any]], by_sample: Mapping[str, list[Trace]], scheme: Scheme) -> None:
-    texts = {trace.id: comparable_text(trace) for row in rows for trace in by_sample[row["sample_id"]]}
+def _groups(asked: Sequence[tuple[Sample, list[Trace]]]) -> Iterator[list[tuple[Sample, list[Trace]]]]:
+    """The samples in groups that are measured together."""
+    group: list[tuple[Sample, list[Trace]]] = []
+    characters = 0
+    for sample, traces in asked:
+        own = sum(len(trace.text) + len(trace.reasoning) for trace in traces)
+        if group and (len(group) == MOST_SAMPLES or characters + own > MOST_CHARACTERS):
+            yield group
+            group, characters = [], 0
+        group.append((sample, traces))
+        characters += own
+    if group:
+        yield group
+
+
+def _add_signatures(rows: list[dict[str, Any]], texts: Mapping[str, str], scheme: Scheme) -> None:
     signed = sign([texts[row["id"]] for row in rows], scheme)
     columns = (signed.digests.tolist(), signed.signatures, signed.names.tolist(), signed.templates.tolist())
     for row, digest, signature, names, template in zip(rows, *columns, strict=True):

@@ -12,12 +12,14 @@ All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text.shingles import Hashes, hash_shingles, mix_bits, odd_factors
+from filters.text.shared_texts import forget_with_texts
+from filters.text.shingles import Hashed, Hashes, hash_shingles, mix_bits, odd_factors
 from filters.text.values_and_names import Form, compute_forms, same_names
 
 Signatures = NDArray[np.uint32]
@@ -83,9 +85,35 @@ class ShingledText:
 def shingle_texts(texts: Sequence[str], size: int) -> Iterator[ShingledText]:
     """The distinct shingles of each text, and its form."""
     for batch in batches(texts):
-        batch_forms = compute_forms(batch)
-        for hashes, form in zip(hash_shingles(batch_forms.with_values(), size), batch_forms.split(), strict=True):
+        forms = compute_forms(batch).split()
+        for hashes, form in zip(hash_shingles(_with_values(forms), size), forms, strict=True):
             yield ShingledText(shingles=frozenset(hashes.tolist()), form=form)
+
+
+_known_forms: dict[str, Form] = {}
+forget_with_texts(_known_forms.clear)
+
+
+def remember_forms(texts: Sequence[str]) -> None:
+    """Compute the forms of many texts at once, which takes half the time; until texts are forgotten."""
+    for batch in batches(texts):
+        _known_forms.update(zip(batch, compute_forms(batch).split(), strict=True))
+
+
+def forms_of(texts: Sequence[str]) -> list[Form]:
+    """The form of each text: those that are remembered, or computed now."""
+    missing = [text for text in texts if text not in _known_forms]
+    computed = iter([form for batch in batches(missing) for form in compute_forms(batch).split()])
+    return [_known_forms[text] if text in _known_forms else next(computed) for text in texts]
+
+
+def _with_values(forms: Sequence[Form]) -> Hashed:
+    """The words with the values of their text mixed in, so that texts with different values share no shingle."""
+    hashes = [form.words ^ np.uint64(form.values) for form in forms]
+    return Hashed(
+        hashes=np.concatenate(hashes) if hashes else np.empty(0, np.uint64),
+        starts=list(accumulate(map(len, hashes), initial=0)),
+    )
 
 
 def shingles(text: str, size: int) -> frozenset[int]:
@@ -132,15 +160,13 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _sign(texts: list[str], scheme: Scheme) -> Signed:
-    batch_forms = compute_forms(texts)
-    digests = b"".join(
-        hashlib.blake2b(text_words.tobytes(), digest_size=16).digest() for text_words in batch_forms.words
-    )
+    forms = forms_of(texts)
+    digests = b"".join(hashlib.blake2b(form.words.tobytes(), digest_size=16).digest() for form in forms)
     return Signed(
         digests=np.frombuffer(digests, "S16"),
-        signatures=_minima(hash_shingles(batch_forms.with_values(), scheme.shingle), scheme),
-        names=batch_forms.names,
-        templates=batch_forms.templates,
+        signatures=_minima(hash_shingles(_with_values(forms), scheme.shingle), scheme),
+        names=np.array([form.names for form in forms], np.uint64),
+        templates=np.array([form.template for form in forms], np.uint64),
     )
 
 

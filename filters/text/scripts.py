@@ -9,6 +9,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
+from filters.text.shared_texts import shared
+
 _ASCII_LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NOT_LETTERS: Final = bytes(byte for byte in range(256) if byte not in _ASCII_LETTERS)
 _ASCII: Final = bytes(range(128))
@@ -69,7 +71,7 @@ def latin_letters(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass").translate(None, _NOT_LETTERS))
 
 
-@lru_cache(maxsize=64)
+@shared
 def latin_alone(text: str) -> bool:
     """Whether a text certainly has no letter of a script other than Latin; faster than to count."""
     return text.isascii() or not _NOT_LATIN.search(_beyond_ascii(text))

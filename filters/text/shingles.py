@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from filters.text.shared_texts import MOST_SAMPLES, forget_with_texts
 from filters.text.words import spaced
 
 Hashes = NDArray[np.uint64]
@@ -38,11 +39,14 @@ class Hashed:
         return (self.hashes[start:stop] for start, stop in pairwise(self.starts))
 
 
-# Two families ask for the words of a sample's traces, one after the other.
-@lru_cache(maxsize=2)
+# Two families ask for the words of a sample's traces.
+@lru_cache(maxsize=MOST_SAMPLES)
 def hash_words(texts: tuple[str, ...]) -> Hashed:
     """The words of texts (`filters.text.words.words`)."""
     return hash_encoded_words([encode_words(text) for text in texts])
+
+
+forget_with_texts(hash_words.cache_clear)
 
 
 def encode_words(text: str) -> bytes:

@@ -15,7 +15,7 @@ All on numpy arrays, many texts at a time; hashes as in `filters.text.shingles`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,25 +67,23 @@ class Forms:
     shouted: Flags
     """Texts in capitals or title case."""
 
-    def with_values(self) -> Hashed:
-        """The words with the values of their text mixed in, so that texts with different values share no shingle."""
-        counts = np.diff(self.words.starts)
-        return Hashed(hashes=self.words.hashes ^ np.repeat(self.values, counts), starts=self.words.starts)
-
     def split(self) -> list["Form"]:
         """The form of each text."""
-        spans = zip(self.words.starts[:-1], self.words.starts[1:], strict=True)
+        numbers = (self.values.tolist(), self.names.tolist(), self.templates.tolist(), self.shouted.tolist())
         return [
             Form(
                 words=self.words.hashes[start:stop],
-                values=int(self.values[index]),
-                names=int(self.names[index]),
-                certain=self.words.hashes[start:stop][self.certain[start:stop]],
-                possible=self.words.hashes[start:stop][self.possible[start:stop]],
-                small=self.words.hashes[start:stop][~self.capital[start:stop]],
-                shouted=bool(self.shouted[index]),
+                values=values,
+                names=names,
+                template=template,
+                shouted=shouted,
+                is_certain=self.certain[start:stop],
+                is_possible=self.possible[start:stop],
+                is_capital=self.capital[start:stop],
             )
-            for index, (start, stop) in enumerate(spans)
+            for (start, stop), values, names, template, shouted in zip(
+                pairwise(self.words.starts), *numbers, strict=True
+            )
         ]
 
 
@@ -96,11 +94,24 @@ class Form:
     words: Hashes
     values: int
     names: int
-    certain: Hashes
-    possible: Hashes
-    small: Hashes
-    """Words without a capital."""
+    template: int
     shouted: bool
+    is_certain: Flags
+    is_possible: Flags
+    is_capital: Flags
+
+    @property
+    def certain(self) -> Hashes:
+        return self.words[self.is_certain]
+
+    @property
+    def possible(self) -> Hashes:
+        return self.words[self.is_possible]
+
+    @property
+    def small(self) -> Hashes:
+        """Words without a capital."""
+        return self.words[~self.is_capital]
 
 
 def same_names(left: Form, right: Form) -> bool:

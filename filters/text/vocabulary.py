@@ -3,12 +3,12 @@
 Tokenising dominates the cost, so all signals share one pass. Words that no signal looks for are left out.
 """
 
-from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from filters.text.backtracking_phrases import CLUES
 from filters.text.refusal_phrases import BY_WORD
+from filters.text.shared_texts import shared
 
 _SOUGHT: Final = frozenset(CLUES).union(BY_WORD, *(needed for phrases in BY_WORD.values() for needed, _ in phrases))
 _SEPARATORS: Final = b'.,:;!?()[]{}"*_`<>/\\|\n\t\r'
@@ -17,8 +17,7 @@ _PLAIN: Final = bytes.maketrans(
 )
 
 
-# Several families read the traces of one sample one after the other.
-@lru_cache(maxsize=64)
+@shared
 def vocabulary(text: str) -> frozenset[bytes]:
     """The sought words of a text in plain form as UTF-8, without the punctuation around them."""
     # The table turns ASCII to lower case on its way.
@@ -26,7 +25,7 @@ def vocabulary(text: str) -> frozenset[bytes]:
     return _SOUGHT.intersection(data.translate(_PLAIN).split())
 
 
-@lru_cache(maxsize=64)
+@shared
 def plain(text: str) -> str:
     """A text in lower case with straight apostrophes."""
     return text.lower().replace("’", "'")

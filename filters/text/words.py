@@ -2,9 +2,9 @@
 
 import re
 import unicodedata
-from functools import lru_cache
 
 from distill.types import Trace
+from filters.text.shared_texts import shared
 
 # Scripts written without spaces: each character is a word, because otherwise a whole paragraph would be one word.
 _UNSPACED = re.compile(
@@ -22,8 +22,7 @@ def spaced(text: str) -> str:
     return _spaced(text) if has_east_asian(text) else text
 
 
-# Several families read the same texts of one sample, one after the other.
-@lru_cache(maxsize=64)
+@shared
 def _spaced(text: str) -> str:
     # Split and join give the same as a substitution, and are faster.
     return " ".join(_UNSPACED.split(text))

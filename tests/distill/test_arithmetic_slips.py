@@ -238,3 +238,13 @@ def test_a_listing_of_more_numbers_than_are_read_is_said_to_be_incomplete() -> N
 @pytest.mark.parametrize("nested", ["√" * 500 + "16 = 4", "-" * 500 + "16 = 16", "3 + " + "(" * 300 + "4 = 7"])
 def test_signs_nested_without_end_are_no_arithmetic_and_no_error(nested):
     assert find_slips(f"We have 2 + 2 = 4. Then {nested}").verdict == "right"
+
+
+def test_a_number_inside_a_word_does_not_shift_those_after_it():
+    slips = find_slips("Lens f/2.8, 1/700 s, so (78 - 6) * 2 = 72 * 2 = 144 and 3 + 4 = 8.")
+    assert [slip.expected for slip in slips.slips] == [7.0]
+
+
+def test_a_slip_is_written_as_it_stands_in_the_text():
+    slips = find_slips("On 3rd and 2024-01-02, first 3 + 4 = 7. Then **12** - 4 = 9 is left. Then 2 * 3 = 6.")
+    assert [slip.written for slip in slips.slips] == ["rst 3 + 4 = 7. Then 12 - 4 = 9".lower()]

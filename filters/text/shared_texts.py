@@ -1,0 +1,35 @@
+"""What several families of signals read of the same texts: computed once for a group of samples, then forgotten.
+
+A family measures all samples of a group before the next family begins, so that what both read of a text must be
+remembered for as many texts as a group has.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, TypeVar
+
+MOST_SAMPLES: Final = 64
+"""Of a group."""
+MOST_CHARACTERS: Final = 1 << 19
+"""Of the traces of a group; a sample with more is a group of its own."""
+_MOST_TEXTS: Final = 1 << 10
+
+Result = TypeVar("Result")
+_forgetting: list[Callable[[], None]] = []
+
+
+def shared(function: Callable[[str], Result]) -> Callable[[str], Result]:
+    """Remember what a function says of each text until `forget_texts` is called."""
+    cached = lru_cache(maxsize=_MOST_TEXTS)(function)
+    forget_with_texts(cached.cache_clear)
+    return cached
+
+
+def forget_with_texts(forget: Callable[[], None]) -> None:
+    """Call this function, too, when texts are forgotten."""
+    _forgetting.append(forget)
+
+
+def forget_texts() -> None:
+    for forget in _forgetting:
+        forget()
