@@ -92,15 +92,15 @@ def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
             continue
         if manifest is not None:
             manifests[path.parent] = manifest
-    spoilt = set()
+    damaged = set()
     for path in _files(run, "*.jsonl"):
         stage = _stage_of(path, run)
         fault = _lines_fault(path, stage, manifests.get(stage), seen)
         if fault is not None:
-            spoilt.add(path)
+            damaged.add(path)
             yield fault
     for folder, manifest in manifests.items():
-        rest = {name: output for name, output in manifest.outputs.items() if folder / name not in spoilt}
+        rest = {name: output for name, output in manifest.outputs.items() if folder / name not in damaged}
         seen.files += len(rest)
         seen.bytes += sum(output.bytes for output in rest.values())
         for name, reason in changed(folder, rest.items(), digests=True).items():

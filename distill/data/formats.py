@@ -287,7 +287,7 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 
 
 def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How people came to the answer: ScienceQA's solution, A-OKVQA's rationales. No one is shown them."""
+    """How people explained the answer: ScienceQA's solution, A-OKVQA's rationales. No model sees them."""
     return {name: value for name in ("solution", "rationales") if (value := values.get(name))}
 
 

@@ -259,7 +259,7 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
     hedged = re.search(r"\b(?:about|roughly|approximately|around|nearly|almost)\b|≈", match[0][-40:]) is not None
     right = stands_for(stated, result.unit, expected, hedged)
     if comes_to is _percent_change and not right:
-        # A change of percentages may be told in points, and a fall by what is left.
+        # A change of percentages may be stated in points, and a fall by what remains.
         right = stands_for(stated, result.unit, _change(values), hedged) and any(shares)
     if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, operands)))):
         return None  # "2017 exceeds 2014 by 40" speaks of bars

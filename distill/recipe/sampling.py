@@ -42,7 +42,7 @@ _FIXED: Mapping[str, str] = {
 _VLLM_ONLY = frozenset(
     {"top_k", "min_p", "repetition_penalty", "repetition_detection", "thinking_token_budget", "mm_processor_kwargs"}
 )
-"""Parameters that only a vLLM server is told by other keys; some other servers know them, too."""
+"""Parameters that have their own recipe keys for a vLLM server; for others that accept them, use `extra_body`."""
 
 
 def extra_body_problem(names: Iterable[str], *, of_vllm: bool) -> str:

@@ -374,7 +374,7 @@ class Teacher(Section):
 
     @property
     def direct(self) -> Self:
-        """The same teacher for single requests that somebody waits for."""
+        """The same teacher with the backend that answers single requests at once: batch files take hours."""
         backend = self.capabilities.direct
         return self.model_copy(update={"backend": backend}) if backend else self
 

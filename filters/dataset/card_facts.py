@@ -42,7 +42,7 @@ class CardFacts:
     states: Mapping[str, Mapping[str, int]]
     """Traces by state, of each family of signals that was measured."""
     languages: Mapping[str, int] | None
-    """Examples by the language of their rationale; "" where it was not told."""
+    """Examples by the language of their rationale; "" where the language is unknown."""
     duplicates: Mapping[str, tuple[int, int]]
     """Traces with each flag of DUPLICATES that was measured, and how many of them are in the dataset."""
     contamination: ComparedQuestions | None

@@ -2,8 +2,8 @@
 
 A rationale reads the image (perception), computes with what it read (arithmetic) and states a result, which the
 answer repeats (conclusion). The parts are checked in this order, and the first that fails is the cause. If no part
-fails, the student worked out something else than the question asks (approach). Without a table of the image's values
-a misreading cannot be told from another approach: `perception_or_approach`.
+fails, the student computed something else than the question asks (approach). Without a table of the image's values,
+a misreading looks like another approach: `perception_or_approach`.
 """
 
 from collections.abc import Collection

@@ -67,7 +67,7 @@ class Cost:
         gradients.
 
         `checkpointing` adds the layers' second forward pass, which is work but not progress: leave it out for MFU,
-        set it to foretell time.
+        set it to estimate time.
         """
         config: Any = model.config
         sight, speech = config.vision_config, config.get_text_config()

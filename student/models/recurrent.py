@@ -22,7 +22,7 @@ _BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 
 def separate_rows(model: PreTrainedModel) -> None:
-    """Let such layers of the language model begin anew at each row of a line whose bounds they are told."""
+    """Make such layers of the language model start from an empty state at each row of a packed line."""
     kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
     if not set(kinds) & MIXERS.keys():
         return
@@ -41,7 +41,7 @@ def _separate(mixer: Any, *, fused: bool) -> None:
 
 
 def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-    """States [lines, tokens, width]; rows of one line are told apart by `cu_seq_lens_q`."""
+    """States [lines, tokens, width]; `cu_seq_lens_q` has the bounds of the rows of a line."""
     bounds = options.get("cu_seq_lens_q")
     if bounds is None:
         whole: torch.Tensor = self._forward_of_row(hidden_states, *args, **options)
@@ -49,7 +49,7 @@ def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **optio
     if self._fused_rows and hidden_states.is_cuda:
         sizes = bounds.diff()
         numbers, tokens = torch.arange(len(sizes), device=sizes.device), hidden_states.shape[1]
-        # Told how long the result is, it does not wait for the device.
+        # With the length of the result given, it does not wait for the device.
         row_of_token = torch.repeat_interleave(numbers, sizes, output_size=tokens)
         at_once: torch.Tensor = self._forward_of_row(
             hidden_states, *args, **options, seq_idx=row_of_token[None].to(torch.int32)

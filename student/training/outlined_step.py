@@ -34,7 +34,7 @@ def run(
     fused_head: bool = False,
     on_part: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Forward and backward of one packed line; `on_part` is told which part of the student follows."""
+    """Forward and backward of one packed line; before each part, `on_part` gets the part's name."""
     plain: Any = freeze.plain_model(student)
     language, head = plain.get_submodule(parts.language), plain.get_output_embeddings()
     projector_trains = any(p.requires_grad for p in plain.get_submodule(parts.projector).parameters())

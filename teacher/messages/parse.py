@@ -89,7 +89,7 @@ _State = rationale.State | Literal["cued"]
 
 
 def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
-    """Reasoning, the rest, and how they were told apart."""
+    """Reasoning, the rest, and what separates them."""
     if mode == "none":
         return "", text, "none"
     by_tags = rationale.split(text)

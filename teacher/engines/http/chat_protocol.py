@@ -122,10 +122,10 @@ def refused_parameter(teacher: Teacher, payload: bytes) -> str:
 
 
 def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
-    """The settings in a request body. Raises RecipeError for what a server of this kind cannot be told.
+    """The settings in a request body. Raises RecipeError for a setting that such a server does not accept.
 
-    A vLLM server is told every value: what is left out it takes from the model's generation_config.json, and the
-    trace would record something that was not in force. Other servers get only what differs from neutral.
+    A vLLM server gets every value: it takes a missing one from the model's generation_config.json, and the trace
+    would then record another value than the one used. Other servers get only values that are not neutral.
     """
     body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
     if sampling.stop:
@@ -262,7 +262,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
 def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
     """Ids [tokens, 1 + k] and log-probabilities of the same shape: the sampled token first, then the likeliest.
 
-    Raises ValueError, or what comes of a wrong type or shape, when they are none.
+    Raises ValueError, TypeError, KeyError or IndexError when `content` holds something else.
     """
     import numpy as np
 

@@ -31,7 +31,7 @@ that an answer in thousands of pieces does not wake the process as often. At lea
 _PORTS = {"http": 80, "https": 443}
 
 CONNECTION_ERRORS = (BrokenResponseError, OversizedResponseError, OSError, EOFError, ValueError)
-"""What comes of a connection that does not work, or of an address that is none; TimeoutError is an OSError."""
+"""The errors of a broken connection or an invalid address; TimeoutError is an OSError."""
 
 
 class HttpConnection(asyncio.Protocol):
