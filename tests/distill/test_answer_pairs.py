@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import judgements
 import orjson
 import pytest
 
@@ -172,3 +173,17 @@ def test_how_an_answer_is_presented_does_not_change_its_verdict(wrapping: str) -
         ):
             judged = verdicts._judge(wrapping.format(said), pair["gold"], pair["type"], 0.0, None, ask_worker=False)
             assert judged.verdict == pair.get("judged", pair["label"]), (pair, judged)
+
+
+def test_judgements_change_only_with_the_versions_of_the_signals_that_keep_them() -> None:
+    record = orjson.loads(judgements.FILE.read_bytes())
+    now = list(judgements.judgements())
+    recorded = [record["judgements"][index] for index in record["order"]]
+    changed = [
+        f"{text[:200]}: {before} -> {after}"
+        for (text, after), before in zip(now, recorded, strict=True)
+        if after != before
+    ]
+    step = "raise the versions of these signals, then run tests/support/judgements.py"
+    assert not changed, f"{len(changed)} judgements changed: {step}\n" + "\n".join(changed[:20])
+    assert judgements.signal_versions() == record["versions"], "run tests/support/judgements.py"

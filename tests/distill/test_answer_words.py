@@ -1,0 +1,139 @@
+"""Numbers in words of other languages, marks of a final answer, and what may be left open, one promise at a time."""
+
+import pytest
+
+from distill.answers.final_answer import final_answer
+from distill.answers.verdicts import judge
+
+CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
+
+WORDS_FROM_ONE = {
+    "Arabic": "واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة",
+    "French": "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize",
+    "German": "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn",
+    "Hindi": "एक दो तीन चार पाँच छह सात आठ नौ दस ग्यारह बारह तेरह चौदह पंद्रह सोलह सत्रह अठारह उन्नीस बीस",
+    "Korean": "하나 둘 셋 넷 다섯 여섯 일곱 여덟 아홉 열",
+    "Russian": "один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать тринадцать",
+    "Spanish": "uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis",
+}
+NUMBERS_IN_WORDS = {
+    "anderthalb": "1.5",
+    "zweieinhalb": "2.5",
+    "minus drei": "-3",
+    "moins trois": "-3",
+    "trois quarts": "0.75",
+    "tres cuartos": "0.75",
+    "un tiers": "1/3",
+    "dos tercios": "2/3",
+    "zwei Fünftel": "0.4",
+    "deux et demi": "2.5",
+    "dos millones y medio": "2500000",
+    "डेढ़": "1.5",
+    "ढाई": "2.5",
+    "साढ़े तीन": "3.5",
+    "सवा दो": "2.25",
+    "पौने दो": "1.75",
+    "दो सौ पाँच": "205",
+    "दस हज़ार": "10000",
+    "एक लाख": "100000",
+    "दो करोड़": "20000000",
+    "पांच": "5",
+    "छः": "6",
+    "छे": "6",
+    "पन्द्रह": "15",
+    "अठाईस": "28",
+    "مئتان": "200",
+    "مائتان": "200",
+    "الفان": "2000",
+    "مائة وخمسة": "105",
+    "خمسة وعشرون": "25",
+    "عشرين": "20",
+    "تسعون": "90",
+    "ثلاثة آلاف": "3000",
+    "مليون": "1000000",
+    "احدى": "1",
+    "اثنتان": "2",
+    "ثماني": "8",
+    "одна": "1",
+    "две": "2",
+    "тридцать": "30",
+    "сорок два": "42",
+    "пятьдесят": "50",
+}
+
+
+def test_each_number_word_of_a_language_is_its_number_and_not_the_next_one() -> None:
+    wrong = []
+    for language, text in WORDS_FROM_ONE.items():
+        for number, word in enumerate(text.split(), start=1):
+            if judge(word, str(number), "number").verdict != CORRECT:
+                wrong.append((language, word, number))
+            if judge(word, str(number + 1), "number").verdict != WRONG:
+                wrong.append((language, word, number + 1))
+    assert not wrong
+
+
+def test_halves_parts_scales_and_other_spellings_of_numbers_have_their_values() -> None:
+    wrong = [(words, gold) for words, gold in NUMBERS_IN_WORDS.items() if judge(words, gold).verdict != CORRECT]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("7", False),
+        ("\\boxed{7}", True),
+        ("<answer>7</answer>", True),
+        ("<answer>\\boxed{7}</answer>", True),
+        ("3, then 4.\n#### 7", True),
+        ("The answer is 7.", True),
+        ('{"answer": 7}', True),
+        ("La respuesta es 7", True),
+    ],
+)
+def test_a_final_answer_says_whether_the_text_marks_it(text: str, marked: bool) -> None:
+    found = final_answer(text)
+    assert (found.text, found.marked) == ("7", marked)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "kind", "verdict"),
+    [
+        # Of the numbers of a sentence, one between 1000 and 2999 is its year.
+        ("In 1000 there were 5 bars.", "1000", "year", CORRECT),
+        ("In 2999 there were 5 bars.", "2999", "year", CORRECT),
+        ("In 999 there were 5 bars.", "999", "year", UNDECIDED),
+        ("In 3000 there were 5 bars.", "3000", "year", UNDECIDED),
+        # A comma may group thousands; where it cannot, it begins the decimals.
+        ("0,75", "0.75", "number", CORRECT),
+        ("1234,5", "1234.5", "number", CORRECT),
+        ("1234,567", "1234.567", "number", UNDECIDED),
+        ("123,4567", "123.4567", "number", UNDECIDED),
+        ("1234,5678", "1234.5678", "number", CORRECT),
+        # A ratio is a number only where it is written as one.
+        ("3/4", "0.75", "ratio", CORRECT),
+        ("3:4", "0.75", "ratio", CORRECT),
+        ("4:3", "0.75", "ratio", WRONG),
+        ("0.75", "3:4", "ratio", UNDECIDED),
+        ("3", "3:4", "ratio", UNDECIDED),
+        ("2", "3:4", "ratio", WRONG),
+        # A list in one line of numbers, or a span of them.
+        ("3 4 5", "3, 4, 5", "list", CORRECT),
+        ("3 4 6", "3, 4, 5", "list", WRONG),
+        ("3-5", "3, 4, 5", "list", UNDECIDED),
+        ("[1, 5)", "(1, 5]", "list", WRONG),
+        # Units of other writings.
+        ("6公里", "6 km", None, CORRECT),
+        ("6キロメートル", "6 km", None, CORRECT),
+        ("6キロメートル", "6 m", None, WRONG),
+        # The same years, and the same person.
+        ("2010-14", "2010-2014", None, CORRECT),
+        ("2010-15", "2010-2014", None, WRONG),
+        ("Smith, John", "John Smith", "text", CORRECT),
+        ("Dr. John Smith", "John Smith, M.D.", "text", CORRECT),
+        # What careful readers decide.
+        ("Mr. Smith Jones", "Mrs. Smith Jones", "text", WRONG),
+    ],
+)
+def test_what_is_decided_and_what_is_left_open(prediction: str, gold: str, kind: str | None, verdict: str) -> None:
+    assert judge(prediction, gold, kind).verdict == verdict
