@@ -179,6 +179,7 @@ def test_judgements_change_only_with_the_versions_of_the_signals_that_keep_them(
     record = orjson.loads(judgements.FILE.read_bytes())
     now = list(judgements.judgements())
     recorded = [record["judgements"][index] for index in record["order"]]
+    assert len(now) == len(recorded), "the pairs are others: run tests/support/judgements.py"
     changed = [
         f"{text[:200]}: {before} -> {after}"
         for (text, after), before in zip(now, recorded, strict=True)

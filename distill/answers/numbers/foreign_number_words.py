@@ -16,10 +16,11 @@ _LANGUAGES: Final = ("de", "fr", "es", "it", "pt", "nl")
 _WORD = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f\u0900-\u0963\u064b-\u065f])+")
 _HINT = re.compile(
     r"ein|halb|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zig\b|ßig|null"
-    r"|un|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quinze|seize|vingt|trente|ante\b|cent|mil|zéro"
+    r"|un|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|vingt|trente|ante\b|cent|mil|zéro"
     r"|dos|tres|trece|catorce|quince|dieci|quindici|tredici|quattordici|sedici|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
     r"|due|tre|quattro|cinque|sette|otto|nove|dieci|undici|dodici|venti|anta\b"
-    r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|vinte|cem\b|twee|drie|vijf|zeven|negen|tien|twaalf|tig\b"
+    r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|catorze|vinte|trinta|cem\b"
+    r"|twee|drie|vijf|\bzes\b|zeven|negen|tien|twaalf|tig\b|honderd"
     r"|\bsei\b|quinientos|cientos|cuart|tiers|terc|terz|drittel|viertel|[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\uac00-\ud7a3]",
     re.IGNORECASE,
 )
@@ -165,6 +166,7 @@ _BY_NAME: Final = {
     **{word: value for value, word in enumerate(_RUSSIAN_TEXT.split())},
     **{word: value for value, word in enumerate(_KOREAN_TEXT.split())},
     **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
+    **{"шестьдесят": 60, "семьдесят": 70, "восемьдесят": 80, "девяносто": 90, "сто": 100},
     **{word: value for value, word in enumerate(_HINDI_TEXT.split())},
     **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
     **{word: value for value, word in enumerate(_ARABIC_TEXT.split())},
