@@ -75,7 +75,9 @@ def _stages(plans: Sequence[StagePlan]) -> str:
             note += "; how many is known once its data is there, or with limit or max_steps"
         notes.setdefault(note, []).append(planned.stage.name)
     head = ("stage", "trained", "rows", "tokens a row", "steps", "tokens", "FLOPs", "memory", "checkpointed")
-    return "\n".join([table(head, rows), *(f"{', '.join(names)}: {note}" for note, names in notes.items())])
+    copies = ", ".join(f"{planned.stage.name} {_gib(planned.memory.checkpoint)}" for planned in plans)
+    lines = [*(f"{', '.join(names)}: {note}" for note, names in notes.items())]
+    return "\n".join([table(head, rows), *lines, f"checkpoints, on disk and copied to host memory: {copies}"])
 
 
 def _generation(recipe: Recipe) -> str:

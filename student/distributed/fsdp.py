@@ -7,7 +7,7 @@ Checkpoints hold whole tensors, whatever the number of processes. Does not start
 (student/distributed/processes.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,11 +92,15 @@ def fill(parameter: torch.Tensor, value: torch.Tensor) -> None:
         parameter.copy_(_like(value, parameter))
 
 
-def gather_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """An optimizer's state of whole tensors, for which every process has to ask at once."""
+def gather_optimizer_state(
+    optimizer: torch.optim.Optimizer, copy: Callable[[tuple[int, str], torch.Tensor], Any]
+) -> dict[str, Any]:
+    """An optimizer's state, of which `copy` gets one tensor or share after the other with its number and name."""
     result = optimizer.state_dict()
     state = {
-        number: {name: gather_tensor(value) if torch.is_tensor(value) else value for name, value in values.items()}
+        number: {
+            name: copy((number, name), value) if torch.is_tensor(value) else value for name, value in values.items()
+        }
         for number, values in result["state"].items()
     }
     return {**result, "state": state}

@@ -1,25 +1,28 @@
 """Which checkpoint of a stage counts, and writes that a full disk refuses.
 
 A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
-checkpoint holds is the business of student/training/trainer.py.
+checkpoint holds is the business of student/training/trainer.py, when it is written of
+student/training/checkpoint_writer.py.
 """
 
 import shutil
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
-from distill.artifacts.files import storage_errors
+from distill.artifacts.files import storage_errors, sync, write_text
 from distill.errors import DataError, DistillError, StorageError
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
-WEIGHTS = "trainable.safetensors"
+WEIGHTS, OPTIMIZER, SCHEDULER = "trainable.safetensors", "optimizer.pt", "scheduler.pt"
 PREFIX = "checkpoint-"
 _REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
 """Signs of a refused write in what safetensors and torch say."""
@@ -44,6 +47,26 @@ def last_step(folder: Path) -> int:
     """The step of the newest complete checkpoint; 0 without one."""
     checkpoint = last_checkpoint(folder)
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+
+
+def write_files(folder: Path, files: Mapping[str, Any]) -> None:
+    """Write tensors by name, as safetensors or as torch does by the file's name; on disk when it returns."""
+    with refused_writes(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (save_file if name == WEIGHTS else torch.save)(content, folder / name)
+        give_usual_modes(folder)
+        for file in folder.iterdir():
+            sync(file)
+
+
+def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[Path]) -> None:
+    """Write the last files of a checkpoint and its marker; then remove checkpoints before it, and `obsolete`."""
+    write_files(folder, files)
+    write_text(folder / COMPLETE, "")
+    for path in (*folder.parent.glob(f"{PREFIX}*"), *obsolete):
+        if path != folder:
+            shutil.rmtree(path)
 
 
 def give_usual_modes(folder: Path) -> None:

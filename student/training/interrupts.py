@@ -4,11 +4,12 @@ Measuring the student is broken off; the resumed run measures first. A second Ct
 training both signals do what they always do, and so they do in a thread, where Python takes no signals.
 """
 
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -29,7 +30,9 @@ NOTE = (
 class Interrupts:
     """Inside the block, the first signal is noted; `asked` tells it, in every process of the run alike."""
 
-    def __init__(self) -> None:
+    def __init__(self, writing: Callable[[], bool] = lambda: False) -> None:
+        """`writing`: whether a checkpoint is being written, which is waited for as long as it takes."""
+        self._writing = writing
         self._noted_at: float | None = None
         self._raising = self._over = False
         self._before: dict[int, Any] = {}
@@ -92,6 +95,8 @@ class Interrupts:
 
     def _patience_s(self) -> float:
         """How long to wait for the end of a step: another process may be gone, and then it never ends."""
+        if self._writing():
+            return math.inf
         return _SLACK_S + 3 * self._longest_s if self._longest_s else _FIRST_STEP_S
 
 

@@ -62,6 +62,8 @@ class Memory:
     weights: int
     gradients: int
     optimizer: int
+    checkpoint: int
+    """Not on the device: what a checkpoint takes on disk, and in host memory while it is written."""
     plain: MicroBatchMemory
     """Without gradient checkpointing."""
     checkpointed: MicroBatchMemory
@@ -122,6 +124,10 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     # Over several passes those of 16-bit weights add up in float32 (student/training/halving.py).
     width = torch.float32.itemsize if _may_take_passes(stage) else 0
     gradients = sum(weight.numel() * max(width, weight.element_size()) for weight in trained)
+    optimizer = sum(
+        _ADAM_STATES * _bytes(weight) if weight.dtype == torch.float32 else STATE_BYTES * weight.numel()
+        for weight in trained
+    )
     plain: Any = freeze.plain_model(student)
     tower, sight = plain.get_submodule(parts.tower), plain.config.vision_config
     size = next(tower.parameters()).element_size()
@@ -131,10 +137,8 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
             for name, tensor in (*student.named_parameters(), *student.named_buffers())
         ),
         gradients=gradients,
-        optimizer=sum(
-            _ADAM_STATES * _bytes(weight) if weight.dtype == torch.float32 else STATE_BYTES * weight.numel()
-            for weight in trained
-        ),
+        optimizer=optimizer,
+        checkpoint=optimizer + sum(map(_bytes, trained)),
         plain=_step(student, parts, tokens, checkpointing=False),
         checkpointed=_step(student, parts, tokens, checkpointing=True),
         # Of a block, alive at once: its input and its normed input, and the inner layer before and after its bend.

@@ -5,25 +5,24 @@ states. Does not know about runs or manifests (student/train.py).
 """
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
-from distill.artifacts.files import sync, write_text
 from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
@@ -34,14 +33,17 @@ from student.models.siq_vl import Parts
 from student.models.training_loss import Scored
 from student.training import sft_config
 from student.training.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
+from student.training.checkpoint_writer import CheckpointWriter
 from student.training.checkpoints import (
-    COMPLETE,
+    OPTIMIZER,
     PREFIX,
+    SCHEDULER,
     WEIGHTS,
-    give_usual_modes,
     last_checkpoint,
     readable_checkpoint,
     refused_writes,
+    write_checkpoint,
+    write_files,
 )
 from student.training.halving import Halving, sum_in_float32
 from student.training.interrupts import Interrupts, leave_to_parent
@@ -50,8 +52,6 @@ from student.training.optimizer import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, TEACHER, StepDataset
 from student.training.teacher_divergence import from_teacher
 from student.validation.early_stopping import EarlyStopping, Measured
-
-_OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 
 def fit(
@@ -123,7 +123,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self._steps, self._projector = steps, projector
         self._halving = Halving(steps.data, on_notice)
         self._metrics_log, self._early_stopping = metrics_log, early_stopping
-        self._interrupts = Interrupts()
+        self._writer = CheckpointWriter()
+        self._interrupts = Interrupts(lambda: self._writer.busy)
         self._loader: DataLoader[Any] | None = None
         self.stopper = StopWhenAsked(self._interrupts)
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
@@ -134,7 +135,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Train to the end of the stage, unless a signal asks to stop: KeyboardInterrupt after a checkpoint."""
         with self._interrupts:
             try:
-                self._train_on(folder)
+                with self._writer:
+                    self._train_on(folder)
             finally:
                 self._end_workers()
             if self.stopper.stopped or self._interrupts.asked():
@@ -216,6 +218,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Forward and backward of all micro-batches of a step; gradients are exchanged once, after the last."""
         if FAILED in inputs:
             raise inputs[FAILED]
+        self._writer.check()
         model.train()
         before = self._metrics_log.sums_now()
 
@@ -299,7 +302,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             return {}
         metrics, best, stopped = shared
         if best is not None:
-            self._write_weights(best)
+            self._writer.wait()
+            weights = self._writer.weights(self._trainable())
+            if processes.is_main():
+                self._writer.start(partial(write_files, best, {WEIGHTS: weights}))
         self._metrics_log.leave_out(time.perf_counter() - started)
         values = {f"eval_{name}": value for name, value in metrics.scalars().items()}
         self.log(values)
@@ -337,8 +343,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
+        self._writer.wait()
+        weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
         with refused_writes(folder):
-            self._write_weights(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             super()._save_checkpoint(model, trial)
             processes.wait()
             if not processes.is_main():
@@ -346,40 +354,23 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             self._metrics_log.save(folder)
             if self._early_stopping is not None:
                 self._early_stopping.save(folder)
-            for file in folder.iterdir():
-                sync(file)
-            write_text(folder / COMPLETE, "")
-        for path in folder.parent.glob(f"{PREFIX}*"):
-            if path != folder:
-                shutil.rmtree(path)
-        if self._early_stopping is not None:
-            self._early_stopping.prune()
-
-    def _write_weights(self, folder: Path) -> None:
-        """The trained tensors, whole; every process takes part and the main one writes."""
-        tensors = {name: fsdp.gather_tensor(value.detach()).contiguous() for name, value in self._trainable()}
-        if processes.is_main():
-            with refused_writes(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                save_file(tensors, folder / WEIGHTS)
-                give_usual_modes(folder)
-                sync(folder / WEIGHTS)
+        # What is best may change while this checkpoint is written, which knows the best of now.
+        obsolete = self._early_stopping.obsolete() if self._early_stopping is not None else []
+        self._writer.start(partial(write_checkpoint, folder, {WEIGHTS: weights, OPTIMIZER: optimizer}, obsolete))
 
     def save_model(self, *_: Any, **__: Any) -> None:
-        """A checkpoint's weights are written with it, where all processes take part."""
+        """A checkpoint's weights and optimizer are written by a thread."""
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        state = fsdp.gather_optimizer_state(self.optimizer)
         if processes.is_main():
-            torch.save(state, Path(output_dir) / _OPTIMIZER)
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
         with readable_checkpoint(Path(checkpoint)):
-            fsdp.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
-            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
+            fsdp.fill_state(self.optimizer, torch.load(Path(checkpoint) / OPTIMIZER, map_location="cpu"))
+            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         with readable_checkpoint(Path(resume_from_checkpoint)):

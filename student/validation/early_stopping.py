@@ -227,14 +227,13 @@ class EarlyStopping:
             line for line in recovered(self._folder / layout.VALIDATION, requiring("step")) if line["step"] <= step
         ]
         self._write_lines()
-        self.prune()
+        for folder in self.obsolete():
+            shutil.rmtree(folder)
 
-    def prune(self) -> None:
-        """Remove weights that are no longer the best; to be called when a checkpoint is complete, not before."""
+    def obsolete(self) -> list[Path]:
+        """Folders of weights that are not the best; to be removed when a checkpoint is complete, not before."""
         kept = self._weights(self._best_step) if self._best_step is not None else None
-        for folder in self._checkpoints.glob(f"{_BEST}*"):
-            if folder != kept:
-                shutil.rmtree(folder)
+        return [folder for folder in self._checkpoints.glob(f"{_BEST}*") if folder != kept]
 
     def _write_lines(self) -> None:
         write_jsonl(self._folder / layout.VALIDATION, self._lines)

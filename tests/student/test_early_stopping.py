@@ -1,5 +1,6 @@
 """Measurements become lines, a page, the best weights and the end of a stage; a resumed watch decides the same."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -92,7 +93,8 @@ def test_a_resumed_watch_is_what_it_was_at_the_checkpoint(tmp_path: Path, losses
     checkpoint = tmp_path / "checkpoints" / "checkpoint-30"
     checkpoint.mkdir()
     first.save(checkpoint)
-    first.prune()
+    for folder in first.obsolete():
+        shutil.rmtree(folder)
     assert kept(tmp_path) == ["best-20", "checkpoint-30"]
     # What comes after the checkpoint is lost in a kill: a better measurement, with the weights before it still there.
     losses += [1.0]

@@ -1,10 +1,12 @@
 """Ctrl-C and SIGTERM while a stage trains: a checkpoint first, and the resumed run equals an unbroken one."""
 
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
+from student.training import checkpoints as checkpoint_files
+from student.training.interrupts import Interrupts
 from student.validation import measure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +101,16 @@ def test_a_second_ctrl_c_ends_training_at_once(place: Path) -> None:
 def test_a_second_sigterm_is_what_a_launcher_sends_and_changes_nothing(place: Path) -> None:
     interrupted(worlds.recipe(place, stage()), place, signal.SIGTERM, 3, times=2)
     assert checkpoints(place) == ["checkpoint-4"]
+
+
+def test_a_signal_waits_for_the_checkpoint_that_is_being_written_however_long_it_takes(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = checkpoint_files.save_file
+    monkeypatch.setattr(checkpoint_files, "save_file", lambda tensors, path: (time.sleep(0.5), write(tensors, path)))
+    interrupted(worlds.recipe(place, stage()), place, signal.SIGTERM, 3)
+    assert checkpoints(place) == ["checkpoint-4"]
+    assert Interrupts(lambda: True)._patience_s() == math.inf > Interrupts(lambda: False)._patience_s()
 
 
 def test_a_signal_after_the_last_step_is_not_forgotten(place: Path) -> None:

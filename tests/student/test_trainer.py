@@ -1,9 +1,12 @@
 """Every class of student trains one stage through SFTTrainer; checkpoints count only when they are complete."""
 
 import resource
+import threading
+import time
 from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import student_worlds as worlds
@@ -14,7 +17,7 @@ from distill.recipe.stages import Lora, Stage
 from student.data import encode, images
 from student.models import attention, freeze, inputs, kernels, training_loss
 from student.models.siq_vl import parts
-from student.training import freeze_checks, halving, trainer
+from student.training import checkpoint_writer, checkpoints, freeze_checks, halving, trainer
 from student.training.metrics_log import MetricsLog, StepFacts, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 
@@ -298,10 +301,10 @@ def test_a_checkpoint_without_its_marker_is_removed_and_the_one_before_it_used(t
     for step, complete in ((2, True), (4, True), (6, False)):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if complete:
-            (tmp_path / f"checkpoint-{step}" / trainer.COMPLETE).touch()
-    assert trainer.last_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+            (tmp_path / f"checkpoint-{step}" / checkpoints.COMPLETE).touch()
+    assert checkpoints.last_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
     assert not (tmp_path / "checkpoint-6").exists()
-    assert trainer.last_checkpoint(tmp_path / "nowhere") is None
+    assert checkpoints.last_checkpoint(tmp_path / "nowhere") is None
 
 
 def test_only_the_last_checkpoint_is_kept_and_holds_trainable_tensors_only(world: Path, tmp_path: Path):
@@ -310,7 +313,7 @@ def test_only_the_last_checkpoint_is_kept_and_holds_trainable_tensors_only(world
     run = Run("siq-vl", world, tmp_path, train=("projector",), save_every_steps=1)
     run.fit()
     assert [path.name for path in run.folder.iterdir()] == ["checkpoint-3"]
-    saved = load_file(run.folder / "checkpoint-3" / trainer.WEIGHTS)
+    saved = load_file(run.folder / "checkpoint-3" / checkpoints.WEIGHTS)
     assert list(saved) == ["model.connector.modality_projection.proj.weight"]
 
 
@@ -330,6 +333,45 @@ def test_a_broken_freeze_stops_the_run_with_the_tensors_name(world: Path, tmp_pa
         run.fit()
 
 
+def test_training_goes_on_while_a_checkpoint_is_written_and_the_copy_stays_as_it_was(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = Run("siq-vl", world, tmp_path, save_every_steps=2)
+    write, stepped, written = checkpoints.save_file, threading.Event(), []
+
+    def slow(tensors, path):
+        before = {name: value.clone() for name, value in tensors.items()}
+        # Never set if training waits for the write.
+        assert path.parent.name != "checkpoint-2" or stepped.wait(60)
+        written.append(all(torch.equal(tensors[name], value) for name, value in before.items()))
+        write(tensors, path)
+
+    monkeypatch.setattr(checkpoints, "save_file", slow)
+    log = run.logs.append
+    run.logs = SimpleNamespace(append=lambda entry: (log(entry), entry.step == 3 and stepped.set()))
+    assert run.fit().step == 3
+    assert written == [True, True] and checkpoints.last_step(run.folder) == 3
+
+
+def test_without_memory_for_a_copy_training_waits_for_the_same_checkpoint(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    beside = Run("siq-vl", world, tmp_path / "beside")
+    beside.fit()
+    full = SimpleNamespace(available=0)
+    monkeypatch.setattr(checkpoint_writer.psutil, "virtual_memory", lambda: full)
+    waiting = Run("siq-vl", world, tmp_path / "waiting")
+    waiting.fit()
+    for name in (checkpoints.WEIGHTS, checkpoints.OPTIMIZER):
+        one, other = ((run.folder / "checkpoint-3" / name).read_bytes() for run in (beside, waiting))
+        assert one == other
+    writer = checkpoint_writer.CheckpointWriter()
+    name, weight = "bias", torch.nn.Parameter(torch.ones(3))
+    assert writer.weights([(name, weight)])[name].data_ptr() == weight.data_ptr()
+    writer.start(lambda: time.sleep(0.2))
+    assert not writer.busy
+
+
 def test_a_refused_write_is_one_message_and_the_checkpoint_before_it_stays(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, save_every_steps=1)
     run.stage = run.stage.model_copy(update={"max_steps": 1, "schedule": "constant", "warmup_share": 0.0})
@@ -342,7 +384,7 @@ def test_a_refused_write_is_one_message_and_the_checkpoint_before_it_stays(world
             Run.fit(_extended(run))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert trainer.last_checkpoint(run.folder) == run.folder / "checkpoint-1"
+    assert checkpoints.last_checkpoint(run.folder) == run.folder / "checkpoint-1"
 
 
 def _extended(run: Run) -> Run:

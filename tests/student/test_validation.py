@@ -128,11 +128,11 @@ def nth(module, name, number):
 def work(where, moment, number):
     where, number = Path(where), int(number)
     if moment == "marking":
-        nth(trainer, "write_text", number)
+        nth(checkpoints, "write_text", number)
     if moment == "noting":
         nth(early_stopping, "write_jsonl", number)
     if moment == "weighing":
-        nth(trainer, "save_file", number)
+        nth(checkpoints, "save_file", number)
     def note(progress):
         if moment == "training" and progress.stage == "train reason" and progress.done == number:
             die()

@@ -11,13 +11,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _IMPORTS = """
-import os, signal, sys, traceback
+import os, signal, sys, threading, traceback
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from distill.recipe import load
 from student.train import train
-from student.training import trainer
+from student.training import checkpoints
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 """
 _FORKS = """
@@ -38,7 +38,7 @@ for text in sys.argv[1:]:
 def die_in_turn(work: str, *calls: Sequence[object]) -> None:
     """Call the function `work` that a text defines, once with each arguments as texts; each call must kill itself.
 
-    The text finds `die`, `load`, `train`, `trainer`, `os`, `signal` and `Path`.
+    The text finds `die`, `load`, `train`, `checkpoints`, `os`, `signal`, `threading` and `Path`.
     """
     arguments = ["|".join(map(str, call)) for call in calls]
     command = [sys.executable, "-c", f"{_IMPORTS}{work}{_FORKS}", *arguments]
