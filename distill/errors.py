@@ -9,7 +9,8 @@
     │   ├── StaleError      an artifact made from other settings
     │   └── MissingExtra    an optional dependency that is not installed
     ├── TeacherError        a teacher that stopped answering
-    ├── StorageError        the disk is full or refuses a write
+    ├── StorageError        a disk or an object store refuses a request
+    │   └── StoreUnavailable  an object store does not answer now; the request may be sent again
     ├── BusyError           another process works on the same run
     └── CircuitOpen         too many requests failed; stopped to save money   exit 3
 
@@ -74,7 +75,11 @@ class TeacherError(DistillError):
 
 
 class StorageError(DistillError, OSError):
-    """The disk is full or a write was refused; what was written before stays valid."""
+    """The disk is full, or a disk or object store refuses a request; what was written before stays valid."""
+
+
+class StoreUnavailable(StorageError):
+    """An object store did not answer, or asked to try again; whether a write was done is not known."""
 
 
 class BusyError(DistillError):

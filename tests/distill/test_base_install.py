@@ -19,7 +19,8 @@ for package in sys.argv.pop(1).split(","):
 from distill.cli import main
 main()
 """
-ABSENT = ",".join((*packages.TRAIN, "bitsandbytes", "liger_kernel", "kernels", "vllm", "ray", "torchvision"))
+OTHERS = ("bitsandbytes", "liger_kernel", "kernels", "vllm", "obstore", "ray", "torchvision")
+ABSENT = ",".join((*packages.TRAIN, *OTHERS))
 TEACHER = '[[teachers]]\nname = "only"\nmodel = "language"\nbackend = "embedded"\n'
 
 

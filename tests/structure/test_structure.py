@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("distill", "teacher", "filters", "student")
-HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray", "vllm")
+HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "obstore", "ray", "vllm")
 
 
 def may_be_heavy() -> set[str]:
@@ -119,8 +119,11 @@ def test_every_light_module_imports_without_the_heavy_packages() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_only_teacher_and_student_have_modules_that_may_load_heavy_packages() -> None:
-    assert {name.split(".")[0] for name in HEAVY_MODULES} == {"teacher", "student"}
+def test_only_teacher_and_student_have_modules_that_may_load_heavy_packages_and_one_module_loads_obstore() -> None:
+    remote = "distill.object_store.remote_store"
+    assert {name.split(".")[0] for name in HEAVY_MODULES - {remote}} == {"teacher", "student"}
+    loads_obstore = [name for name, path in MODULES.items() if "import obstore" in path.read_text(encoding="utf-8")]
+    assert loads_obstore == [remote]
 
 
 FACES = {"distill", "distill/answers", "distill/data", "distill/recipe"}

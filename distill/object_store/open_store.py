@@ -1,0 +1,44 @@
+"""An address or a path as a store that has shown that it can hold a run."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from distill import packages
+from distill.errors import InputError
+from distill.object_store.interface import ObjectStore
+from distill.object_store.local_store import LocalStore
+from distill.object_store.probe import require_commits
+from distill.object_store.retrying_store import RetryingStore
+
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_FIRST_PATIENCE_S = 15.0
+"""At the start a mistake in the address is likelier than an outage."""
+
+
+def open_store(address: str | Path, *, config: Mapping[str, Any] | None = None) -> ObjectStore:
+    """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused."""
+    parts = urlsplit(str(address))
+    if not parts.scheme:
+        return LocalStore(Path(address))
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise InputError(
+            f"{address}: not a store; its address begins with one of {', '.join(SCHEMES)}, then ://bucket"
+        )
+    if parts.password or parts.query:
+        raise InputError(
+            f"{parts.scheme}://{parts.hostname}{parts.path}: credentials do not belong into an address, which is "
+            "kept in files and shown in messages; set the variables of your store, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        )
+    packages.require(str(address), "obstore")
+    from distill.object_store.remote_store import RemoteStore
+
+    endpoint = (config or {}).get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+    remote = RemoteStore(str(address), config=config, http=(endpoint or "").startswith("http://"))
+    store = RetryingStore(store=remote)
+    require_commits(replace(store, patience_s=_FIRST_PATIENCE_S))
+    return store

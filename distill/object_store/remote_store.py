@@ -1,0 +1,119 @@
+"""S3, GCS, Azure and compatible stores through obstore; the only module that imports it.
+
+Credentials, endpoint and region come from the environment or the role of the machine, as obstore reads them
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...). The client repeats nothing: waiting is the business of `RetryingStore`,
+which knows how long a run may wait and says so.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import from_url
+
+from distill import redact
+from distill.errors import InputError, StorageError, StoreUnavailable
+from distill.object_store.interface import StoredObject
+
+TIMEOUT_S = 60
+"""For one request: an object of 50 MB at 1 MB/s comes in time."""
+_STATUS = re.compile(r"status code: (\d{3})")
+_TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+"""Other statuses stay as they are when the same request is sent again."""
+
+
+class RemoteStore:
+    """Objects below `address`, such as s3://bucket/run. `config` goes to obstore, over what the environment says."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        http: bool = False,
+    ) -> None:
+        self.address = redact.url(address.rstrip("/"))
+        options: dict[str, Any] = {
+            "config": dict(config or {}),
+            "client_options": {
+                "timeout": f"{timeout_s}s",
+                "connect_timeout": f"{min(timeout_s, 10)}s",
+                "allow_http": http,
+            },
+            "retry_config": {"max_retries": 0},
+        }
+        try:
+            self._store: Any = from_url(address, **options)
+        except (BaseError, ValueError) as error:
+            raise InputError(f"{self.address}: not an address of a store: {_first_line(error)}") from error
+
+    def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        with self._errors("read", key):
+            if end is not None:
+                return bytes(obstore.get_range(self._store, key, start=start, end=end)) if end > start else b""
+            options: Any = {"range": {"offset": start}} if start else None
+            return bytes(obstore.get(self._store, key, options=options).bytes())
+
+    def list_objects(self, folder: str = "") -> list[StoredObject]:
+        with self._errors("list", folder):
+            found = [
+                StoredObject(key=each["path"], bytes=each["size"], modified_s=each["last_modified"].timestamp())
+                for batch in obstore.list(self._store, folder or None)
+                for each in batch
+            ]
+        return sorted(found, key=lambda stored: stored.key)
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._errors("write", key):
+            obstore.put(self._store, key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """As the interface says, but False also where the answer to this caller's earlier request was lost."""
+        try:
+            with self._errors("write", key):
+                obstore.put(self._store, key, data, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def delete(self, keys: Iterable[str]) -> None:
+        with self._errors("delete", ""):
+            if listed := list(keys):
+                obstore.delete(self._store, listed)
+
+    @contextmanager
+    def _errors(self, verb: str, key: str) -> Iterator[None]:
+        """StoreUnavailable for what may pass; StorageError with the next step for what stays."""
+        where = f"{self.address}/{key}".rstrip("/")
+        try:
+            yield
+        except AlreadyExistsError as error:
+            raise FileExistsError(where) from error
+        except FileNotFoundError as error:
+            if verb == "read" and "NoSuchBucket" not in str(error):
+                raise FileNotFoundError(where) from error
+            raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise StorageError(
+                f"cannot {verb} {where}: the store refuses the credentials of this process ({_reason(error)}); give "
+                "them the right to read, list, write and delete below this address"
+            ) from error
+        except BaseError as error:
+            status = _STATUS.search(str(error))
+            if int(status[1]) in _TEMPORARY if status else "HTTP error" in str(error):
+                raise StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}") from error
+            step = "create the bucket" if status and status[1] == "404" else "check address and endpoint"
+            raise StorageError(f"cannot {verb} {where}: {_reason(error)}; {step}") from error
+
+
+def _reason(error: BaseError) -> str:
+    """What went wrong without the address, which is said already."""
+    return _first_line(error).rpartition(" - ")[2].removesuffix(": ")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

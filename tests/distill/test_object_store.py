@@ -1,0 +1,254 @@
+"""A folder and an S3 server keep the same promises; a proxy before the server plants faults."""
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import store_servers
+from store_servers import BUCKET, StoreFaults
+
+from distill.errors import InputError, StorageError
+from distill.object_store.interface import ObjectStore, StoredObject
+from distill.object_store.local_store import LocalStore
+from distill.object_store.open_store import open_store
+from distill.object_store.probe import require_commits
+from distill.object_store.remote_store import RemoteStore
+from distill.object_store.retrying_store import RetryingStore
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with store_servers.s3_server() as address:
+        yield address
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, endpoint: str, tmp_path: Path) -> ObjectStore:
+    if request.param == "local":
+        return LocalStore(tmp_path / "run")
+    return open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", config=store_servers.config(endpoint))
+
+
+@pytest.fixture
+def faults() -> StoreFaults:
+    return StoreFaults()
+
+
+@pytest.fixture
+def faulty(endpoint: str, faults: StoreFaults) -> Iterator[RetryingStore]:
+    """A store behind the proxy, whose pauses take no time."""
+    with store_servers.faulty_proxy(endpoint, faults) as address:
+        yield behind(address)
+
+
+def behind(address: str, **options: float) -> RetryingStore:
+    folder = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    remote = RemoteStore(folder, config=store_servers.config(address), timeout_s=2, http=True)
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return RetryingStore(store=remote, sleep=sleep, clock=lambda: now[0], **options)
+
+
+def test_what_is_written_is_read_whole_and_by_ranges(store: ObjectStore) -> None:
+    store.put("a/b.bin", b"0123456789")
+    store.put("a/b.bin", b"0123456789abc")
+    assert store.read("a/b.bin") == b"0123456789abc"
+    assert (store.read("a/b.bin", 10), store.read("a/b.bin", 2, 4), store.read("a/b.bin", 4, 4)) == (
+        b"abc",
+        b"23",
+        b"",
+    )
+    with pytest.raises(FileNotFoundError):
+        store.read("a/none")
+
+
+def test_a_listing_shows_every_object_below_a_folder_and_no_other(store: ObjectStore) -> None:
+    for key in ("p/2", "p/1", "p/deep/3", "px", "q/1"):
+        store.put(key, key.encode())
+    assert [(found.key, found.bytes) for found in store.list_objects("p")] == [
+        ("p/1", 3),
+        ("p/2", 3),
+        ("p/deep/3", 8),
+    ]
+    assert abs(store.list_objects("q")[0].modified_s - time.time()) < 60
+    assert store.list_objects("nothing") == []
+    store.delete(["p/1", "p/none"])
+    assert [found.key for found in store.list_objects()] == ["p/2", "p/deep/3", "px", "q/1"]
+
+
+def test_one_of_eight_writers_at_once_creates_an_object(store: ObjectStore) -> None:
+    start, won = threading.Barrier(8), []
+
+    def write(number: int) -> None:
+        start.wait()
+        if store.create("commit.json", b"writer %d" % number):
+            won.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.read("commit.json") == b"writer %d" % won[0]
+    assert store.create("commit.json", b"writer %d" % won[0]), "asked again with its own bytes, a writer has won"
+    assert [found.key for found in store.list_objects()] == ["commit.json"]
+
+
+def test_every_store_that_keeps_its_promises_passes_the_probe_and_nothing_is_left(store: ObjectStore) -> None:
+    require_commits(store)
+    assert store.list_objects() == []
+
+
+def test_the_probe_takes_six_requests(faulty: RetryingStore, faults: StoreFaults) -> None:
+    require_commits(faulty)
+    assert sum(faults.seen.values()) == 6
+
+
+def test_a_store_that_ignores_conditions_is_refused(faulty: RetryingStore, faults: StoreFaults) -> None:
+    faults.ignore_conditions = True
+    with pytest.raises(StorageError, match=r"cannot hold a run: .*If-None-Match"):
+        require_commits(faulty)
+    assert faulty.list_objects() == []
+
+
+def test_a_store_that_ignores_ranges_is_refused(faulty: RetryingStore, faults: StoreFaults) -> None:
+    faults.ignore_ranges = True
+    with pytest.raises(StorageError, match="cannot read"):
+        require_commits(faulty)
+
+
+class OtherRanges(LocalStore):
+    def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        return super().read(key, start, end and end + 1)
+
+
+class NoListing(LocalStore):
+    def list_objects(self, folder: str = "") -> list[StoredObject]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [(OtherRanges, "range of bytes"), (NoListing, "a listing right after a write shows nothing")],
+)
+def test_a_store_with_wrong_ranges_or_late_listings_is_refused(
+    broken: type[LocalStore], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageError, match=reason):
+        require_commits(broken(tmp_path))
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 409])
+def test_a_request_that_the_store_refuses_for_now_is_sent_again(
+    faulty: RetryingStore, faults: StoreFaults, status: int
+) -> None:
+    faults.statuses = {"PUT": [status] * 5, "GET": [status] * 2 if status != 409 else []}
+    assert faulty.create("commit", b"ours")
+    assert faulty.read("commit") == b"ours"
+    assert faults.seen["PUT"] == 6
+
+
+def test_a_lost_answer_to_our_own_commit_is_recognised(faulty: RetryingStore, faults: StoreFaults) -> None:
+    faults.cut_after = ["PUT"]
+    assert faulty.create("commit", b"ours")
+    assert (faults.seen["PUT"], faulty.read("commit")) == (2, b"ours")
+
+
+def test_a_commit_that_another_writer_made_while_our_request_was_lost_is_not_ours(
+    faulty: RetryingStore, faults: StoreFaults
+) -> None:
+    def pause(_: float) -> None:
+        assert faulty.store.create("commit", b"theirs")
+
+    faults.statuses = {"PUT": [503]}
+    assert not replace(faulty, sleep=pause).create("commit", b"ours")
+    assert faulty.read("commit") == b"theirs"
+
+
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again(faulty: RetryingStore, faults: StoreFaults) -> None:
+    faulty.put("key", b"0123456789")
+    faults.cut_within = 2
+    assert faulty.read("key") == b"0123456789"
+    assert faults.seen["GET"] == 3
+
+
+def test_a_slow_answer_is_waited_for_and_one_that_never_comes_is_asked_for_again(
+    faulty: RetryingStore, faults: StoreFaults
+) -> None:
+    faults.slow_s = [0.3]
+    assert faulty.create("slow", b"ours")
+    assert faults.seen["PUT"] == 1
+    faults.slow_s = [2.5]
+    assert faulty.create("hangs", b"ours")
+    assert faults.seen["PUT"] == 3
+
+
+def test_a_long_outage_is_reported_at_growing_intervals_and_ends_with_the_next_step(endpoint: str) -> None:
+    reports: list[str] = []
+    with store_servers.faulty_proxy(endpoint, StoreFaults()) as gone:
+        pass
+    outage = behind(gone, patience_s=600.0)
+    patient = replace(outage, report_wait=reports.append)
+    with pytest.raises(
+        StorageError, match=r"no request has succeeded for \d+ s.*run the same command again"
+    ) as raised:
+        patient.put("key", b"data")
+    assert 5 <= len(reports) <= 10
+    assert all("waiting for the store since" in report and patient.address in report for report in reports)
+    assert store_servers.SECRET not in str(raised.value) + "".join(reports)
+
+
+@pytest.mark.parametrize(
+    ("status", "what"),
+    [(403, "refuses the credentials"), (401, "refuses the credentials"), (501, "check address")],
+)
+def test_what_waiting_does_not_mend_ends_at_once(
+    faulty: RetryingStore, faults: StoreFaults, status: int, what: str
+) -> None:
+    faults.statuses = {"PUT": [status]}
+    with pytest.raises(StorageError, match=what):
+        faulty.put("key", b"data")
+    assert faults.seen["PUT"] == 1
+
+
+def test_a_bucket_that_is_not_there_is_named(endpoint: str) -> None:
+    with pytest.raises(StorageError, match=r"s3://nothing/run.*no such bucket"):
+        open_store("s3://nothing/run", config=store_servers.config(endpoint))
+    with pytest.raises(StorageError, match="create the bucket"):
+        RemoteStore("s3://nothing/run", config=store_servers.config(endpoint), http=True).list_objects()
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://host/run", "s3:///run", "s3://key:abcdef@bucket/run", "az://c/run?sig=abcdef"]
+)
+def test_an_address_that_is_no_store_or_holds_credentials_is_refused(address: str) -> None:
+    with pytest.raises(InputError, match=r"not a store|credentials do not belong") as raised:
+        open_store(address)
+    assert "abcdef" not in str(raised.value)
+
+
+def test_the_environment_says_where_a_store_answers(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    for name, value in store_servers.config(endpoint).items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", str(value))
+    open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}").put("key", b"data")
+
+
+def test_without_the_extra_one_line_says_how_to_install_it() -> None:
+    program = (
+        "import sys; sys.modules['obstore'] = None\n"
+        "from distill.object_store.open_store import open_store\n"
+        "open_store('here'); print(open_store('s3://bucket/run'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "obstore, which is not installed: pip install 'cot-distill[store]'" in done.stderr

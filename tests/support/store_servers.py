@@ -1,0 +1,122 @@
+"""An S3 server on this machine, and a proxy before it that plants faults."""
+
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from moto.server import ThreadedMotoServer
+
+BUCKET = "bucket"
+SECRET = "secret-of-the-store"
+
+
+def config(endpoint: str) -> dict[str, Any]:
+    return {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": SECRET, "region": "us-east-1"}
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """The endpoint of a server with an empty bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).read()
+        yield endpoint
+    finally:
+        server.stop()
+
+
+@dataclass
+class StoreFaults:
+    """What the proxy does to the next requests, by method; an empty list does nothing."""
+
+    statuses: dict[str, list[int]] = field(default_factory=dict)
+    """Answered at once; the server does not see the request."""
+    cut_after: list[str] = field(default_factory=list)
+    """Methods of requests that the server carries out while the connection ends without an answer."""
+    before_cut: Callable[[], None] = lambda: None
+    """Called when such a request has been carried out."""
+    slow_s: list[float] = field(default_factory=list)
+    """Seconds that the next answers are held back."""
+    cut_within: int = 0
+    """Next answers of which the second half does not come."""
+    ignore_conditions: bool = False
+    """If-None-Match does not reach the server."""
+    ignore_ranges: bool = False
+    seen: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def faulty_proxy(upstream: str, faults: StoreFaults) -> Iterator[str]:
+    """The endpoint of a proxy before another endpoint."""
+    host = upstream.removeprefix("http://")
+
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            method = self.command
+            faults.seen[method] += 1
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            if faults.statuses.get(method):
+                self.reply(faults.statuses[method].pop(0), {}, b"")
+                return
+            headers = dict(self.headers)
+            dropped = {"if-none-match"} if faults.ignore_conditions else set()
+            dropped |= {"range"} if faults.ignore_ranges else set()
+            connection = HTTPConnection(host)
+            kept = {name: value for name, value in headers.items() if name.lower() not in dropped}
+            connection.request(method, self.path, body, kept)
+            response = connection.getresponse()
+            data = response.read()
+            connection.close()
+            if method in faults.cut_after:
+                faults.cut_after.remove(method)
+                faults.before_cut()
+                self.close_connection = True
+                return
+            if faults.slow_s:
+                time.sleep(faults.slow_s.pop(0))
+            self.reply(response.status, dict(response.getheaders()), data)
+
+        def reply(self, status: int, headers: dict[str, str], data: bytes) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection", "server", "date"):
+                    self.send_header(name, value)
+            length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+            self.send_header("content-length", length)
+            self.end_headers()
+            if faults.cut_within and data:
+                faults.cut_within -= 1
+                data = data[: len(data) // 2]
+                self.close_connection = True
+            self.wfile.write(data)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the client does not wait for a slow answer
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
