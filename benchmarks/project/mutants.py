@@ -119,6 +119,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Pow: ast.Mult,
 }
 
+_FALSE = ("None", "False", "0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
@@ -149,7 +151,8 @@ def changed(node: ast.AST) -> Iterator[ast.AST]:
         yield other
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         yield ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1)
-    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+    # None in place of False or 0 is the same for a caller that asks what is true, and these constants change, too.
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) not in _FALSE:
         yield ast.Return(ast.Constant(None))
 
 

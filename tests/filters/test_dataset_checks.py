@@ -1,5 +1,6 @@
 """The dataset as a whole: a handful warns of nothing, nor does what is not known; intervals are right."""
 
+import duckdb
 import orjson
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +9,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import _conclusions, _related_check, _upper_check
+from filters.decisions.dataset_checks import DatasetCheck, _conclusions, _leak_check, _related_check, _upper_check
 from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
@@ -28,6 +29,7 @@ def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_kno
     assert warned(6, 20) and not warned(2, 20)
     assert warned(20, 20) and not warned(19, 19) and not warned(0, 0)
     assert _upper_check("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
+    assert _upper_check("wrong", "", (300, 1000), 0.05, "").bound == "at most 5 %"
 
 
 @pytest.mark.parametrize(("wrong", "warned"), [(1, False), (6, True)])
@@ -67,6 +69,33 @@ def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() ->
     silent = _related_check([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
     same = _related_check([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
+
+
+def test_rationales_of_other_questions_warn_from_twenty_on() -> None:
+    def mixed_up(count: int) -> DatasetCheck:
+        names = [f"{'abcdefghijklmnopqrstuvwxyz'[number]}word" for number in range(count)]
+        asked = [sample(f"Where is {name}?", domain="charts") for name in names]
+        return _related_check([(one, trace(one, "6", names[place - 1])) for place, one in enumerate(asked)])
+
+    assert (mixed_up(20).count, mixed_up(20).checked, mixed_up(19).checked) == (0, 20, 19)
+    assert "0 of 20 have more" in mixed_up(20).warning and not mixed_up(19).warning
+    assert mixed_up(20).bound == "at least 65 %"
+
+
+def test_leaked_questions_that_were_dropped_are_noted_and_those_of_the_dataset_warn() -> None:
+    database = duckdb.connect()
+    columns = "id, sample_id, contamination, contamination_source"
+    database.execute(f"""CREATE TABLE local AS SELECT * FROM (VALUES
+        (1, 'a', 'pair', 'test'), (2, 'a', 'pair', 'test'), (3, 'b', 'pair', 'test'),
+        (4, 'c', 'pair', 'test'), (5, 'd', 'none', NULL), (6, 'e', 'image', 'test')
+    ) AS rows({columns})""")
+    database.execute("CREATE TABLE decisions AS SELECT id, id IN (2, 5) AS selected FROM local")
+    check, notes = _leak_check(database)
+    assert (check.count, check.checked) == (
+        1,
+        2,
+    ) and "1 questions of the dataset stand in [data.test]" in check.warning
+    assert notes[0].startswith("2 of the questions stand in [data.test] with their pictures; none of their traces")
 
 
 def test_only_rationales_that_come_to_a_conclusion_are_counted() -> None:
