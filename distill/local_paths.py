@@ -1,7 +1,7 @@
 """Paths of this machine, and addresses of stores (s3://, gs://, hf://, file://) where such a path is meant.
 
-A path library makes a local folder `s3:` of them, and a run would go on for weeks in the wrong place. They are
-refused before anything is read or written.
+Python's path library takes such an address for a local folder named `s3:`, and a run would write into it for weeks.
+So these addresses are refused before anything is read or written.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Asks a teacher of the recipe questions that are in no plan: texts in, answers out.
+"""Asks a teacher of the recipe single questions outside the plan of a run: texts in, answers out.
 
 Uses the same engines as `generate`, so servers are started, limited and retried in the same way. Writes nothing; the
 caller keeps the answers.

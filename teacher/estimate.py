@@ -1,4 +1,4 @@
-"""What is still to come of a run, from the traces it already has: tokens, disk, time, cost.
+"""The rest of a run, estimated from the traces it already has: tokens, disk, time, cost.
 
 A mean over the samples that are done, by teacher and domain, with a 95 % interval; for a teacher without any, the
 most that its settings allow. Sums per sample, so adaptive sampling, follow-up attempts and escalation are in them as

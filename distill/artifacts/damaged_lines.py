@@ -1,8 +1,8 @@
-"""What becomes of damaged lines: they are set aside beside their file with their place and the reason, and counted.
+"""Damaged lines: they are moved to a file beside their own, with their position and the reason, and counted.
 
 `part-00000.jsonl.damaged` holds what was set aside of `part-00000.jsonl`, one JSON object a damaged piece: `line`,
-`start` (the byte it was at), `reason`, and its bytes as `text`, or as `base64` where they are no text. Whose records
-they were, and that these are made again, is the business of the file's owner.
+`start` (the byte it was at), `reason`, and its bytes as `text`, or as `base64` where they are no text. The module
+that owns the file finds out which records are lost and makes them again.
 """
 
 import base64

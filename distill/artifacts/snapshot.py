@@ -1,7 +1,7 @@
-"""Snapshots: what a process has worked out from larger files, kept so that the next one need not.
+"""Snapshots: values that a process has computed from larger files, kept for the next process.
 
-A snapshot is one sealed JSON line and raw bytes behind it. A damaged or older one counts as none: what it holds can
-always be worked out again. Also digests of the beginning of files that grow.
+A snapshot is one sealed JSON line with raw bytes behind it. A damaged or outdated one is ignored, because its values
+can always be computed again. Also digests of the beginning of files that grow.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The list of checks that says before a run whether the whole of it can work, and the loop that goes through it.
+"""The list of checks that a recipe has to pass before its run, and the loop that runs them.
 
 A check is a function from a context to results. It calls what the stages themselves call, loads no weights, downloads
 nothing and needs no GPU. No check ends the list: an error is a result, too.

@@ -1,7 +1,8 @@
 """What a data source holds, found in a bounded time: usable rows, gold answers, images, domains.
 
-Rows are read by the function that every stage reads them by. When the time for full decoding is over, images of
-further rows are only looked for, but for one row in fifty; when all time is over, the rest of the source is not read.
+Rows are read by the function that the stages use. After the time for full decoding, the survey only checks that the
+images of further rows exist, and decodes every fiftieth. After the whole time, it leaves the rest of the source
+unread.
 """
 
 import time

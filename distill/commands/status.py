@@ -1,4 +1,4 @@
-"""What a run directory says about itself: the funnel, the state of every stage, the headline figures.
+"""The state of a run directory: the funnel, the state of every stage, the headline figures.
 
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """

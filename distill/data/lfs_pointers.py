@@ -1,4 +1,4 @@
-"""Files that git-lfs has not fetched: a few lines of text in the place of the content."""
+"""Pointer files: a few lines of text in the place of a file that git-lfs has not fetched."""
 
 from pathlib import Path
 

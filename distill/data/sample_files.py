@@ -1,4 +1,4 @@
-"""Files of samples: references to images, not images. Written once, in the order in which samples are planned."""
+"""Files of samples, with references to images instead of images; written once, in the order of the plan."""
 
 from array import array
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Where the rows of a data source lie, and reading them one by one.
+"""Where the rows of a data source are, and reading them one by one.
 
 A source is a file, a directory or a hub name; each becomes a `SourceTable`: files of one kind, read
 in order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that

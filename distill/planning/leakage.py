@@ -1,9 +1,9 @@
 """Does the student learn from what it is tested with? Counts over whole sources, before time and money are spent.
 
 Every training source (what teachers are asked, what a stage learns from or replays) is compared with every evaluation
-source (`eval.data`, what stages validate on, named test sets). What counts as a leak says
-`filters.source_overlap`. `measure` only counts, for a check of a whole recipe; `require` refuses to go on,
-for a stage that is about to begin.
+source (`eval.data`, what stages validate on, named test sets). `filters.source_overlap`
+defines what counts as a leak. `measure` only counts, for a check of a whole recipe; `require` raises an error, for a
+stage that is about to start.
 """
 
 import time

@@ -1,9 +1,9 @@
-"""How accuracy grows with the number of traces: a power law with an offset, its interval, and if it grows at all.
+"""How accuracy grows with the number of traces: a power law with an offset, its interval, and whether it grows.
 
 error(n) = e_inf + a n^-b: error falls as a power of the amount of training data towards what no amount removes
 (Hestness et al. 2017, arXiv 1712.00409; Kaplan et al. 2020, arXiv 2001.08361, without the offset). Every trained
-student is one observation, weighted by its variance: binomial over the test questions, and what training seeds differ
-beyond that. For a given b the rest is linear, so all b on a grid are fitted outright and no start can mislead; the
+student is one observation, weighted by its variance: binomial over the test questions, plus the variance between
+training seeds. For a given b the rest is linear, so all b on a grid are fitted outright and no start can mislead; the
 best one is refined. Intervals are of a bootstrap over seeds and answers. Reads and writes nothing.
 """
 

@@ -1,4 +1,4 @@
-"""A model's language layers spread over the processes of a run (FSDP2), and whole tensors of what is spread.
+"""A model's language layers spread over the processes of a run (FSDP2), and how whole tensors are gathered from them.
 
 Every process keeps a share of weights, gradients and optimizer state. A layer is put together when it is needed; what
 lies outside the layers (embeddings, head, projector) stays together from forward to backward, so a loss may use the

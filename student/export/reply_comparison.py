@@ -1,6 +1,6 @@
-"""An exported student in transformers: its greedy replies, and how far those of a server are from them.
+"""Greedy replies of an exported student in transformers, and how much the replies of a server differ from them.
 
-Does not decide how far is too far (student/export/verify.py).
+Does not decide which difference is too large (student/export/verify.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence

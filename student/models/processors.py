@@ -1,8 +1,8 @@
 """The processor of a checkpoint: its tokenizer and what makes tensors of its images.
 
-The processors of InternVL, Qwen3-VL, Qwen3.5, Gemma 4 and SmolVLM2 also take videos, and will not load without
-torchvision for those alone. Nothing here looks at videos, so without torchvision they load without that half; LFM2-VL
-loads with an image processor of ours.
+The processors of InternVL, Qwen3-VL, Qwen3.5, Gemma 4 and SmolVLM2 also take videos, and need torchvision for these
+only. The project uses no videos, so without torchvision they are loaded without their video part. LFM2-VL is loaded
+with an image processor of this project.
 """
 
 import json

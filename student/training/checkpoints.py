@@ -1,4 +1,4 @@
-"""Which checkpoint of a stage counts, and writes that a full disk refuses.
+"""From which checkpoint a stage resumes, and the error of a write to a full disk.
 
 A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
 checkpoint holds is the business of student/training/trainer.py, when it is written of

@@ -1,8 +1,8 @@
 """How many worker processes the shared memory of this machine has room for.
 
 Workers hand whole steps over in /dev/shm, which in a Docker container has 64 MB unless it is started with more. Both
-of torch's ways of sharing (file descriptors, files) take their memory there, so fewer workers is what helps; a worker
-that finds it full dies of a bus error.
+of torch's ways of sharing (file descriptors, files) take their memory there, so only fewer workers help. A worker
+dies of a bus error when this memory is full.
 """
 
 import shutil

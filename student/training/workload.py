@@ -1,4 +1,4 @@
-"""How much a stage has to learn, before it does: rows, tokens, patches and steps, from a sample of its rows.
+"""The size of a stage before it starts: rows, tokens, patches and steps, estimated from a sample of its rows.
 
 Where the data is not there yet, or has to be downloaded, the most that the recipe allows takes its place. Prices
 nothing (student/models/flops.py, student/training/memory.py).

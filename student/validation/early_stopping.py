@@ -1,4 +1,4 @@
-"""What follows from the measurements of a stage: lines, a page, the best weights, the end.
+"""What a stage does with its measurements: log lines, a page, keeping the best weights, stopping early.
 
 The state lies in every checkpoint, and weights are written under the step that they are of, so a killed and resumed
 run decides as an unbroken one. Does not measure (student/validation/measure.py) or train

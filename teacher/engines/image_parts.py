@@ -1,10 +1,10 @@
 """How images reach a server: by path where it may read them, else inside the request; each prepared once.
 
-A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). Whether one that the
-run did not start may is found out by the first answers. Only files that need no conversion go by path. What is sent
-inside a request has no EXIF or other metadata, because a tunnel may hide whose server it is.
-vLLM also gets a name for each image, so that it need not digest the pixels again for every question about it.
-An image whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
+A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). The first answers
+show whether a server that the run did not start may do so. Only files that need no conversion go by path. What is
+sent inside a request has no EXIF or other metadata, because it is not known who owns a server behind a tunnel. vLLM
+also gets a name for each image, so that it need not digest the pixels again for every question about it. An image
+whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
 """
 
 import asyncio

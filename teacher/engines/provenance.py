@@ -1,4 +1,4 @@
-"""What is known of the engines that answered a teacher: written once beside its traces, not on each of them.
+"""Records of the engines that answered for a teacher: written once beside its traces, not into each of them.
 
 A record's `engine` has name, version, model, and in `facts` the key of its entry in `engine.json`: the addresses of
 the servers, the longest context they take, their command line where the run started them; the libraries and the

@@ -1,4 +1,4 @@
-"""What an engine hands back for one request, whichever engine it is."""
+"""The result of one request, of the same type for all engines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

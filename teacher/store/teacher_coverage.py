@@ -1,4 +1,4 @@
-"""Which teachers are for any sample of a source, and what to say of one that is for none."""
+"""Which teachers get at least one sample of a source, and the message for a teacher that gets none."""
 
 import difflib
 from collections import Counter
