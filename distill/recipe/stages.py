@@ -185,9 +185,10 @@ class Stage(Section):
         "the GPU otherwise.",
         affects="train",
     )
-    kernels: Literal["none", "compile", "liger", "hub"] = key(
+    kernels: Literal["none", "compile", "liger", "hub", "auto"] = key(
         "none",
-        "Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels).",
+        "Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels). auto: three steps of "
+        "none, compile and liger are timed at the start, and the fastest is kept (parts.json).",
         affects="train",
     )
     sharding: Literal["none", "fsdp2"] = key(

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -21,8 +23,8 @@ from distill.recipe.stages import Stage
 from student.models.siq_vl import Parts
 
 
-def apply(kind: str, model: PreTrainedModel, parts: Parts) -> None:
-    """Give a student the kernels that its stage asks for, before PEFT takes it; ModelError where there are none."""
+def apply(kind: str, model: Any, parts: Parts) -> None:
+    """Give a student the kernels that its stage asks for, ModelError where there are none."""
     language = model.get_submodule(parts.language)
     if kind == "compile":
         compile_layers(language)
@@ -30,6 +32,22 @@ def apply(kind: str, model: PreTrainedModel, parts: Parts) -> None:
         _liger(language)
     elif kind == "hub":
         _hub(model)
+
+
+@contextmanager
+def tried(kind: str, model: nn.Module, parts: Parts) -> Iterator[None]:
+    """The kernels of a kind inside the block alone, also for a model that PEFT has taken."""
+    before = [(module, dict(vars(module))) for module in model.get_submodule(parts.language).modules()]
+    try:
+        apply(kind, model, parts)
+        yield
+    finally:
+        for module, names in before:
+            vars(module).clear()
+            vars(module).update(names)
+        if kind == "compile":
+            # What was compiled for the trial would count against the limit of compilations.
+            torch.compiler.reset()
 
 
 def require(stage: Stage) -> None:

@@ -54,10 +54,11 @@ def run(
     work.read_rows()
     work.prepare_model()
     work.plan_memory()
-    work.note_parts()
     work.read_distributions()
     work.encode_images()
     work.build_steps()
+    work.choose_kernels()
+    work.note_parts()
     work.train()
     work.save_model()
     if not processes.is_main():

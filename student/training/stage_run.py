@@ -4,7 +4,6 @@ student/training/stage.py calls them in their order. Does not decide which stage
 training loop (student/training/trainer.py).
 """
 
-import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, 
 from distill.data.source_images import pictures_of
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
+from distill.recipe.stages import AUTO, Stage
 from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, teacher_logprobs
@@ -55,6 +54,7 @@ from student.models.siq_vl import Parts, parts
 from student.training import (
     checkpoints,
     freeze_checks,
+    kernel_choice,
     memory,
     metrics_log,
     saved_model,
@@ -104,6 +104,7 @@ class StageRun:
     distributions: TopLogprobs | None = field(init=False)
     images: ImageStore | TokenStore = field(init=False)
     steps: StepDataset = field(init=False)
+    kernels: dict[str, Any] | None = None
     last: StepLog = field(init=False)
 
     @property
@@ -192,8 +193,7 @@ class StageRun:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
             raise DataError(
                 f"stage '{self.stage.name}': no row of data = {self.stage.data!r} can be trained on "
-                f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens, image tokens "
-                "included"
+                f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens with images"
             )
         return {"dropped": dropped, "shrunk": examples.shrunk}
 
@@ -232,6 +232,7 @@ class StageRun:
                     "parts": freeze.table_values(self.table),
                     "frozen_sha256": freeze_checks.by_role(self.frozen, self.parts),
                     "gradient_checkpointing": self.stage.gradient_checkpointing,
+                    **({"kernels": self.kernels} if self.kernels else {}),
                 },
             )
 
@@ -305,22 +306,22 @@ class StageRun:
             processes=processes.count(),
         )
 
+    def choose_kernels(self) -> None:
+        """Settle `kernels = "auto"`: those that the stage was begun with, or the fastest in the main process."""
+        if self.stage.kernels == AUTO:
+            begun = self.folder / PARTS if checkpoints.last_step(self.folder / CHECKPOINTS) else None
+            made = (self.student, self.model, self.parts, self.steps, self.stage, self.device)
+            self.kernels = kernel_choice.kept(begun, *made)
+            self.stage = self.stage.model_copy(update={"kernels": self.kernels["kernels"]})
+            self._report("kernels", 1, 1, "choices", {"kept": self.kernels["why"]})
+
     def train(self) -> None:
         """Train from the last checkpoint, measuring on the way; then check that nothing frozen has changed."""
-        validation = early_stopping.early_stopping_of(
-            self.recipe,
-            self.stage,
-            self.folder,
-            self.student,
-            self.processor,
-            self.encoder,
-            self.store,
-            self.held_out,
-            self.on_progress,
-        )
+        made = (self.student, self.processor, self.encoder, self.store, self.held_out, self.on_progress)
+        validation = early_stopping.early_stopping_of(self.recipe, self.stage, self.folder, *made)
         done = checkpoints.last_step(self.folder / CHECKPOINTS)
         log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
-        reached, notices = done, dict[str, Any]()
+        reached, notices, workers = done, dict[str, Any](), step_dataset.decoding_processes(self.images)
         with log as metrics:
 
             def on_log(entry: StepLog) -> None:
@@ -344,7 +345,7 @@ class StageRun:
                 folder=self.folder / CHECKPOINTS,
                 seed=self.recipe.seed,
                 dtype=self.dtype,
-                workers=shared_memory.affordable(decoding_processes(self.images), self.steps.data, on_notice),
+                workers=shared_memory.affordable(workers, self.steps.data, on_notice),
                 on_log=on_log,
                 on_notice=on_notice,
                 early_stopping=validation,
@@ -367,7 +368,8 @@ class StageRun:
             fingerprint=fingerprint(self.fields),
             fields=orjson.loads(canonical(self.fields)),
             inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
-            | pictures_of(self.recipe, rows.sources_of(self.stage)),
+            | pictures_of(self.recipe, rows.sources_of(self.stage))
+            | ({"kernels": self.kernels["kernels"]} if self.kernels else {}),
             outputs={file.relative_to(folder).as_posix(): describe(file) for file in self._outputs()},
             counts={
                 "rows": len(self.examples),
@@ -395,10 +397,3 @@ class StageRun:
     def _report(self, step: str, done: int, total: int, unit: str, facts: Mapping[str, Any]) -> None:
         name = f"{step} {self.stage.name}"
         self.on_progress(Progress(stage=name, done=done, total=total, unit=unit, facts=dict(facts)))
-
-
-def decoding_processes(images: ImageStore | TokenStore) -> int:
-    """Processes that make steps: a few while images have to be decoded; beside a GPU, which waits otherwise, one."""
-    if images.full:
-        return min(4, max(1, (os.cpu_count() or 1) // processes.local_count()))
-    return int(torch.cuda.is_available())

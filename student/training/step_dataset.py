@@ -4,6 +4,7 @@ Items are made from the plan when they are asked for, in worker processes if nee
 alone. Does not decide what a step holds (student/data/batch_plan.py).
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,11 @@ from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate
 from student.data.encode import Examples
-from student.data.images import ImageSource
+from student.data.image_tokens import TokenStore
+from student.data.images import ImageSource, ImageStore
 from student.data.responses import KINDS
 from student.data.teacher_logprobs import TopLogprobs
+from student.distributed import processes
 from student.models.flops import Cost
 from student.models.row_bounds import BOUNDS, with_row_sizes
 from student.models.siq_vl import Parts
@@ -269,3 +272,10 @@ class StepData(Dataset[dict[str, Any]]):
             flops=self._cost.flops(**work),
             hardware_flops=self._hardware_cost.flops(**work),
         )
+
+
+def decoding_processes(images: ImageStore | TokenStore) -> int:
+    """Processes that make steps: a few while images have to be decoded; beside a GPU, which waits otherwise, one."""
+    if images.full:
+        return min(4, max(1, (os.cpu_count() or 1) // processes.local_count()))
+    return int(torch.cuda.is_available())

@@ -156,8 +156,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from distill import cli
-from student.training import stage_run
-stage_run.decoding_processes = lambda images: 2
+from student.training import step_dataset
+step_dataset.decoding_processes = lambda images: 2
 sys.argv = ["distill", "train", sys.argv[1], "--run", sys.argv[2]]
 cli.main()
 """

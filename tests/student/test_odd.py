@@ -26,7 +26,7 @@ from student.export import convert
 from student.models import attention
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import memory, stage_run
+from student.training import memory, stage_run, step_dataset
 from student.training.checkpoints import refused_writes
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -117,7 +117,7 @@ def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
     workers: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     recipe = worlds.recipe(place, worlds.stage("a", "questions"))
-    monkeypatch.setattr(stage_run, "decoding_processes", lambda _: workers)
+    monkeypatch.setattr(step_dataset, "decoding_processes", lambda _: workers)
     encode = stage_run.StageRun._readable
 
     def then_lose(running: stage_run.StageRun) -> Any:

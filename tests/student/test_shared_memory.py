@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from student.training import shared_memory, stage_run
+from student.training import shared_memory, step_dataset
 
 STEPS = [{"micro_batches": [{"pixel_values": torch.zeros(10_000_000, dtype=torch.uint8)}], "facts": object()}]
 
@@ -34,6 +34,6 @@ def test_a_container_with_little_shared_memory_gets_fewer_workers_or_none(monkey
 
 def test_beside_a_gpu_one_process_makes_steps_while_images_are_in_memory(monkeypatch: pytest.MonkeyPatch):
     images = SimpleNamespace(full=False)
-    assert stage_run.decoding_processes(images) == 0
+    assert step_dataset.decoding_processes(images) == 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert stage_run.decoding_processes(images) == 1
+    assert step_dataset.decoding_processes(images) == 1
