@@ -150,7 +150,7 @@ def test_a_run_directory_that_cannot_be_used_is_a_problem(folder: Path) -> None:
     assert "is a file" in of(check_recipe(recipe, folder / "test.jsonl" / "run"), "--run")[0].message
 
 
-def test_an_error_that_nobody_foresaw_is_a_line_and_the_other_checks_go_on(
+def test_an_unexpected_error_is_a_line_and_the_other_checks_go_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -180,7 +180,7 @@ def test_the_command_prints_problems_first_and_exits_2(folder: Path) -> None:
     assert values["results"][0].keys() == {"state", "key", "message", "mend"}
 
 
-def test_a_run_that_cannot_end_well_does_not_begin(folder: Path) -> None:
+def test_a_run_that_would_fail_does_not_start(folder: Path) -> None:
     (folder / "test.jsonl").unlink()
     done = CliRunner().invoke(cli.app, ["run", str(folder / "recipe.toml"), "--run", str(folder / "run")])
     assert done.exit_code == 2

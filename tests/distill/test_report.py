@@ -63,7 +63,7 @@ def test_a_study_shows_its_arms_only(whole: Element):
     assert [row[0].split()[0] for row in table[1:]] == ["distilled", "unfiltered", "answers_only"]
 
 
-def test_a_fit_is_drawn_with_its_points_and_told_in_a_table(whole: Element):
+def test_a_fit_is_drawn_with_its_points_and_listed_in_a_table(whole: Element):
     assert rows(whole, "Measured points of scaling & fit")[1] == ["traces_375", "375", "30.0 %", "[27.0, 33.0]"]
     (figure,) = [
         element

@@ -124,7 +124,7 @@ def test_only_seeds_that_both_arms_have_are_compared() -> None:
     assert list(found["arms"]["random"]["effect"]["by_seed"]) == ["0"]
 
 
-def test_the_luck_of_training_widens_the_interval() -> None:
+def test_variance_between_seeds_widens_the_interval() -> None:
     steady, lucky = (
         table(arms(distilled=[0.5, 0.5, 0.5], random=of_arm))["arms"]["random"]["effect"]["ci95"]
         for of_arm in ([0.4, 0.4, 0.4], [0.2, 0.4, 0.6])

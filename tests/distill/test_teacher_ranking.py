@@ -76,7 +76,7 @@ def test_a_signal_that_is_better_high_is_ranked_the_other_way() -> None:
     assert found["spearman"] == pytest.approx(-0.9487, abs=1e-4) and "runs against" in found["text"]
 
 
-def test_students_that_cannot_be_told_apart_leave_a_wide_interval_even_for_the_same_teachers() -> None:
+def test_students_of_equal_accuracy_leave_a_wide_interval_even_for_the_same_teachers() -> None:
     sharp = rank_correlation("nll", FITS, answers(0.9, 0.6, 0.3, 0.1))
     blurred = rank_correlation("nll", FITS, answers(0.51, 0.505, 0.5, 0.495, n=100))
     width = [found["ci95_measured"][1] - found["ci95_measured"][0] for found in (sharp, blurred)]

@@ -98,7 +98,7 @@ def test_a_teacher_that_was_shown_the_answer_has_no_vote() -> None:
 @pytest.mark.parametrize(
     ("answers", "difficulty"), [("4555", "hard"), ("445", "easy"), ("4455", "medium"), ("4", "easy"), ("55", "hard")]
 )
-def test_difficulty_is_told_by_the_share_of_correct_traces(answers, difficulty):
+def test_difficulty_is_the_share_of_correct_traces(answers, difficulty):
     rows = measured({f"{place}": ("a", answer) for place, answer in enumerate(answers)})
     assert {row["difficulty"] for row in rows.values()} == {difficulty}
 

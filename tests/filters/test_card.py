@@ -214,7 +214,7 @@ def written(chosen, rows):
     return render_card(chosen, measure_funnel(database), database, Counter({maker: len(rows)}), len(rows))
 
 
-def test_contamination_is_told_by_test_set_and_kind_in_questions(tmp_path):
+def test_the_card_counts_contaminated_questions_by_test_set_and_kind(tmp_path):
     ok = {"contamination_state": "ok", "contamination": "none"}
     pair = {**ok, "contamination": "pair", "contamination_source": "test"}
     rows = [
@@ -236,7 +236,7 @@ def test_contamination_is_told_by_test_set_and_kind_in_questions(tmp_path):
     assert "No match was found." in clean and "held_out): 1; of them" in clean
 
 
-def test_languages_are_told_where_they_were_measured(tmp_path):
+def test_the_card_lists_languages_where_they_were_measured(tmp_path):
     rows = [{"sample_id": "a", "language_state": "ok", "language": code} for code in ("en", "en", "zh", None)]
     text = written(recipe(tmp_path), rows)
     assert "as guessed: 2 en, 1 not known, 1 zh." in text

@@ -122,7 +122,7 @@ def test_what_asks_something_else_is_another_question(one, other):
     assert not is_same_question(parse_wording(one), parse_wording(other), same_picture=True)
 
 
-def test_an_unknown_synonym_about_the_same_picture_is_told_by_the_gold_answers():
+def test_gold_answers_reveal_an_unknown_synonym_about_the_same_picture():
     one, other = parse_wording("Which grower sold most hay?"), parse_wording("Which farmer sold most hay?")
     assert is_same_question(one, other, same_picture=True, answers=lambda: "agree")
     assert not is_same_question(one, other, same_picture=True)
@@ -135,7 +135,7 @@ def test_letters_of_other_alphabets_stay_what_they_are():
     assert tokenize("Τι δείχνει;") == ["τι", "δειχνει"]
 
 
-def test_a_pair_a_picture_words_and_nothing_are_told_apart(world, tmp_path):
+def test_a_pair_a_picture_words_and_nothing_are_four_kinds(world, tmp_path):
     recipe, shown, other, words = world
     family = prepare(recipe, tmp_path / "index")
     again = resaved(tmp_path, shown)

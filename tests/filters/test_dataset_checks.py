@@ -104,7 +104,7 @@ def test_only_rationales_that_come_to_a_conclusion_are_counted() -> None:
     assert _conclusions([(asked, trace(asked, "4", text)) for text in said]) == (1, 2)
 
 
-def test_what_nobody_measured_is_not_known_and_warns_of_nothing(tmp_path) -> None:
+def test_what_was_not_measured_is_not_known_and_gives_no_warning(tmp_path) -> None:
     asked = [sample(f"What is this, number {number}?") for number in range(30)]
     generate_folder(tmp_path / "run", asked, [trace(one, f"thing {one.id}") for one in asked])
     manifest = apply(recipe(tmp_path, '[filter]\nsignals = ["format"]\n'), tmp_path / "run")

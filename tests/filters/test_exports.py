@@ -71,7 +71,7 @@ def digests(folder: Path):
     return {str(path.relative_to(folder)): sha256(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-def told(text: str, name) -> str:
+def without_its_tags(text: str, name) -> str:
     return without_tags(text, FORMATS[name].tags)
 
 
@@ -114,8 +114,8 @@ def test_llava_keeps_every_conversation_as_it_is_written(run, exported):
         bare = human["value"].replace("<image>", "").strip()
         if len(paths) == 1:
             assert isinstance(listed, str) and f"<image>\n{bare}" == human["value"]
-        assert bare == told(example.messages[0]["content"], "llava")
-        assert model["value"] == told(example.messages[1]["content"], "llava")
+        assert bare == without_its_tags(example.messages[0]["content"], "llava")
+        assert model["value"] == without_its_tags(example.messages[1]["content"], "llava")
     assert sum("image" not in row for row in rows) == 2
 
 
@@ -140,7 +140,7 @@ def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_inde
         assert [text.count(tag) for tag in FORMATS["llama-factory"].tags] == [len(images), 0, 0]
         assert [(folder / path).read_bytes() for path in images] == [one.data for one in example.pictures]
         bare = [messages[0]["content"].removeprefix("<image>" * len(images)), messages[1]["content"]]
-        assert bare == [told(message["content"], "llama-factory") for message in example.messages]
+        assert bare == [without_its_tags(message["content"], "llama-factory") for message in example.messages]
 
 
 def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_path):
@@ -159,8 +159,8 @@ def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_p
         assert marks == ["<image>"] * len(example.pictures)
         assert [(folder / path).read_bytes() for path in row["images"]] == [one.data for one in example.pictures]
         bare = row["messages"][0]["content"].removeprefix("<image>" * len(row["images"]))
-        assert bare == told(example.messages[0]["content"], "ms-swift")
-        assert row["messages"][1]["content"] == told(example.messages[1]["content"], "ms-swift")
+        assert bare == without_its_tags(example.messages[0]["content"], "ms-swift")
+        assert row["messages"][1]["content"] == without_its_tags(example.messages[1]["content"], "ms-swift")
 
 
 def test_a_tar_holds_examples_as_neighbours_with_unchanged_text_and_nothing_of_this_machine(run, exported):

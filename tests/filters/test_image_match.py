@@ -81,7 +81,7 @@ def test_one_changed_digit_in_a_large_chart_is_a_difference():
     assert same(charts.png(one), charts.jpeg(one, 50))
 
 
-def test_faint_writing_is_told_too():
+def test_faint_writing_makes_another_image_too():
     rng = np.random.default_rng(13)
     for _ in range(3):
         pair = (charts.paint(chart) for chart in charts.pair(rng, "digit", "bar", (400, 300)))
@@ -130,7 +130,7 @@ def test_plain_pictures_are_proposed_by_equal_pixels_only():
     assert image_match.cluster_images(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
 
 
-def test_a_file_that_is_no_picture_is_told():
+def test_a_file_that_is_no_picture_is_an_error():
     with pytest.raises(ImageError):
         image_match.hash_image(b"no picture", max_pixels=LIMIT)
     with pytest.raises(ImageError):

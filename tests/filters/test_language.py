@@ -51,7 +51,7 @@ def test_a_rationale_that_turns_to_chinese_is_mixed():
     assert row["language_state"] == "ok"
 
 
-def test_the_place_is_told_where_a_rationale_leaves_its_language():
+def test_the_position_where_a_rationale_changes_its_language_is_recorded():
     before = "The red bar is at six and the blue one at eight."
     row = measured(f"{before} 等等，让我再看一下图表。")
     assert row["language_switch_at"] == (len(before) + 1) / (len(before) + 13)
@@ -139,7 +139,7 @@ def test_a_sentence_in_a_language_without_a_word_list_is_seen():
     assert row["language"] == "fi" or row["language_mix"] > 0.4
 
 
-def test_another_language_in_the_same_script_is_told_only_when_both_are_certain():
+def test_another_language_in_the_same_script_is_reported_only_when_both_are_certain():
     french = "Combien de barres sont dans le graphique de cette année ?"
     assert measured("The chart shows the bars and there are five of them.", french)["language_differs"] is True
     assert (

@@ -1,4 +1,4 @@
-"""Limits that leave out many traces, and undecided answers, are told in the summary, the manifest and the report."""
+"""Limits that leave out many traces, and undecided answers, are shown in the summary, the manifest and the report."""
 
 import orjson
 import pyarrow.parquet as pq
@@ -27,13 +27,13 @@ def test_a_mix_that_leaves_few_traces_warns_with_the_kind_that_binds(tmp_path):
     asked = apart(60)
     traces = [trace(one, teacher="brief" if place < 3 else "structured") for place, one in enumerate(asked)]
     mix = '[[filter.select.mix]]\nby = "teacher"\nshares = { structured = 0.5, brief = 0.5 }\n'
-    manifest, told, card, page = filtered(tmp_path, asked, traces, ALL + mix)
+    manifest, summary, card, page = filtered(tmp_path, asked, traces, ALL + mix)
     assert manifest.counts["selected"] == 6 and manifest.counts["left_out.mix"] == 54
     sentence = (
         "filter.select: the mix by teacher leaves 6 of 60 kept traces: of teacher = brief there are 3 for 50 % of "
         "the dataset"
     )
-    assert f"warning: {sentence}" in told
+    assert f"warning: {sentence}" in summary
     assert sentence in card and sentence in page
 
 
@@ -41,8 +41,8 @@ def test_every_limit_that_leaves_out_more_than_a_tenth_says_so_in_the_order_in_w
     asked = apart(10)
     traces = [trace(one, k=k, teacher=name) for one in asked for name in ("structured", "brief") for k in (0, 1, 2)]
     select = "[filter.select]\nper_teacher = 2\nper_question = 3\nlimit = 20\n"
-    manifest, told, _, _ = filtered(tmp_path, asked, traces, ALL + select)
-    assert [line for line in told.splitlines() if "filter.select" in line] == [
+    manifest, summary, _, _ = filtered(tmp_path, asked, traces, ALL + select)
+    assert [line for line in summary.splitlines() if "filter.select" in line] == [
         "note: filter.select: per_teacher = 2 leaves 40 of 60 kept traces",
         "note: filter.select: per_question = 3 leaves 30 of 40 kept traces",
         "note: filter.select: limit = 20 leaves 20 of 30 kept traces",
@@ -54,8 +54,10 @@ def test_every_limit_that_leaves_out_more_than_a_tenth_says_so_in_the_order_in_w
 
 def test_a_limit_that_leaves_out_a_tenth_or_less_says_nothing(tmp_path):
     asked = apart(20)
-    manifest, told, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), ALL + "[filter.select]\nlimit = 18\n")
-    assert manifest.counts["selected"] == 18 and "filter.select" not in told
+    manifest, summary, _, _ = filtered(
+        tmp_path, asked, list(map(trace, asked)), ALL + "[filter.select]\nlimit = 18\n"
+    )
+    assert manifest.counts["selected"] == 18 and "filter.select" not in summary
 
 
 HEDGED = ("not 16", "16 or 18", "It is not 16.")
@@ -73,7 +75,7 @@ def test_undecided_answers_are_dropped_unless_agreement_speaks_for_them(tmp_path
         else:  # both teachers, every time
             names = ("structured", "brief")
             traces += [trace(one, "16 or 18", f"{name} sees {place}.", teacher=name) for name in names]
-    manifest, told, _, _ = filtered(tmp_path, asked, traces, "")
+    manifest, summary, _, _ = filtered(tmp_path, asked, traces, "")
     rows = pq.read_table(tmp_path / "run/filter/decisions.parquet").to_pylist()
     dropped = {row["id"] for row in rows if any(each["rule"] == "undecided_answer" for each in row["reasons"])}
     hedging = [one for one in traces if one.answer in HEDGED]
@@ -82,15 +84,15 @@ def test_undecided_answers_are_dropped_unless_agreement_speaks_for_them(tmp_path
     assert (
         "of 40 answers that are undecided against the gold answer 20 are in the dataset (0 by the judge arm, 20 by "
         "agreement, 0 by neither), 20 were dropped"
-    ) in told
+    ) in summary
 
 
 def test_a_dataset_of_undecided_answers_warns_whatever_the_rules_are(tmp_path):
     asked = [sample(f"How many of {number}?", "16", answer_type="number") for number in range(30)]
     traces = [trace(one, HEDGED[place % 3], f"Seen in {place}.") for place, one in enumerate(asked)]
-    manifest, told, card, _ = filtered(tmp_path, asked, traces, ALL)
+    manifest, summary, card, _ = filtered(tmp_path, asked, traces, ALL)
     assert manifest.counts["selected.undecided"] == 30 and manifest.counts["warnings"] >= 1
-    assert "100 % of the selected answers are undecided against the gold answer (30 of 30)" in told
+    assert "100 % of the selected answers are undecided against the gold answer (30 of 30)" in summary
     assert "| answer is undecided against the gold answer | 100.0 % |" in card
     checks = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["checks"]
     assert next(check for check in checks if check["name"] == "undecided")["count"] == 30
@@ -100,9 +102,9 @@ def test_a_dataset_of_undecided_answers_warns_whatever_the_rules_are(tmp_path):
 def test_questions_without_a_gold_answer_have_no_undecided_answers(tmp_path, signals):
     asked = [sample(f"What is this, number {number}?") for number in range(5)]
     traces = [trace(one, f"thing {one.id}", f"It looks like {one.id}.") for one in asked]
-    manifest, told, _, _ = filtered(tmp_path, asked, traces, signals)
+    manifest, summary, _, _ = filtered(tmp_path, asked, traces, signals)
     assert manifest.counts["selected"] == 5 and manifest.counts["rule.undecided_answer"] == 0
-    assert "undecided" not in told
+    assert "undecided" not in summary
 
 
 def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_path):
@@ -111,5 +113,5 @@ def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_pat
     (tmp_path / "test.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     asked = [sample("How many towers are red?", "4", images=[one]) for one in shown]
     text = '[data.test]\nsource = "test.jsonl"\nallow_outside_root = true\n[filter]\nrules = []\n'
-    _, told, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
-    assert "note: 2 questions of the dataset show a picture of [data.test] under another question" in told
+    _, summary, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
+    assert "note: 2 questions of the dataset show a picture of [data.test] under another question" in summary

@@ -266,7 +266,7 @@ def test_a_changed_question_changes_the_table(world, library):
     assert rows["b"]["question_duplicate_of"] is None
 
 
-def test_the_rows_are_in_the_order_of_their_ids_and_have_the_columns_that_are_told(world, library):
+def test_the_rows_are_in_the_order_of_their_ids_and_have_the_documented_columns(world, library):
     world.write([ask(name, "Why?", library[0]) for name in "cab"])
     table = pq.read_table(world.out / "part-00000.parquet")
     assert table["sample_id"].to_pylist() == ["a", "b", "c"]

@@ -13,11 +13,11 @@ def measured(reasoning="", answer="", of=None, **named):
 
 
 @pytest.mark.parametrize(("sentence", "refuses"), TUNED)
-def test_a_refusal_is_told_from_a_finding(sentence, refuses):
+def test_a_statement_about_the_image_is_no_refusal(sentence, refuses):
     assert bool(refusal_phrase(sentence)) == refuses
 
 
-def test_sentences_that_the_patterns_were_not_written_with_are_told_apart_too():
+def test_new_sentences_are_classified_as_refusals_or_statements_too():
     found = [bool(refusal_phrase(sentence)) for sentence, _ in HELD_OUT]
     right = [refuses for _, refuses in HELD_OUT]
     assert sum(one and other for one, other in zip(found, right, strict=True)) >= 0.9 * sum(right)

@@ -84,7 +84,7 @@ def test_without_a_rule_so_many_more_are_kept_and_selected(run, select):
         assert (row.kept, row.selected) == (more - kept, chosen - selected)
 
 
-def test_with_a_mix_nobody_says_what_would_be_selected(run):
+def test_with_a_mix_the_number_of_selected_traces_is_not_predicted(run):
     select = Select(mix=(Mix(by="domain", shares={"scenes": 0.5}),))
     *_, facts = decided(run, rules(), select)
     checked = check(Filter(rules=tuple(rules())))

@@ -1,4 +1,4 @@
-"""Damage done to a good run on purpose is told where a user looks: the summary, the manifest, the report, the card.
+"""Damage done to a good run on purpose is shown where a user looks: the summary, the manifest, the report, the card.
 
 The run is one of the tiny world: its pictures and questions, and rationales in its teachers' styles.
 """
@@ -100,7 +100,7 @@ def recipe_in(folder: Path, more: str = "") -> Recipe:
     return load(path)
 
 
-class Told:
+class ShownFaults:
     """A filtered run, and everything that is said about it."""
 
     def __init__(self, folder: Path, samples: Sequence[Sample], traces: Sequence[Trace], more: str = "") -> None:
@@ -124,7 +124,7 @@ class Told:
         (found,) = (check for check in self.health["checks"] if check["name"] == name)
         return dict(found)
 
-    def is_told_everywhere(self) -> bool:
+    def is_shown_everywhere(self) -> bool:
         """Whether every warning stands wherever a user may look."""
         assert self.counts["warnings"] == len(self.health["warnings"]) > 0
         marks = {"summary": "warning: ", "status": "warning: ", "report": ">warning<", "card": "**Warning**: "}
@@ -168,40 +168,40 @@ def partly_wrong(traces: Sequence[Trace], chance: random.Random, share: float = 
 
 
 def test_a_good_run_is_warned_of_nowhere(good: tuple[list[Sample], list[Trace]], tmp_path: Path) -> None:
-    told = Told(tmp_path, *good)
+    shown = ShownFaults(tmp_path, *good)
     # The questions of this world are worded by templates, and so are its rationales.
-    notes = [note for note in told.health["notes"] if "follow a template" not in note]
-    assert told.health["warnings"] == notes == [] and not told.warned
-    assert "warnings" not in told.counts
-    lines = "\n".join((told.summary, told.places["status"])).splitlines()
+    notes = [note for note in shown.health["notes"] if "follow a template" not in note]
+    assert shown.health["warnings"] == notes == [] and not shown.warned
+    assert "warnings" not in shown.counts
+    lines = "\n".join((shown.summary, shown.places["status"])).splitlines()
     assert not [line for line in lines if "warning: " in line]
     assert not [line for line in lines if "note: " in line and "same words as another trace" not in line]
-    assert ">warning<" not in told.places["report"] and "**Warning**" not in told.places["card"]
+    assert ">warning<" not in shown.places["report"] and "**Warning**" not in shown.places["card"]
     # All of it was looked at; a check that knows nothing would be no comfort.
-    assert told.check("wrong")["checked"] == told.counts["selected"] > 700
-    assert told.check("contradicted")["checked"] > 0.95 * told.counts["selected"]
-    assert told.check("related")["share"] > 0.95 and told.check("ungrounded")["checked"] > 200
+    assert shown.check("wrong")["checked"] == shown.counts["selected"] > 700
+    assert shown.check("contradicted")["checked"] > 0.95 * shown.counts["selected"]
+    assert shown.check("related")["share"] > 0.95 and shown.check("ungrounded")["checked"] > 200
 
 
 def test_a_good_run_without_gold_answers_is_warned_of_nowhere(
     good: tuple[list[Sample], list[Trace]], tmp_path: Path
 ) -> None:
     samples, traces = good
-    told = Told(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(1), share=0.02))
-    assert not told.warned and told.check("contested")["checked"] > 700
+    shown = ShownFaults(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(1), share=0.02))
+    assert not shown.warned and shown.check("contested")["checked"] > 700
 
 
 # --- shuffled rationales --------------------------------------------------------------------------------------------
 
 
-def test_rationales_of_other_questions_are_told(good: tuple[list[Sample], list[Trace]], tmp_path: Path) -> None:
+def test_rationales_of_other_questions_are_reported(good: tuple[list[Sample], list[Trace]], tmp_path: Path) -> None:
     samples, traces = good
-    told = Told(tmp_path, samples, with_rationales_of(traces, permuted(traces, random.Random(0))))
-    assert {"contradicted", "ungrounded", "related"} <= told.warned and told.is_told_everywhere()
-    assert told.counts["selected.contradicted"] > 0.5 * told.counts["selected"]
+    shown = ShownFaults(tmp_path, samples, with_rationales_of(traces, permuted(traces, random.Random(0))))
+    assert {"contradicted", "ungrounded", "related"} <= shown.warned and shown.is_shown_everywhere()
+    assert shown.counts["selected.contradicted"] > 0.5 * shown.counts["selected"]
 
 
-def test_whole_traces_of_other_questions_are_told_without_gold_answers(
+def test_whole_traces_of_other_questions_are_reported_without_gold_answers(
     good: tuple[list[Sample], list[Trace]], tmp_path: Path
 ) -> None:
     samples, traces = good
@@ -210,11 +210,11 @@ def test_whole_traces_of_other_questions_are_told_without_gold_answers(
         replace(trace, reasoning=other.reasoning, answer=other.answer)
         for trace, other in zip(traces, others, strict=True)
     ]
-    told = Told(tmp_path, without_gold(samples), swapped)
-    assert {"contested", "ungrounded", "related"} <= told.warned and told.is_told_everywhere()
+    shown = ShownFaults(tmp_path, without_gold(samples), swapped)
+    assert {"contested", "ungrounded", "related"} <= shown.warned and shown.is_shown_everywhere()
 
 
-def test_rationales_of_other_questions_with_the_same_answer_are_told(
+def test_rationales_of_other_questions_with_the_same_answer_are_reported(
     good: tuple[list[Sample], list[Trace]], tmp_path: Path
 ) -> None:
     """Every answer is right and follows from its rationale: only what the rationale is about is wrong."""
@@ -227,10 +227,10 @@ def test_rationales_of_other_questions_with_the_same_answer_are_told(
     for places in by_answer.values():
         for place, other in zip(places, chance.sample(places, len(places)), strict=True):
             others[place] = traces[other]
-    told = Told(tmp_path, samples, with_rationales_of(traces, others))
-    assert told.warned == {"ungrounded"} and told.is_told_everywhere()
-    assert told.check("related")["share"] < 0.9
-    assert told.check("contradicted")["count"] == told.check("wrong")["count"] == 0
+    shown = ShownFaults(tmp_path, samples, with_rationales_of(traces, others))
+    assert shown.warned == {"ungrounded"} and shown.is_shown_everywhere()
+    assert shown.check("related")["share"] < 0.9
+    assert shown.check("contradicted")["count"] == shown.check("wrong")["count"] == 0
 
 
 # --- wrong answers --------------------------------------------------------------------------------------------------
@@ -238,32 +238,34 @@ def test_rationales_of_other_questions_with_the_same_answer_are_told(
 KEEP_WRONG = '[filter]\nrules = [{ name = "incomplete", drop = "outcome <> \'complete\'" }]\n'
 
 
-def test_wrong_answers_that_no_rule_drops_are_told(good: tuple[list[Sample], list[Trace]], tmp_path: Path) -> None:
+def test_wrong_answers_that_no_rule_drops_are_reported(
+    good: tuple[list[Sample], list[Trace]], tmp_path: Path
+) -> None:
     samples, traces = good
     spoilt = partly_wrong(traces, random.Random(0))
-    told = Told(tmp_path, samples, spoilt, KEEP_WRONG)
-    assert told.warned == {"wrong"} and told.is_told_everywhere()
-    found = told.check("wrong")
-    assert told.counts["selected.wrong"] == found["count"] == round(0.3 * len(traces))
+    shown = ShownFaults(tmp_path, samples, spoilt, KEEP_WRONG)
+    assert shown.warned == {"wrong"} and shown.is_shown_everywhere()
+    found = shown.check("wrong")
+    assert shown.counts["selected.wrong"] == found["count"] == round(0.3 * len(traces))
     assert found["ci95"][0] < 0.3 < found["ci95"][1]
-    assert "answer_verdict = 'wrong'" in told.summary
+    assert "answer_verdict = 'wrong'" in shown.summary
 
 
 def test_the_usual_rules_drop_wrong_answers_and_nothing_is_warned_of(
     good: tuple[list[Sample], list[Trace]], tmp_path: Path
 ) -> None:
     samples, traces = good
-    told = Told(tmp_path, samples, partly_wrong(traces, random.Random(0)))
-    assert not told.warned and told.counts["rule.wrong_answer"] == round(0.3 * len(traces))
+    shown = ShownFaults(tmp_path, samples, partly_wrong(traces, random.Random(0)))
+    assert not shown.warned and shown.counts["rule.wrong_answer"] == round(0.3 * len(traces))
 
 
-def test_wrong_answers_are_told_without_gold_by_the_votes_of_other_traces(
+def test_wrong_answers_are_reported_without_gold_by_the_votes_of_other_traces(
     good: tuple[list[Sample], list[Trace]], tmp_path: Path
 ) -> None:
     samples, traces = good
-    told = Told(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(0)), KEEP_WRONG)
-    assert told.warned == {"contested"} and told.is_told_everywhere()
-    assert told.check("contested")["share"] > 0.25
+    shown = ShownFaults(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(0)), KEEP_WRONG)
+    assert shown.warned == {"contested"} and shown.is_shown_everywhere()
+    assert shown.check("contested")["share"] > 0.25
 
 
 def test_where_two_traces_of_a_question_differ_neither_has_a_majority(
@@ -271,16 +273,16 @@ def test_where_two_traces_of_a_question_differ_neither_has_a_majority(
 ) -> None:
     samples, traces = good
     pairs = [trace for trace in partly_wrong(traces, random.Random(0)) if trace.k < 2]
-    told = Told(tmp_path, without_gold(samples), pairs, KEEP_WRONG)
-    assert told.warned == {"contested"} and told.check("contested")["share"] > 0.35
+    shown = ShownFaults(tmp_path, without_gold(samples), pairs, KEEP_WRONG)
+    assert shown.warned == {"contested"} and shown.check("contested")["share"] > 0.35
 
 
 def test_the_rule_that_the_warning_names_ends_it(good: tuple[list[Sample], list[Trace]], tmp_path: Path) -> None:
     samples, traces = good
     rule = "answer_verdict IS NULL AND not coalesce(in_majority, false)"
     more = f'[[filter.rules]]\nname = "contested"\ndrop = "{rule}"\n'
-    told = Told(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(0)), more)
-    assert not told.warned and told.check("contested")["count"] == 0 < told.counts["rule.contested"]
+    shown = ShownFaults(tmp_path, without_gold(samples), partly_wrong(traces, random.Random(0)), more)
+    assert not shown.warned and shown.check("contested")["count"] == 0 < shown.counts["rule.contested"]
 
 
 # --- leaked test questions ------------------------------------------------------------------------------------------
@@ -304,23 +306,23 @@ def leaked(folder: Path, styles: ModuleType) -> tuple[list[Sample], list[Trace]]
     return found, [trace for sample in found for trace in traces_of(sample, styles, count=1)]
 
 
-def test_test_questions_in_the_dataset_are_told(
+def test_test_questions_in_the_dataset_are_reported(
     good: tuple[list[Sample], list[Trace]], styles: ModuleType, tmp_path: Path
 ) -> None:
     questions, traces = leaked(tmp_path, styles)
-    told = Told(tmp_path, good[0] + questions, good[1] + traces, KEEP_WRONG)
-    assert told.warned == {"leaked"} and told.is_told_everywhere()
-    assert told.counts["selected.leaked"] == 12 and "[data.test]" in told.summary
+    shown = ShownFaults(tmp_path, good[0] + questions, good[1] + traces, KEEP_WRONG)
+    assert shown.warned == {"leaked"} and shown.is_shown_everywhere()
+    assert shown.counts["selected.leaked"] == 12 and "[data.test]" in shown.summary
 
 
 def test_test_questions_that_were_dropped_are_still_noted(
     good: tuple[list[Sample], list[Trace]], styles: ModuleType, tmp_path: Path
 ) -> None:
     questions, traces = leaked(tmp_path, styles)
-    told = Told(tmp_path, good[0] + questions, good[1] + traces)
-    assert not told.warned and told.counts["rule.contaminated"] == 12
+    shown = ShownFaults(tmp_path, good[0] + questions, good[1] + traces)
+    assert not shown.warned and shown.counts["rule.contaminated"] == 12
     for place in ("summary", "status", "report", "card"):
-        assert "12 of the questions stand in [data.test]" in told.places[place]
+        assert "12 of the questions stand in [data.test]" in shown.places[place]
 
 
 # --- the command, and evaluation ------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def test_the_command_prints_the_warning(good: tuple[list[Sample], list[Trace]], 
     assert any("conclude something else than the answer that follows" in line for line in lines)
 
 
-def test_a_student_that_learned_shuffled_rationales_is_told_by_its_figures(
+def test_metrics_show_a_student_that_learned_shuffled_rationales(
     good: tuple[list[Sample], list[Trace]],
 ) -> None:
     """Its answers may be right: consistency and unsupported values give it away, with room between the intervals."""

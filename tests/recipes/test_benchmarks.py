@@ -314,5 +314,5 @@ def test_answers_are_written_as_the_leaderboard_of_textvqa_writes_them(answer: s
     assert reference_metrics.vqa_accuracy(answer, [written] * 4) == 1.0
 
 
-def test_nobody_agrees_without_votes() -> None:
+def test_without_votes_the_vqa_accuracy_is_zero() -> None:
     assert reference_metrics.vqa_accuracy("dakota", []) == 0.0

@@ -44,7 +44,7 @@ def stage(trained: str = "full", **more) -> Stage:
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("trained", TRAINED)
-def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpointing: bool):
+def test_a_step_on_real_tensors_takes_the_estimated_memory(trained: str, checkpointing: bool):
     without = outline()
     roles = siq_vl.parts(without)
     found = memory.of_stage(without, roles, stage(trained))
@@ -70,7 +70,7 @@ def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpoint
 
 
 @pytest.mark.parametrize("kind", worlds.CLASSES)
-def test_every_class_of_student_can_be_foretold_and_stays_as_it_is(kind: str, tmp_path: Path):
+def test_every_class_of_student_can_be_estimated_and_stays_as_it_is(kind: str, tmp_path: Path):
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
     before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
     found = memory.of_stage(model, siq_vl.parts(model), stage())

@@ -300,7 +300,7 @@ def test_tokens_are_shared_evenly_among_processes(settings: dict[str, int], coun
     assert shares.max(axis=1).sum() / shares.mean(axis=1).sum() < 1.01
 
 
-def test_one_process_is_the_main_one_and_waits_for_nobody():
+def test_one_process_is_the_main_one_and_does_not_wait():
     assert processes.count() == 1 and processes.is_main()
     with processes.together(), processes.main_first():
         assert processes.share("said") == "said"

@@ -243,7 +243,7 @@ def test_teachers_whose_servers_run_one_after_the_other_finish_one_run(world: Wo
         assert world.generate().counts["complete"] == 8
 
 
-def test_a_server_that_fails_everything_opens_the_circuit_and_a_well_one_finishes(world: World, url: str) -> None:
+def test_a_server_that_fails_everything_opens_the_circuit_and_a_healthy_one_finishes(world: World, url: str) -> None:
     world.add_rows(150)
     with stub_server.serve(fail_all=500) as broken:
         world.add_teacher(broken, max_retries=0)

@@ -158,7 +158,7 @@ def test_a_record_says_what_was_in_force_and_is_replayed(url: str, tmp_path: Pat
         replay(world.recipe(), world.run, record["id"])
 
 
-def test_a_vllm_server_is_told_the_same(url: str) -> None:
+def test_a_vllm_server_gets_the_same_parameters(url: str) -> None:
     who = teacher(url, extra_body={"structured_outputs": {"json": {}}}, omit=["min_p"], max_completion_tokens=True)
     body = sampling_body(who, who.sampling)
     assert body["structured_outputs"] == {"json": {}} and body["max_completion_tokens"] == 1024

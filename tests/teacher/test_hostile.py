@@ -310,7 +310,7 @@ def test_a_server_of_the_run_that_dies_again_and_again_and_may_not_read_files_co
     assert (small.run / "generate" / "stub" / "server-0.log").read_text().count("=== ") > 1
 
 
-def test_a_server_that_fails_everything_stops_the_run_with_3_and_a_well_one_finishes_it(
+def test_a_server_that_fails_everything_stops_the_run_with_3_and_a_healthy_one_finishes_it(
     small: World, url: str
 ) -> None:
     with stub_server.serve(fail_all=500) as broken:

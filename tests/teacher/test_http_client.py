@@ -348,7 +348,7 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     assert not cache._ready and not cache._weights
 
 
-def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:
+def test_a_lost_server_that_is_started_again_costs_no_try() -> None:
     calls: list[str] = []
     with stub_server.serve() as url:
         who = teacher(url, max_retries=0)

@@ -51,11 +51,11 @@ def test_a_row_is_guilty_only_after_others_have_passed_between_its_failures_and_
     row.failed(servers, failure)
     row.failed(servers, failure)
     row.failed(servers, failure)
-    assert not row.proven(servers, failure)  # nobody passed
+    assert not row.proven(servers, failure)  # no row passed
     servers.passed("other")
     assert not row.proven(servers, failure)  # one failure counts
     row.failed(servers, failure)
-    assert not row.proven(servers, failure)  # nobody has passed since
+    assert not row.proven(servers, failure)  # no row has passed since
     servers.passed("other")
     assert row.proven(servers, failure)
 

@@ -296,7 +296,7 @@ def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_d
     assert sorted(asyncio.run(work())) == [sample.id for sample in samples]
 
 
-def test_nobody_waits_for_a_teacher_that_stopped() -> None:
+def test_a_sample_does_not_wait_for_a_teacher_that_stopped() -> None:
     desk = Desk({}, BIG)
     samples = numbered(3)
     first = RequestQueue(desk.lines["t"], iter(samples))

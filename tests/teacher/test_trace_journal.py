@@ -42,7 +42,7 @@ def finished(number: int) -> Trace:
     )
 
 
-def test_a_trace_becomes_durable_while_nobody_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_becomes_durable_without_a_further_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     durable: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: durable.append(os.fstat(descriptor).st_size))
     journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.2)

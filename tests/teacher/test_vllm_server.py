@@ -236,7 +236,7 @@ def test_a_crashed_server_is_started_once_however_many_ask(fake: Path, pids: Pat
     assert (tmp_path / "server-0.log").read_text().count("===") == 2
 
 
-def test_a_restart_goes_on_when_whoever_asked_first_gives_up(fake: Path, pids: Path, tmp_path: Path) -> None:
+def test_a_restart_goes_on_when_its_first_caller_gives_up(fake: Path, pids: Path, tmp_path: Path) -> None:
     async def run() -> None:
         async with Servers(teacher(fake, pids, "--slow", "0.5"), "m", tmp_path) as servers:
             await crash(servers.urls[0])
