@@ -1,0 +1,168 @@
+"""Units of work in a store: any number of attempts may work on one, exactly one of them counts.
+
+    generate/p/<xx>/<partition>/<round>/<attempt>/<file>                      at the end of an attempt
+    generate/p/<xx>/<partition>/<round>/<attempt>/<stream>/segment-00001.zst   finished lines, while it works
+    generate/commits/<round>/<partition>.json                                 the one object that decides
+
+An attempt writes under a random name of its own and then creates the commit, which names its files with their
+digests. What counts is what commits name. An attempt that begins later reads the segments of all earlier ones, so
+work that a lost machine has sealed is not done again. Attempts that lose the commit delete what they wrote.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+
+import orjson
+import pyarrow as pa
+
+from distill.artifacts.files import Output
+from distill.artifacts.manifest import canonical
+from distill.errors import DataError
+from distill.object_store.interface import ObjectStore
+
+_COMMITS, _SEGMENT = "generate/commits", "/segment-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """The samples of a partition for the teachers of one round."""
+
+    round: int
+    partition: str
+
+    @property
+    def folder(self) -> str:
+        # Stores share their load by the first characters of names: the spread ones come early.
+        return f"generate/p/{self.partition[:2]}/{self.partition}/{self.round}"
+
+    @property
+    def commit_key(self) -> str:
+        return f"{_COMMITS}/{self.round}/{self.partition}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The attempt that counts for a unit, and its files."""
+
+    attempt: str
+    files: Mapping[str, Output]
+    counts: Mapping[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One go at a unit. Its name is random, so no other attempt writes its objects."""
+
+    store: ObjectStore
+    unit: Unit
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    files: dict[str, Output] = field(default_factory=dict)
+    segments: int = 0
+
+    @property
+    def folder(self) -> str:
+        return f"{self.unit.folder}/{self.name}"
+
+    def sealed(self, stream: str) -> Iterator[bytes]:
+        """The segments of a stream that earlier attempts left, in the order of their names."""
+        for stored in self.store.list_objects(self.unit.folder):
+            attempt, _, rest = stored.key.removeprefix(f"{self.unit.folder}/").partition("/")
+            if attempt != self.name and rest.startswith(f"{stream}{_SEGMENT}"):
+                try:
+                    yield _decompressed(self.store.read(stored.key))
+                except FileNotFoundError:  # another attempt has just committed the unit
+                    return
+
+    def seal(self, stream: str, lines: bytes) -> None:
+        """Keep whole lines of a stream for later attempts, should this one not finish."""
+        self.segments += 1
+        self.store.put(f"{self.folder}/{stream}{_SEGMENT}{self.segments:05d}.zst", _compressed(lines))
+
+    def put_file(self, name: str, data: bytes, count: int | None = None) -> None:
+        """Write a file of the result."""
+        self.store.put(f"{self.folder}/{name}", data)
+        self.files[name] = Output(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), count=count)
+
+    def commit(self, counts: Mapping[str, int]) -> Commit:
+        """Offer this attempt as the one that counts. Returns the commit of the unit, ours or an earlier one."""
+        key = self.unit.commit_key
+        ours = Commit(attempt=self.name, files=self.files, counts=counts)
+        self.store.create(key, canonical(asdict(ours)))
+        # The object itself says who has won, whatever became of the answer.
+        commit = _parsed(key, self.store.read(key))
+        if commit.attempt == self.name:
+            remove_leftovers(self.store, self.unit, commit)
+        else:
+            self.store.delete(stored.key for stored in self.store.list_objects(self.folder))
+        return commit
+
+
+def run_unit(store: ObjectStore, unit: Unit, work: Callable[[Attempt], Mapping[str, int]]) -> Commit:
+    """The commit of a unit; `work` makes it where there is none. `work` puts the files and returns their counts."""
+    commit = read_commit(store, unit)
+    if commit is not None:
+        return commit
+    attempt = Attempt(store=store, unit=unit)
+    return attempt.commit(work(attempt))
+
+
+def read_commit(store: ObjectStore, unit: Unit) -> Commit | None:
+    """The commit of a unit; None while it is open."""
+    try:
+        return _parsed(unit.commit_key, store.read(unit.commit_key))
+    except FileNotFoundError:
+        return None
+
+
+def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> bytes:
+    """A file of a committed unit. DataError where it is not the one that was committed."""
+    key = f"{unit.folder}/{commit.attempt}/{name}"
+    try:
+        data = store.read(key)
+    except FileNotFoundError:
+        data = b""
+    if hashlib.sha256(data).hexdigest() != commit.files[name].sha256:
+        raise DataError(
+            f"{store.address}/{key}: missing or changed since it was committed; delete {unit.commit_key} to have "
+            "this unit done again"
+        )
+    return data
+
+
+def committed_units(store: ObjectStore) -> list[Unit]:
+    """Every unit that is done, by one listing."""
+    keys = (stored.key.removeprefix(f"{_COMMITS}/") for stored in store.list_objects(_COMMITS))
+    pairs = (key.removesuffix(".json").split("/") for key in keys)
+    return [Unit(round=int(round_), partition=partition) for round_, partition in pairs]
+
+
+def remove_leftovers(store: ObjectStore, unit: Unit, commit: Commit) -> None:
+    """Delete segments and files of a committed unit that its commit does not name.
+
+    An attempt that is still at work may write more; it deletes that itself when it loses the commit.
+    """
+    kept = {f"{unit.folder}/{commit.attempt}/{name}" for name in commit.files}
+    store.delete(stored.key for stored in store.list_objects(unit.folder) if stored.key not in kept)
+
+
+def _parsed(key: str, data: bytes) -> Commit:
+    try:
+        values = orjson.loads(data)
+        files = {name: Output(**output) for name, output in values["files"].items()}
+        return Commit(attempt=values["attempt"], files=files, counts=values["counts"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise DataError(f"{key}: no commit of a unit; delete it to have this unit done again") from None
+
+
+def _compressed(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+def _decompressed(data: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        return bytes(stream.read())
