@@ -4,7 +4,7 @@ Reads what finished arms left and writes results.json, the report and the manife
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from distill.stats import scaling_law
 
 if TYPE_CHECKING:
     from distill.reports.gallery import GalleryCard
+    from distill.stats.paired_effects import SeedSpread
 
 RESULTS = "results.json"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
@@ -157,6 +158,7 @@ def table(
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
+    spread = _seed_spread(outcomes)
     results: dict[str, Any] = {
         "recipe": recipe.name,
         "stage": stage_under_study(recipe),
@@ -164,7 +166,8 @@ def table(
         "seeds": sorted({seed for by_seed in outcomes.values() for seed in by_seed}),
         "n": len(some.predictions),
         "arms": {
-            name: _arm(by_seed, None if name == REFERENCE else reference, folder, recipe.seed)
+            name: _arm(by_seed, folder, recipe.seed)
+            | {"effect": None if name == REFERENCE else effect(by_seed, reference, spread)}
             for name, by_seed in outcomes.items()
         },
         "skipped": dict(skipped),
@@ -172,7 +175,7 @@ def table(
     }
     for name, study in recipe.ablate.studies.items():
         if set(study.arms) <= set(outcomes):
-            results["studies"][name] = _study(study, outcomes) | _analysis(recipe, study, results, fits)
+            results["studies"][name] = _study(study, outcomes, spread) | _analysis(recipe, study, results, fits)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
     return results
 
@@ -199,9 +202,7 @@ def _require_same_questions(outcomes: Outcomes) -> None:
         )
 
 
-def _arm(
-    by_seed: Mapping[int, ArmResult], reference: Mapping[int, ArmResult] | None, folder: Path, seed: int
-) -> dict[str, Any]:
+def _arm(by_seed: Mapping[int, ArmResult], folder: Path, seed: int) -> dict[str, Any]:
     some = next(iter(by_seed.values()))
     accuracy, ci95 = _share(matrix(by_seed), seed)
     return {
@@ -225,7 +226,6 @@ def _arm(
             **_means([result.cost for result in by_seed.values()]),
             "answer_tokens": _mean([result.figures.get("mean_tokens") for result in by_seed.values()]),
         },
-        "effect": None if reference is None else effect(by_seed, reference),
         "curves": {str(number): [list(point) for point in result.curve] for number, result in by_seed.items()},
     }
 
@@ -252,20 +252,22 @@ def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[
 
 
 def effect(
-    first: Mapping[int, ArmResult], second: Mapping[int, ArmResult], *, domain: str | None = None
+    first: Mapping[int, ArmResult],
+    second: Mapping[int, ArmResult],
+    spread: "SeedSpread | None",
+    *,
+    domain: str | None = None,
 ) -> dict[str, Any]:
     """Accuracy of one arm minus that of another, paired by question and training seed; by seed too.
 
     Only seeds that both arms have count. `detectable`: the smallest true difference that such runs find with a
-    probability of 80 %.
+    probability of 80 %. `sd`: standard deviations of its parts.
     """
     from distill.stats import intervals
     from distill.stats.paired_effects import paired_effect
 
-    seeds = [number for number in first if number in second]
-    first_results, second_results = ({number: result[number] for number in seeds} for result in (first, second))
-    a, b = matrix(first_results, domain), matrix(second_results, domain)
-    result = paired_effect(a, b)
+    seeds, a, b = _paired(first, second, domain)
+    result = paired_effect(a, b, spread)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
         alone = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
@@ -273,7 +275,26 @@ def effect(
     ci95 = result.ci95
     if result.standard_error == 0:  # arms that never differ: the questions of one seed know more than their spread
         ci95 = by_seed[str(seeds[0])]["ci95"]
-    return {"delta": result.delta, "ci95": ci95, "p": result.p, "detectable": result.detectable, "by_seed": by_seed}
+    values = {"delta": result.delta, "ci95": ci95, "p": result.p, "detectable": result.detectable, "by_seed": by_seed}
+    return values | ({"sd": asdict(result.deviations)} if result.deviations else {})
+
+
+def _paired(
+    first: Mapping[int, ArmResult], second: Mapping[int, ArmResult], domain: str | None = None
+) -> tuple[list[int], list[list[float]], list[list[float]]]:
+    """The seeds that both arms have, and both arms' outcomes with these seeds."""
+    seeds = [number for number in first if number in second]
+    first_results, second_results = ({number: result[number] for number in seeds} for result in (first, second))
+    return seeds, matrix(first_results, domain), matrix(second_results, domain)
+
+
+def _seed_spread(outcomes: Outcomes) -> "SeedSpread | None":
+    """What all arms beside the reference know together of how much seeds differ."""
+    from distill.stats.paired_effects import paired_effect, seed_spread
+
+    reference = outcomes[REFERENCE]
+    pairs = [_paired(by_seed, reference) for name, by_seed in outcomes.items() if name != REFERENCE]
+    return seed_spread(paired_effect(a, b) for seeds, a, b in pairs if len(seeds) > 1)
 
 
 def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
@@ -307,18 +328,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(study: Study, outcomes: Outcomes) -> dict[str, Any]:
+def _study(study: Study, outcomes: Outcomes, spread: "SeedSpread | None") -> dict[str, Any]:
     compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
         "arms": list(study.arms),
-        "effects": {name: effect(outcomes[name], outcomes[study.reference]) for name in compared},
+        "effects": {name: effect(outcomes[name], outcomes[study.reference], spread) for name in compared},
         "claims": [],
         "notes": list(study.notes),
     }
     for claim in study.claims:
-        measured = effect(outcomes[claim.better], outcomes[claim.than], domain=claim.domain)
+        measured = effect(outcomes[claim.better], outcomes[claim.than], spread, domain=claim.domain)
         result["claims"].append(
             {
                 "text": claim.text,

@@ -9,11 +9,16 @@ The variances of the parts are estimated by the analysis of variance of a two-wa
 degrees of freedom of the effect's variance by Satterthwaite's rule (Satterthwaite 1946; Searle, Casella and McCulloch
 1992, chapter 5). What a seed does to both arms cancels, so the interval is narrower than one that treats the runs of
 the two arms as unrelated.
+
+Few seeds know the variance of their own part badly. The comparisons of one ablation are made from runs of one kind, so
+they share what they know of it: `seed_spread` fits a scaled F distribution to the ratios of their mean squares (seed
+over rest), and each comparison shrinks its ratio to it (empirical Bayes, Smyth 2004, Statistical Applications in
+Genetics and Molecular Biology 3(1)).
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distill.stats.intervals import Interval
@@ -33,12 +38,88 @@ class PairedEffect:
     degrees_of_freedom: float
     detectable: float
     """The smallest true difference that such a comparison finds with a probability of 80 % at a level of 5 %."""
+    seed_ratio: float | None = None
+    """Mean square of the seeds over that of the rest, before shrinking: 1 where seeds differ by chance alone."""
+    deviations: "Deviations | None" = None
+    """None with one seed or one question."""
 
 
-def paired_effect(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> PairedEffect:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviations:
+    """Standard deviations of the parts of a difference; 0 where the estimate of a variance is below zero."""
+
+    seed: float
+    question: float
+    rest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSpread:
+    """What the comparisons of an ablation know together of their seed ratios."""
+
+    ratio: float
+    degrees_of_freedom: float
+    """How many degrees of freedom that knowledge is worth to a comparison; 0: nothing, infinite: ratios are equal."""
+    max_degrees_of_freedom: float
+    """Those of the seeds of all comparisons together; comparisons that share an arm know the same in part."""
+
+
+FEWEST_COMPARISONS = 3
+"""Fewer ratios say nothing of how ratios differ."""
+_SHARED_ARM = 0.25
+"""Squared correlation of the seed parts of two comparisons with one arm in common (a half)."""
+
+
+def seed_spread(effects: Iterable[PairedEffect]) -> SeedSpread | None:
+    """The seed ratios of comparisons with one arm in common, or None where there are too few with several seeds."""
+    import numpy as np
+    from scipy.special import digamma, polygamma
+
+    known = [(effect.seed_ratio, effect.seeds - 1) for effect in effects if effect.seed_ratio]
+    if len(known) < FEWEST_COMPARISONS:
+        return None
+    ratios, degrees = (np.asarray(column, dtype=np.float64) for column in zip(*known, strict=True))
+    logs = np.log(ratios) - digamma(degrees / 2) + np.log(degrees / 2)
+    variance = float(logs.var(ddof=1) - polygamma(1, degrees / 2).mean())
+    if variance > 0:
+        freedom = 2 * _inverse_trigamma(variance)
+        ratio = math.exp(float(logs.mean()) + float(digamma(freedom / 2)) - math.log(freedom / 2))
+    else:
+        freedom, ratio = math.inf, float(np.average(ratios, weights=degrees))
+    return SeedSpread(
+        ratio=ratio,
+        degrees_of_freedom=freedom,
+        max_degrees_of_freedom=_independent(len(known)) * float(degrees.mean()),
+    )
+
+
+def _independent(comparisons: int) -> float:
+    """As many unrelated comparisons know as much of the seeds as these, which share an arm."""
+    return comparisons / (1 + (comparisons - 1) * _SHARED_ARM)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """The x whose trigamma is `value`, by Newton's method (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        x += step
+        if -step / x < 1e-8:
+            break
+    return x
+
+
+def paired_effect(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], spread: SeedSpread | None = None
+) -> PairedEffect:
     """The effect of `first` over `second`; both are seeds x questions, in the same order of seeds and questions.
 
-    One seed: the interval covers the choice of questions alone. Raises ValueError for arms that are not paired.
+    `spread`: what the comparisons of the same ablation know of their seeds. Without it two or three seeds alone give
+    intervals that are wider than needed. One seed: the interval covers the choice of questions alone. Raises
+    ValueError for arms that are not paired.
     """
     import numpy as np
 
@@ -49,33 +130,82 @@ def paired_effect(first: Sequence[Sequence[float]], second: Sequence[Sequence[fl
     seeds, n = difference.shape
     delta = float(difference.mean())
     if n == 1:
-        variance, freedom = math.inf, 1.0
-    elif seeds == 1:
-        variance, freedom = float(difference.var(ddof=1)) / n, float(n - 1)
-    else:
-        variance, freedom = _variance_of_mean(difference, delta)
-    return _tested(delta, variance, freedom, seeds, n)
+        return _tested(delta, math.inf, 1.0, seeds, n)
+    if seeds == 1:
+        return _tested(delta, float(difference.var(ddof=1)) / n, float(n - 1), seeds, n)
+    by_seed, by_question, by_rest = _mean_squares(difference, delta)
+    ratio = by_seed / by_rest if by_rest > 0 else None
+    seed_freedom = float(seeds - 1)
+    seed_square = by_seed
+    if spread is not None and ratio is not None:
+        shrunk, seed_freedom = _shrunk(ratio, seeds - 1, spread)
+        seed_square = shrunk * by_rest
+    variance, freedom = _variance_of_mean((seed_square, by_question, by_rest), seed_freedom, seeds, n)
+    deviations = Deviations(
+        seed=math.sqrt(max(0.0, by_seed - by_rest) / n),
+        question=math.sqrt(max(0.0, by_question - by_rest) / seeds),
+        rest=math.sqrt(by_rest),
+    )
+    return replace(_tested(delta, variance, freedom, seeds, n), seed_ratio=ratio, deviations=deviations)
 
 
-def _variance_of_mean(difference: Any, delta: float) -> tuple[float, float]:
-    """The variance of the mean of seeds x questions, and its degrees of freedom."""
+def _mean_squares(difference: Any, delta: float) -> tuple[float, float, float]:
+    """Those of seeds, questions and the rest in a table of seeds x questions."""
     seeds, n = difference.shape
     of_seed, of_question = difference.mean(axis=1), difference.mean(axis=0)
     rest = difference - of_seed[:, None] - of_question[None, :] + delta
     by_seed = n * float(((of_seed - delta) ** 2).sum()) / (seeds - 1)
     by_question = seeds * float(((of_question - delta) ** 2).sum()) / (n - 1)
-    by_rest = float((rest**2).sum()) / ((seeds - 1) * (n - 1))
-    # A part whose estimate is below zero has no variance of its own: its mean square estimates the rest.
-    seed_counts, question_counts = int(by_seed > by_rest), int(by_question > by_rest)
-    terms = (
-        (seed_counts * by_seed, seeds - 1),
-        (question_counts * by_question, n - 1),
-        ((1 - seed_counts - question_counts) * by_rest, (seeds - 1) * (n - 1)),
-    )
+    return by_seed, by_question, float((rest**2).sum()) / ((seeds - 1) * (n - 1))
+
+
+def _variance_of_mean(
+    mean_squares: tuple[float, float, float], seed_freedom: float, seeds: int, n: int
+) -> tuple[float, float]:
+    """The variance of the mean of seeds x questions, and its degrees of freedom."""
+    by_seed, by_question, by_rest = mean_squares
+    # Mean squares of seeds and questions hold that of the rest once each. A part without variance of its own has an
+    # estimate below it by chance: the rest is what it is at least.
+    terms = [(max(by_seed, by_rest), seed_freedom)]
+    if by_question > by_rest:
+        terms += [(by_question, n - 1), (-by_rest, (seeds - 1) * (n - 1))]
     total = sum(term for term, _ in terms)
-    spread = sum(term**2 / degrees for term, degrees in terms)
-    freedom = total**2 / spread if spread > 0 else float(seeds * n - 1)
+    uncertainty = sum(term**2 / degrees for term, degrees in terms)
+    freedom = total**2 / uncertainty if uncertainty > 0 else float(seeds * n - 1)
     return total / (seeds * n), freedom
+
+
+def planned_detectable(
+    deviations: Deviations, *, seeds: int, n: int, comparisons: int, level: float
+) -> tuple[float, float]:
+    """Half the width of a 95 % interval, and the smallest true difference found with 80 % at `level`, before any run.
+
+    `comparisons`: the arms that are compared with one reference, whose seeds are known together.
+    """
+    from scipy.stats import t
+
+    squares = (
+        n * deviations.seed**2 + deviations.rest**2,
+        seeds * deviations.question**2 + deviations.rest**2,
+        deviations.rest**2,
+    )
+    if seeds == 1:
+        variance, freedom = sum(value**2 for value in (deviations.question, deviations.rest)) / n, float(n - 1)
+    else:
+        known = _independent(comparisons) if comparisons >= FEWEST_COMPARISONS else 1.0
+        variance, freedom = _variance_of_mean(squares, known * (seeds - 1), seeds, n)
+    error = math.sqrt(variance)
+    return float(t.ppf(0.975, freedom)) * error, float(t.ppf(1 - level / 2, freedom) + t.ppf(0.8, freedom)) * error
+
+
+def _shrunk(ratio: float, degrees: int, spread: SeedSpread) -> tuple[float, float]:
+    """A seed ratio after shrinking to that of all comparisons, and its degrees of freedom."""
+    if math.isinf(spread.degrees_of_freedom):
+        shrunk = spread.ratio
+    else:
+        both = spread.degrees_of_freedom + degrees
+        shrunk = (spread.degrees_of_freedom * spread.ratio + degrees * ratio) / both
+    return shrunk, min(spread.degrees_of_freedom + degrees, spread.max_degrees_of_freedom)
 
 
 def _tested(delta: float, variance: float, freedom: float, seeds: int, n: int) -> PairedEffect:

@@ -6,7 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from distill.stats.paired_effects import holm, paired_effect
+from distill.stats.paired_effects import (
+    Deviations,
+    PairedEffect,
+    holm,
+    paired_effect,
+    planned_detectable,
+    seed_spread,
+)
 
 
 def differences(rng: np.random.Generator, seeds: int, n: int, effect: float, by_seed: float, by_question: float):
@@ -32,6 +39,63 @@ def test_an_interval_of_95_percent_holds_the_truth_in_95_percent_of_experiments(
         held += result.ci95[0] <= 0.03 <= result.ci95[1]
     # Binomial deviation of 400 draws: 1.1 points. Wider than needed is allowed, as few seeds know their spread badly.
     assert 0.92 <= held / 400 <= 1.0
+
+
+def study(rng: np.random.Generator, seeds: int, by_seed: float, arms: int = 8, n: int = 300) -> list[PairedEffect]:
+    """Arms that are each better than one reference by 3 points; runs differ by `by_seed`, the reference's too."""
+    base = rng.uniform(0.2, 0.8, size=n)
+    draws = rng.random((seeds, n))
+    reference = draws < base + rng.normal(0, by_seed, (seeds, 1))
+    outcomes = []
+    for _ in range(arms):
+        own = np.where(rng.random((seeds, n)) < 0.5, draws, rng.random((seeds, n)))
+        outcomes.append(own < base + 0.03 + rng.normal(0, by_seed, (seeds, 1)))
+    alone = [paired_effect(arm.astype(float), reference.astype(float)) for arm in outcomes]
+    spread = seed_spread(alone)
+    return [paired_effect(arm.astype(float), reference.astype(float), spread) for arm in outcomes]
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 6])
+@pytest.mark.parametrize("by_seed", [0.0, 0.02, 0.04])
+def test_arms_of_one_ablation_know_their_seeds_together_and_keep_their_level(seeds: int, by_seed: float):
+    rng = np.random.default_rng(5)
+    effects = [effect for _ in range(60) for effect in study(rng, seeds, by_seed)]
+    held = np.mean([effect.ci95[0] <= 0.03 <= effect.ci95[1] for effect in effects])
+    # Effects of a study share its reference, so 480 of them are worth some 150: a binomial deviation of 1.8 points.
+    assert 0.91 <= held <= 1
+    # The ideal is that of a known variance: 1.96 times the deviation of the estimates.
+    ideal = 1.96 * np.std([effect.delta for effect in effects])
+    assert np.mean([effect.ci95[1] - effect.ci95[0] for effect in effects]) / 2 < ideal * {2: 2.2, 3: 1.5, 6: 1.3}[seeds]
+
+
+def test_fewer_than_three_comparisons_know_nothing_of_how_seeds_differ():
+    rng = np.random.default_rng(5)
+    assert seed_spread(study(rng, 6, 0.02, arms=2)) is None
+    assert seed_spread(study(rng, 6, 0.02, arms=3)) is not None
+    one_seed = [paired_effect([[1, 0, 1]], [[0, 0, 1]])] * 5
+    assert seed_spread(one_seed) is None
+
+
+def test_a_plan_foretells_the_half_width_and_the_power_of_the_runs():
+    rng = np.random.default_rng(9)
+    seen = [effect for _ in range(80) for effect in study(rng, 6, 0.01)]
+    parts = [effect.deviations for effect in seen if effect.deviations is not None]
+    squares = {name: np.mean([getattr(part, name) ** 2 for part in parts]) for name in ("seed", "question", "rest")}
+    typical = Deviations(**{name: float(np.sqrt(square)) for name, square in squares.items()})
+    half, detectable = planned_detectable(typical, seeds=6, n=300, comparisons=8, level=0.05)
+    assert half == pytest.approx(np.mean([effect.ci95[1] - effect.ci95[0] for effect in seen]) / 2, rel=0.1)
+    # The true difference is 3 points: shifted by the rest, the share that is found is the promised one.
+    found = [abs(effect.delta - 0.03 + detectable) > half for effect in seen]
+    assert 0.72 <= np.mean(found) <= 0.9
+
+
+def test_a_stricter_level_and_fewer_seeds_find_only_larger_differences():
+    parts = Deviations(seed=0.01, question=0.2, rest=0.4)
+
+    def detectable(seeds: int, level: float) -> float:
+        return planned_detectable(parts, seeds=seeds, n=900, comparisons=8, level=level)[1]
+
+    assert detectable(6, 0.05) < detectable(6, 0.05 / 15) < detectable(3, 0.05 / 15)
 
 
 def test_what_a_seed_does_to_both_arms_does_not_widen_the_interval():
@@ -64,9 +128,12 @@ def test_by_hand():
     # Two seeds, three questions; differences 1 0 1 / 1 0 0: mean 1/2.
     result = paired_effect([[1, 0, 1], [1, 0, 0]], [[0, 0, 0], [0, 0, 0]])
     assert result.delta == 0.5
-    # Mean squares: seeds 1/6, questions 1/2, rest 1/6; the seeds add nothing, so variance = (1/2) / 6.
+    # Mean squares: seeds 1/6, questions 1/2, rest 1/6; variance = (1/6 + 1/2 - 1/6) / 6, and the degrees of freedom
+    # (1/2)^2 / (1/36 / 1 + 1/4 / 2 + 1/36 / 2), as two seeds know their variance with one degree of freedom.
     assert result.standard_error == pytest.approx(math.sqrt(0.5 / 6))
-    assert result.degrees_of_freedom == pytest.approx(2)
+    assert result.degrees_of_freedom == pytest.approx(1.5)
+    assert result.seed_ratio == pytest.approx(1)
+    assert result.deviations == Deviations(seed=0, question=pytest.approx(math.sqrt(1 / 6)), rest=math.sqrt(1 / 6))
 
 
 def test_arms_that_never_differ_and_a_single_question():
