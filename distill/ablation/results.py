@@ -12,6 +12,7 @@ import orjson
 
 from distill.ablation import teacher_ranking
 from distill.ablation.arms import STUDENT, Arm, stage_under_study
+from distill.ablation.power import LEVEL, read_statement
 from distill.ablation.teacher_ranking import Fits
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results.json"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-LEVEL = 0.05
 CORRECT = "correct"
 _CURVE_POINTS = 60
 
@@ -177,6 +177,8 @@ def table(
         if set(study.arms) <= set(outcomes):
             results["studies"][name] = _study(study, outcomes, spread) | _analysis(recipe, study, results, fits)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
+    if statement := read_statement(folder):
+        results["power"] = statement
     return results
 
 

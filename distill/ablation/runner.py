@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
+from distill.ablation.power import POWER, keep_statement
 from distill.ablation.shared_traces import traces_run
 from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
@@ -68,6 +69,8 @@ def ablate(
             _set_aside(folder)
         if not report:
             _generate(recipe, run, on_progress)
+            if recipe.ablate.studies:
+                keep_statement(recipe, folder, chosen(recipe, (), None)[0])
             skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
         # The table also has the arms that earlier commands finished.
         result = {
@@ -103,10 +106,10 @@ def _run(
 
 
 def _set_aside(folder: Path) -> None:
-    """Move arms and what they share to `previous`, over older ones; links between them hold."""
+    """Move arms, what they share and the statement of power to `previous`, over older ones; links hold."""
     previous = folder / "previous"
     shutil.rmtree(previous, ignore_errors=True)
-    for name in (ARMS, SHARED):
+    for name in (ARMS, SHARED, POWER):
         if (folder / name).exists():
             previous.mkdir(exist_ok=True)
             (folder / name).rename(previous / name)

@@ -141,13 +141,26 @@ def ablate(
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing: show the table and write the report of finished arms.")
     ] = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Run nothing: print the smallest difference that these arms, seeds and questions find with a "
+            "probability of 80 %, and what they cost.",
+        ),
+    ] = False,
     fresh: FreshOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Train variants of the recipe with one thing changed, and compare them."""
-    from distill.commands.stages import ablate_recipe
+    from distill.commands.stages import ablate_recipe, plan_ablation
 
-    if report and fresh:
-        raise RecipeError("--report and --fresh: --report shows what is finished, --fresh sets it aside")
+    if report + fresh + plan > 1:
+        raise RecipeError(
+            "choose one of --plan (before runs), --report (what is finished) and --fresh (set it aside)"
+        )
     chosen = open_recipe(recipe, run, overrides)
+    if plan:
+        show(plan_ablation(*chosen, arms=arm or (), study=study, seeds=seed or ()))
+        return
     show(ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh))

@@ -221,6 +221,15 @@ def ablate_recipe(
     return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / REPORT}"
 
 
+def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str | None, seeds: Sequence[int]) -> str:
+    """What the arms will be able to find, and what they cost."""
+    from distill.ablation.power import state_power, statement_text
+    from distill.ablation.runner import ABLATE, chosen
+
+    names, _ = chosen(recipe, arms, study)
+    return statement_text(state_power(recipe, run / ABLATE, names, tuple(seeds) or recipe.ablate.seeds))
+
+
 def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:
     """Every stage in order; each one returns at once when its work is done.
 

@@ -178,6 +178,8 @@ def _errors(arms: Mapping[str, Any]) -> list[str]:
 
 def ablation(folder: Path, study: str | None = None) -> str:
     """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
+    from distill.ablation.power import statement_text
+
     results = orjson.loads((folder / "results.json").read_bytes())
     studies = {name: study_results for name, study_results in results["studies"].items() if study in (None, name)}
     arm_names = studies[study]["arms"] if study in studies else list(results["arms"])
@@ -210,6 +212,8 @@ def ablation(folder: Path, study: str | None = None) -> str:
     if claims:
         parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))
     parts += _errors({name: results["arms"][name] for name in arm_names})
+    if statement := results.get("power"):
+        parts.append(f"stated before the runs, {statement['stated'][:10]}:\n{statement_text(statement)}")
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)

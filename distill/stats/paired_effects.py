@@ -10,10 +10,10 @@ degrees of freedom of the effect's variance by Satterthwaite's rule (Satterthwai
 1992, chapter 5). What a seed does to both arms cancels, so the interval is narrower than one that treats the runs of
 the two arms as unrelated.
 
-Few seeds know the variance of their own part badly. The comparisons of one ablation are made from runs of one kind, so
-they share what they know of it: `seed_spread` fits a scaled F distribution to the ratios of their mean squares (seed
-over rest), and each comparison shrinks its ratio to it (empirical Bayes, Smyth 2004, Statistical Applications in
-Genetics and Molecular Biology 3(1)).
+Few seeds know the variance of their own part badly. The comparisons of one ablation are made from runs of one kind,
+so they share what they know of it: `seed_spread` fits a scaled F distribution to the ratios of their mean squares
+(seed over rest), and each comparison shrinks its ratio to it (empirical Bayes, Smyth 2004, Statistical Applications
+in Genetics and Molecular Biology 3(1)).
 """
 
 import math

@@ -65,7 +65,9 @@ def test_arms_of_one_ablation_know_their_seeds_together_and_keep_their_level(see
     assert 0.91 <= held <= 1
     # The ideal is that of a known variance: 1.96 times the deviation of the estimates.
     ideal = 1.96 * np.std([effect.delta for effect in effects])
-    assert np.mean([effect.ci95[1] - effect.ci95[0] for effect in effects]) / 2 < ideal * {2: 2.2, 3: 1.5, 6: 1.3}[seeds]
+    assert (
+        np.mean([effect.ci95[1] - effect.ci95[0] for effect in effects]) / 2 < ideal * {2: 2.2, 3: 1.5, 6: 1.3}[seeds]
+    )
 
 
 def test_fewer_than_three_comparisons_know_nothing_of_how_seeds_differ():

@@ -131,6 +131,18 @@ def test_every_arm_lands_in_one_table_with_effect_and_cost(finished: Path) -> No
     assert found["arms"]["distilled"]["metrics"]["format_rate"] >= 0
 
 
+def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:
+    stated = results(here)["power"]
+    assert (stated["claims"], stated["seeds"], stated["sd_from"]) == (1, [0, 1], "assumed")
+    assert stated["work"]["seconds"] is None
+    command = ["ablate", str(here / "mine.toml"), "--run", str(here / "run")]
+    shown = CliRunner().invoke(app, [*command, "--plan"])
+    assert shown.exit_code == 0, shown.output
+    assert "arms measured before" in shown.output  # now with figures of these runs
+    assert results(here)["power"] == stated
+    assert CliRunner().invoke(app, [*command, "--plan", "--report"]).exit_code != 0
+
+
 def test_an_arm_without_anything_to_learn_is_left_out_with_its_reason(finished: Path) -> None:
     assert "no trace" in results(finished)["skipped"]["nothing"]
 

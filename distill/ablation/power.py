@@ -1,0 +1,187 @@
+"""What an ablation will be able to find, and what it costs: stated before its runs, and kept beside their results.
+
+The statement covers all studies of a recipe. How much seeds differ is assumed, or known from earlier results in the
+same run directory.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from distill.ablation.arms import STUDENT, Arm, Budget, arm
+from distill.artifacts.files import write_bytes
+from distill.artifacts.manifest import Manifest, fingerprint
+from distill.data import reader
+from distill.recipe.ablate import REFERENCE, Claim
+from distill.recipe.eval import BASE
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import is_traces, lineage
+
+if TYPE_CHECKING:
+    from distill.stats.paired_effects import Deviations
+
+POWER = "power.json"
+LEVEL = 0.05
+ASSUMED = {"seed": 0.01, "question": 0.2, "rest": 0.4}
+"""Standard deviations of a difference: 1 point between seeds; a fifth of the replies differs between two arms."""
+
+
+def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
+    """The statement for these arms and seeds; `folder` may hold an ablation whose figures are better than assumed."""
+    from distill.stats.paired_effects import planned_detectable
+
+    claims = _claims(recipe, names)
+    domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data))
+    n = sum(domains.values())
+    deviations, known_from = _deviations(folder)
+    asked = {None: n} | {claim.domain: domains[claim.domain] for claim in claims if claim.domain in domains}
+    differences = []
+    for domain, questions in asked.items():
+        half, one, corrected = (
+            planned_detectable(deviations, seeds=len(seeds), n=questions, comparisons=len(names) - 1, level=level)
+            for level in (LEVEL, LEVEL, LEVEL / max(1, len(claims)))
+        )
+        differences.append(
+            {
+                "domain": domain,
+                "n": questions,
+                "half_width": half[0],
+                "detectable": one[1],
+                "detectable_corrected": corrected[1],
+            }
+        )
+    return {
+        "stated": datetime.now(UTC).isoformat(timespec="seconds"),
+        "arms": list(names),
+        "seeds": list(seeds),
+        "claims": len(claims),
+        "level": LEVEL,
+        "sd": asdict(deviations),
+        "sd_from": known_from,
+        "differences": differences,
+        "work": _work(recipe, folder, names, len(seeds), n),
+    }
+
+
+def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str]) -> None:
+    """Write the statement of the whole recipe, unless there is one or an arm has been measured already."""
+    if (folder / POWER).exists() or _measured(folder, "eval"):
+        return
+    statement = state_power(recipe, folder, names, recipe.ablate.seeds)
+    write_bytes(folder / POWER, orjson.dumps(statement, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def read_statement(folder: Path) -> dict[str, Any] | None:
+    """What was stated before the runs; None where nothing was."""
+    path = folder / POWER
+    return orjson.loads(path.read_bytes()) if path.is_file() else None
+
+
+def _claims(recipe: Recipe, names: Sequence[str]) -> list[Claim]:
+    return [
+        claim for study in recipe.ablate.studies.values() if set(study.arms) <= set(names) for claim in study.claims
+    ]
+
+
+def _deviations(folder: Path) -> "tuple[Deviations, str]":
+    """Root mean squares over the arms of earlier results, or what is assumed."""
+    from distill.ablation.results import RESULTS
+    from distill.stats.paired_effects import Deviations
+
+    path = folder / RESULTS
+    arms = orjson.loads(path.read_bytes())["arms"].values() if path.is_file() else ()
+    known = [arm["effect"]["sd"] for arm in arms if (arm.get("effect") or {}).get("sd")]
+    if not known:
+        return Deviations(**ASSUMED), "assumed"
+    squares = {name: sum(each[name] ** 2 for each in known) / len(known) for name in ASSUMED}
+    return Deviations(**{name: square**0.5 for name, square in squares.items()}), f"{len(known)} arms measured before"
+
+
+def _work(recipe: Recipe, folder: Path, names: Sequence[str], seeds: int, n: int) -> dict[str, Any]:
+    """Trainings, steps and replies of all arms, each stage that arms share counted once, and their seconds."""
+    trained, asked = _distinct(recipe, names)
+    replies = len(asked) * n * (2 if recipe.eval.without_image else 1) * seeds
+    steps = None if None in trained.values() else sum(step or 0 for step in trained.values()) * seeds
+    seconds_a_step = _rate(_measured(folder, "train"), "steps")
+    seconds_a_reply = _rate(_measured(folder, "eval"), "predictions")
+    seconds = None
+    if steps is not None and seconds_a_step is not None and seconds_a_reply is not None:
+        seconds = steps * seconds_a_step + replies * seconds_a_reply
+    return {
+        "trainings": len(trained) * seeds,
+        "steps": steps,
+        "replies": replies,
+        "seconds_a_step": seconds_a_step,
+        "seconds_a_reply": seconds_a_reply,
+        "seconds": seconds,
+    }
+
+
+def _distinct(recipe: Recipe, names: Sequence[str]) -> tuple[dict[str, int | None], set[str]]:
+    """Of one seed: the steps of every different stage (None: they depend on the rows), and the students measured."""
+    steps = {stage.name: stage.max_steps or 0 for stage in recipe.stages}
+    budget = Budget(steps=steps, tokens={name: max(1, count) for name, count in steps.items()})
+    known = all(stage.max_steps for stage in recipe.stages)
+    trained: dict[str, int | None] = {}
+    asked = set()
+    for name in names:
+        planned = arm(recipe, name, seed=recipe.seed, budget=budget if known and name != REFERENCE else None)
+        for stage in planned.recipe.stages:
+            trained[_identity(planned, stage.name)] = stage.max_steps
+        asked.add(BASE if planned.stage == BASE else _identity(planned, planned.stage))
+    return trained, asked
+
+
+def _identity(planned: Arm, stage: str) -> str:
+    """A digest of what decides a stage's student."""
+    values = planned.recipe.model_dump(mode="json")
+    line = lineage(planned.recipe.stages, stage)
+    decisive = {"stages": [each.model_dump(mode="json", exclude={"start"}) for each in line], "eval": STUDENT}
+    if any(is_traces(each) for each in line):
+        decisive |= {name: values[name] for name in ("data", "teachers", "filter")}
+    return fingerprint(decisive)
+
+
+def _measured(folder: Path, verb: str) -> list[Manifest]:
+    """The finished stages of that verb which the arms share."""
+    from distill.ablation.runner import SHARED
+
+    stages = [Manifest.read(path.parent) for path in sorted((folder / SHARED).glob(f"{verb}-*/manifest.json"))]
+    return [manifest for manifest in stages if manifest is not None]
+
+
+def _rate(manifests: Sequence[Manifest], unit: str) -> float | None:
+    count = sum(manifest.counts.get(unit, 0) for manifest in manifests)
+    return sum(manifest.seconds for manifest in manifests) / count if count else None
+
+
+def statement_text(statement: Mapping[str, Any]) -> str:
+    """The statement as sentences, for the console and the page."""
+    work, sd, claims = statement["work"], statement["sd"], statement["claims"]
+    seeds = len(statement["seeds"])
+    lines = [
+        f"{len(statement['arms'])} arms x {seeds} seed{'s' if seeds > 1 else ''}, {claims} claims. Standard "
+        f"deviations of a difference ({statement['sd_from']}): {100 * sd['seed']:.1f} points between seeds, "
+        f"{100 * sd['question']:.0f} between questions, {100 * sd['rest']:.0f} of single replies."
+    ]
+    for row in statement["differences"]:
+        lines.append(
+            f"{row['domain'] or 'all questions'}: {row['n']:,} questions, half width {100 * row['half_width']:.1f} "
+            f"points; found with a probability of 80 %: {100 * row['detectable']:.1f} points by a single claim, "
+            f"{100 * row['detectable_corrected']:.1f} after Holm's correction for {claims} claims at worst."
+        )
+    steps = "steps unknown" if work["steps"] is None else f"{work['steps']:,} steps"
+    cost = f"{work['trainings']:,} trainings, {steps}, {work['replies']:,} replies"
+    if work["seconds"] is None:
+        lines.append(f"{cost}. Seconds are known when one arm is finished in this run directory.")
+    else:
+        lines.append(
+            f"{cost}: about {work['seconds']:,.0f} s one after the other, at {work['seconds_a_step']:.2f} s a step "
+            f"and {work['seconds_a_reply']:.3f} s a reply as measured here; traces and filtering come on top."
+        )
+    return "\n".join(lines)

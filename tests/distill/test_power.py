@@ -1,0 +1,71 @@
+"""What an ablation can find and costs is stated before it runs, from the recipe or from earlier results."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from distill.ablation import power
+from distill.ablation.results import RESULTS
+from distill.ablation.runner import SHARED, chosen
+from distill.artifacts.manifest import Manifest
+from distill.recipe import loading
+
+STUDIES = loading.load("tiny-studies")
+ARMS, _ = chosen(STUDIES, (), None)
+
+
+def finished(folder: Path, stage: str, seconds: float, **counts: int) -> None:
+    target = folder / SHARED / stage
+    target.mkdir(parents=True)
+    Manifest(stage="x", fingerprint="f", fields={}, inputs={}, outputs={}, counts=counts, seconds=seconds).write(
+        target
+    )
+
+
+def test_stages_that_arms_share_are_counted_once(tmp_path: Path) -> None:
+    work = power.state_power(STUDIES, tmp_path, ["distilled", "answers_only", "merged", "traces_1"], [0, 1])["work"]
+    # align, instruct, reason, answers only, merged; one trace a question is what the recipe has.
+    assert work["trainings"] == 2 * 5
+    steps = [stage.max_steps or 0 for stage in STUDIES.stages]
+    assert work["steps"] == 2 * (sum(steps) + steps[-1] + sum(steps))
+    assert work["replies"] == 2 * 3 * 3600
+    assert work["seconds"] is None
+
+
+def test_seconds_and_spread_come_from_what_was_measured(tmp_path: Path) -> None:
+    assumed = power.state_power(STUDIES, tmp_path, ARMS, [0, 1, 2])
+    finished(tmp_path, "train-a", 100, steps=400)
+    finished(tmp_path, "eval-a", 36, predictions=3600)
+    earlier = {"a": {"effect": None}, "b": {"effect": {"sd": {"seed": 0.03, "question": 0.2, "rest": 0.4}}}}
+    (tmp_path / RESULTS).write_bytes(orjson.dumps({"arms": earlier}))
+    measured = power.state_power(STUDIES, tmp_path, ARMS, [0, 1, 2])
+    work = measured["work"]
+    assert work["seconds"] == pytest.approx(work["steps"] * 0.25 + work["replies"] * 0.01)
+    assert measured["sd"]["seed"] == pytest.approx(0.03)
+    assert measured["differences"][0]["detectable"] > 2 * assumed["differences"][0]["detectable"]
+    assert "1 arms measured before" in power.statement_text(measured)
+
+
+def test_domains_of_claims_have_their_own_questions_and_holm_asks_for_more(tmp_path: Path) -> None:
+    statement = power.state_power(STUDIES, tmp_path, ARMS, STUDIES.ablate.seeds)
+    assert {row["domain"]: row["n"] for row in statement["differences"]} == {
+        None: 3600,
+        "scenes": 1200,
+        "charts": 1200,
+        "digits": 1200,
+    }
+    for row in statement["differences"]:
+        assert row["half_width"] < row["detectable"] < row["detectable_corrected"]
+    assert statement["claims"] == 15
+
+
+def test_a_statement_is_kept_once_and_never_after_the_first_measured_arm(tmp_path: Path) -> None:
+    power.keep_statement(STUDIES, tmp_path, ARMS)
+    stated = power.read_statement(tmp_path)
+    power.keep_statement(STUDIES, tmp_path, ARMS[:3])
+    assert power.read_statement(tmp_path) == stated is not None
+    late = tmp_path / "late"
+    finished(late, "eval-a", 1, predictions=1)
+    power.keep_statement(STUDIES, late, ARMS)
+    assert power.read_statement(late) is None
