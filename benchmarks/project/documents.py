@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from distill.ablation.power import statement_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation, interval, percent
 from distill.recipe.loading import load
@@ -53,8 +54,9 @@ def results_page() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
     recipe = load(RECIPE)
-    parts = [_introduction(results, facts, recipe), _claims(results)]
-    parts += [_study(name, study, results) for name, study in results["studies"].items()]
+    planned = facts["seeds_planned"]
+    parts = [_introduction(results, facts, recipe), _claims(results, planned)]
+    parts += [_study(name, study, results, planned) for name, study in results["studies"].items()]
     parts.append(_demo())
     return "\n\n".join(parts) + "\n"
 
@@ -115,25 +117,50 @@ def _method(results: Mapping[str, Any], claims: int) -> str:
   misses the true value one time in twenty."""
 
 
-def _claims(results: Mapping[str, Any]) -> str:
-    rows = [
-        [
-            f"[{name}](#{name})",
-            claim["text"],
-            difference(claim["effect"]),
-            by_seed(claim["effect"]),
-            _MARK[claim["verdict"]],
-        ]
-        for name, study in results["studies"].items()
-        for claim in study["claims"]
+def _claims(results: Mapping[str, Any], planned: int) -> str:
+    """Every claim with its raw interval, its p-value after Holm's correction and the verdict that follows."""
+    claims = [(name, claim) for name, study in results["studies"].items() for claim in study["claims"]]
+    corrected = any("p_adjusted" in claim for _, claim in claims)
+    rows = []
+    for name, claim in claims:
+        seeds = len(claim["effect"]["by_seed"])
+        rows.append(
+            [
+                f"[{name}](#{name})",
+                claim["text"],
+                difference(claim["effect"]),
+                by_seed(claim["effect"]),
+                *([f"{claim['p_adjusted']:.2g}"] if corrected else []),
+                _MARK[claim["verdict"]] + (f" (partial: {seeds} of {planned} seeds)" if seeds < planned else ""),
+            ]
+        )
+    head = [
+        "study",
+        "claim",
+        "points [95 % interval]",
+        "by seed",
+        *(["p after Holm"] if corrected else []),
+        "verdict",
     ]
-    return "## Which claims hold here\n\n" + table(
-        ["study", "claim", "points [95 % interval]", "by seed", "verdict"], rows
-    )
+    stated = f"\n\nStated before the runs:\n\n{_statement(power)}" if (power := results.get("power")) else ""
+    return f"## Which claims hold here\n\n{table(head, rows)}{stated}"
 
 
-def _study(name: str, study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    parts = [f"## {name}\n\n{study['question']} `distill ablate {RECIPE} --study {name}`", _arms(study, results)]
+def _statement(power: Mapping[str, Any]) -> str:
+    return "\n".join(f"- {line}" for line in statement_text(power).splitlines())
+
+
+def _partial(names: Sequence[str], results: Mapping[str, Any], planned: int) -> str:
+    """A note where arms have fewer seeds than planned; else nothing."""
+    seeds = {name: list(results["arms"][name]["seeds"]) for name in names}
+    done = [f"`{name}` {', '.join(of_arm)}" for name, of_arm in seeds.items() if len(of_arm) < planned]
+    return f"**Partial results**: {planned} seeds are planned. Seeds done so far: {'; '.join(done)}." if done else ""
+
+
+def _study(name: str, study: Mapping[str, Any], results: Mapping[str, Any], planned: int) -> str:
+    parts = [f"## {name}\n\n{study['question']} `distill ablate {RECIPE} --study {name}`"]
+    parts += [note] if (note := _partial(study["arms"], results, planned)) else []
+    parts.append(_arms(study, results))
     limits = {name: results["arms"][name].get("limited_by") for name in study["arms"]}
     if any(limits.values()):
         parts.append("\n".join(f"- `{name}`: {sentence}" for name, sentence in limits.items() if sentence))
@@ -148,6 +175,7 @@ def _study(name: str, study: Mapping[str, Any], results: Mapping[str, Any]) -> s
 def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     rows = []
     domains = list(results["arms"][study["reference"]]["domains"])
+    exposed = any("trace_tokens" in results["arms"][name]["cost"] for name in study["arms"])
     for name in study["arms"]:
         arm = results["arms"][name]
         metrics, cost = arm["metrics"], arm["cost"]
@@ -162,10 +190,12 @@ def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
                 f"{metrics['mean_rationale_tokens']:.0f}",
                 f"{cost['traces']:,.0f}" if "traces" in cost else "",
                 f"{cost['train_tokens'] / 1e6:.2f}",
+                *([f"{cost.get('trace_tokens', 0) / 1e6:.2f}"] if exposed else []),
             ]
         )
     head = ["arm", "what it is", "accuracy %", f"points over `{study['reference']}`", " / ".join(domains)]
     head += ["without image %", "hallucination %", "rationale tokens", "traces", "M tokens trained"]
+    head += ["of traces"] if exposed else []
     return table(head, rows)
 
 

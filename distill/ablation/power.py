@@ -39,7 +39,8 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data))
     n = sum(domains.values())
     deviations, known_from = _deviations(folder)
-    asked = {None: n} | {claim.domain: domains[claim.domain] for claim in claims if claim.domain in domains}
+    asked: dict[str | None, int] = {None: n}
+    asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain}
     differences = []
     for domain, questions in asked.items():
         half, one, corrected = (

@@ -204,13 +204,14 @@ def ablation(folder: Path, study: str | None = None) -> str:
             claim["text"],
             name,
             f"{percent(claim['effect']['delta'], sign=True)} {interval(claim['effect']['ci95'], sign=True)}",
+            f"{claim['p_adjusted']:.2g}" if "p_adjusted" in claim else "",
             claim["verdict"],
         )
         for name, study_results in studies.items()
         for claim in study_results["claims"]
     ]
     if claims:
-        parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))
+        parts.append(table(("claim", "study", "points [95 % interval]", "p after Holm", "verdict"), claims))
     parts += _errors({name: results["arms"][name] for name in arm_names})
     if statement := results.get("power"):
         parts.append(f"stated before the runs, {statement['stated'][:10]}:\n{statement_text(statement)}")

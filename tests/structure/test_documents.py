@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from distill.ablation.power import state_power
+from distill.recipe.loading import load
 from distill.recipe.reference import reference
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +38,29 @@ def test_every_study_has_three_seeds_and_at_least_600_questions_an_arm(documents
     for arm in results["arms"].values():
         assert arm["n"] >= 600
         assert len(arm["seeds"]) == 3
+
+
+def test_results_of_fewer_seeds_than_planned_are_shown_as_partial(documents: dict[str, Any]) -> None:
+    results = documents["json"].loads(documents["STUDIES"].read_text(encoding="utf-8"))
+    study = results["studies"]["filtering"]
+    assert "Partial" not in documents["_study"]("filtering", study, results, 3)
+    for number in ("1", "2"):
+        del results["arms"]["random"]["seeds"][number]
+        del study["claims"][1]["effect"]["by_seed"][number]
+    assert "Seeds done so far: `random` 0." in documents["_study"]("filtering", study, results, 3)
+    assert documents["_claims"](results, 3).count("(partial: 1 of 3 seeds)") == 1
+
+
+def test_corrected_p_values_and_the_statement_of_power_are_on_the_page(documents: dict[str, Any], tmp_path) -> None:
+    results = documents["json"].loads(documents["STUDIES"].read_text(encoding="utf-8"))
+    assert "p after Holm" not in documents["_claims"](results, 3)  # made before the correction
+    for study in results["studies"].values():
+        for claim in study["claims"]:
+            claim["p_adjusted"] = 0.0421
+    results["power"] = state_power(load("tiny-studies"), tmp_path, ["distilled", "random"], [0, 1])
+    page = documents["_claims"](results, 3)
+    assert "p after Holm" in page and "| 0.042 |" in page
+    assert "- all questions: 3,600 questions, half width" in page
 
 
 def test_the_page_of_the_studies_is_small_enough_to_be_sent(documents: dict[str, Any]) -> None:
