@@ -7,12 +7,12 @@ sides agree, is decided by `distill.grounding.equations`.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from distill.grounding.canonical_text import MARK
 from distill.grounding.numbers_in_text import word_set
 
-_TOKEN: Final = re.compile(r"->|=>|==|!=|<=|>=|N!?|[a-zX][\w'/]*|\S")
+_TOKEN: Final = re.compile(r"[a-zX][\w'/]*|N!?|->|=>|==|!=|<=|>=|\S")
 _NUMBERS: Final = (MARK, "N!")
 _ENDS: Final = (*_NUMBERS, ")")
 _OPENERS: Final = (*_NUMBERS, "π", "plus", "minus", "less", "times", "dividedby", "of", "same")
@@ -77,22 +77,14 @@ class Side:
             self.tokens.pop()
 
 
-class Part(NamedTuple):
-    """A part of a sentence that no chain leaves."""
-
-    text: str
-    start: int
-    end: int
-
-
-def split_parts(sentence: str) -> Iterator[Part]:
-    """A sentence cut behind each mark that ends a chain whatever stands around it."""
+def split_parts(sentence: str) -> Iterator[tuple[str, int]]:
+    """The parts of a sentence that no chain leaves, and where each begins: cut behind what ends a chain always."""
     start = 0
     for match in _END_OF_CHAIN.finditer(sentence):
         end = match.end()
-        yield Part(sentence[start:end], start, end)
+        yield sentence[start:end], start
         start = end
-    yield Part(sentence[start:], start, len(sentence))
+    yield sentence[start:], start
 
 
 class EquationReader:
@@ -127,7 +119,8 @@ class EquationReader:
                 yield ended
             begun = len(self.chain) > 1 or bool(self.chain[0].tokens)
             before = ""
-        yield self.chain
+        if len(self.chain) > 1:
+            yield self.chain
 
     def _read(self, at: int, token: str, start: int, end: int) -> list[Side] | None:
         """Take one token; returns the chain that it ends."""

@@ -50,20 +50,26 @@ _PHRASES: Final = (
 )  # fmt: skip
 """Words of which a sentence must hold one, what is replaced, and by what."""
 _IN_PHRASES: Final = frozenset[str]().union(*(words for words, _, _ in _PHRASES))
-EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING
-"""All words that are asked for."""
 # Most sentences hold no expression, and a look costs far less than reading them.
-_SOME_EQUALITY: Final = re.compile(
-    rf"[=≈→>(]|\b(?:{'|'.join(sorted(SAYS, key=len, reverse=True))}|equals?|reduces?|simplif\w+|corresponds?|converts?|or|ie|as)\b"
+_EQUALITY_SIGN: Final = re.compile(r"[=≈→>(]")
+_EQUALITIES: Final = SAYS | word_set(
+    "equal equals reduce reduces simplify simplifies correspond corresponds convert converts or ie as"
 )
-_SOME_OPERATOR: Final = re.compile(
-    r"[-+*/^√%]|\b(?:plus|minus|less|times|x|divided|multiplied|of|root|squared|each|same)\b"
-)
+_EQUALITY: Final = re.compile(rf"\b(?:{'|'.join(sorted(_EQUALITIES, key=len, reverse=True))})\b")
+_OPERATOR_SIGN: Final = re.compile(r"[-+*/^√%]")
+_OPERATORS: Final = word_set("plus minus less times x divided multiplied of root squared each same")
+_OPERATOR: Final = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATORS))})\b")
 # A word of equality needs an expression before it, and so an operator before an operand; an equals sign does not.
-_SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|dividedby)\s*[N()√π+-]")
+_BEFORE_OPERAND: Final = (*"-+*/^√", "plus", "minus", "less", "times", "x", "dividedby")
+_OTHER_OPERAND: Final = re.compile(r"[()√π+-]")
+_SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|dividedby)\s*[()√π+-]")
 _SOME_SHARE: Final = re.compile(r"[N)]\s*(?:[a-zX][\w'/]*\s+)*of\s*N")
 _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 """Words of phrases that become an operator or equality; "out of" is found by its "of"."""
+
+
+EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _EQUALITIES | _OPERATORS
+"""All words that are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,11 @@ def find_equation_claims(
     sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
 ) -> Iterator[ArithmeticClaim]:
     """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
-    if not _may_state(sentence) and words.isdisjoint(_MAKING_EQUATIONS):
+    if not _EQUALITY_SIGN.search(sentence) and (words.isdisjoint(_EQUALITIES) or not _EQUALITY.search(sentence)):
         return
-    if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence):
+    if not _OPERATOR_SIGN.search(sentence) and (words.isdisjoint(_OPERATORS) or not _OPERATOR.search(sentence)):
+        return
+    if words.isdisjoint(_MAKING_EQUATIONS) and not _may_state(sentence):
         return
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
@@ -95,23 +103,28 @@ def find_equation_claims(
                 sentence = pattern.sub(word, sentence)
         if not _may_state(sentence):
             return
-    for part in split_parts(sentence):
-        count = part.text.count(MARK)
-        if count > 1 and _may_state(part.text):
-            for chain in EquationReader(sentence, offset, part.start, part.end).chains():
+    for part, start in split_parts(sentence):
+        count = part.count(MARK)
+        if count > 1 and _may_state(part):
+            for chain in EquationReader(sentence, offset, start, start + len(part)).chains():
                 yield from _check_chain(chain, numbers)
         offset += count
 
 
 def _may_state(sentence: str) -> bool:
     """Whether a sentence, or a part of one, has what every claim has."""
-    if "=" in sentence or "≈" in sentence or "same" in sentence or _SOME_OPERAND.search(sentence):
+    if "=" in sentence or "≈" in sentence or "same" in sentence:
+        return True
+    # Before a number, and before another operand.
+    if any(before.rstrip().endswith(_BEFORE_OPERAND) for before in sentence.split(MARK)[:-1]):
+        return True
+    if _OTHER_OPERAND.search(sentence) and _SOME_OPERAND.search(sentence):
         return True
     return "of" in sentence and _SOME_SHARE.search(sentence) is not None
 
 
 def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
-    if len(chain) < 2 or not any(side.operators for side in chain):
+    if not any(side.operators for side in chain):
         if len(chain) == 2 and not chain[1].weak:
             yield from _check_percentage(chain, numbers)
         return

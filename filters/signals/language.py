@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import orjson
@@ -243,11 +244,15 @@ def foreign_sentences(text: str, script: str, language: str) -> tuple[float, int
     if script in _BY_SCRIPT:
         return 0.0, None
     own_words = STOP_WORDS.get(language, frozenset())
-    doubtful: list[re.Match[str]] = []
-    for match in _SENTENCE.finditer(_blank_quoted(text)):
-        words = match[0].split()
-        if len(words) > _LEAST_WORDS and len(own_words.intersection(words)) < _STOP_WORD_SHARE * len(words):
-            doubtful.append(match)
+    unquoted = _blank_quoted(text)
+    sentences: list[str] = _SENTENCE.findall(unquoted)
+    doubts = [
+        len(words) > _LEAST_WORDS and len(own_words.intersection(words)) < _STOP_WORD_SHARE * len(words)
+        for words in map(str.split, sentences)
+    ]
+    if True not in doubts:
+        return 0.0, None
+    doubtful = list(compress(_SENTENCE.finditer(unquoted), doubts))
     outside, first_start = 0, None
     represented = -(-len(doubtful) // _MOST_SENTENCES) or 1
     for index in range(0, len(doubtful), represented):

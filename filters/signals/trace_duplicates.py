@@ -77,8 +77,11 @@ class Duplicates:
         )
         similarity_matrix = similarities(shingles_of_texts)
         is_alike = similarity_matrix >= self.threshold
-        is_near = _same_values(is_alike, text_forms)
-        leaders = _first_of_groups(split_groups_by_name(components(is_near), _names(text_forms)))
+        leaders = np.arange(len(distinct))
+        if np.count_nonzero(is_alike) > len(distinct):
+            # Most questions have no two traces that are alike.
+            is_near = _same_values(is_alike, text_forms)
+            leaders = _first_of_groups(split_groups_by_name(components(is_near), _names(text_forms)))
         has_other_values = (is_alike & (leaders[:, None] != leaders)).any(axis=1)
         index_of = {position: index for index, position in enumerate(distinct)}
         usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
