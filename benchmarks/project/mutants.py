@@ -61,9 +61,13 @@ GROUPS = {
     "artifacts": Group(
         modules=("distill/artifacts/[!_]*.py",),
         tests=(
-            "tests/distill/test_manifest.py",
-            "tests/distill/test_integrity.py",
+            "tests/distill/test_compact_map.py",
             "tests/distill/test_damaged_lines.py",
+            "tests/distill/test_integrity.py",
+            "tests/distill/test_journal.py",
+            "tests/distill/test_layout.py",
+            "tests/distill/test_manifest.py",
+            "tests/distill/test_snapshot.py",
             "tests/distill/test_stage_cache.py",
         ),
     ),

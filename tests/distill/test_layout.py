@@ -25,6 +25,12 @@ def test_parts_are_numbered_and_found_again_in_their_order(tmp_path: Path) -> No
     assert layout.part_paths(tmp_path, ".jsonl", below="*") == sorted(made)
 
 
+def test_a_stage_trains_on_the_dataset_or_on_the_rows_of_an_arm_and_leaves_its_student(tmp_path: Path) -> None:
+    assert layout.train_data_folder(tmp_path) == tmp_path / "filter" / "dataset" / "train"
+    assert layout.train_data_folder(tmp_path, "random") == tmp_path / "filter" / "arms" / "random" / "train"
+    assert layout.model_folder(tmp_path, "reason") == tmp_path / "train" / "reason" / "model"
+
+
 def test_no_other_module_writes_the_name_of_such_a_file() -> None:
     names, written = file_names(), defaultdict(set)
     for package in ("distill", "teacher", "filters", "student"):

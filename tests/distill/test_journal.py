@@ -1,0 +1,54 @@
+"""Where a journal's lines start, when they are written, and reading from a line on."""
+
+from pathlib import Path
+
+from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
+from distill.artifacts.json_lines import record_at, scan, seal
+
+
+def test_append_says_where_the_line_starts_also_after_the_file_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    with Journal(path) as journal:
+        starts = [journal.append({"a": number}) for number in range(3)]
+    with Journal(path) as journal:
+        starts.append(journal.append({"a": 3}))
+        assert journal.end == path.stat().st_size
+    with path.open("rb") as file:
+        assert [record_at(file, start) for start in starts] == [{"a": number} for number in range(4)]
+        assert record_at(file, starts[1] + 1) is None
+    assert [start for start, _ in read_jsonl_at(path)] == starts
+    assert [record["a"] for _, record in read_jsonl_at(path, begin=starts[2])] == [2, 3]
+
+
+def test_held_lines_are_written_together_and_count_for_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    with Journal(path) as journal:
+        starts = [journal.append({"a": number}, hold=True) for number in range(2)]
+        assert path.read_bytes() == b"" and starts == [0, len(seal({"a": 0}))]
+        assert journal.end == len(seal({"a": 0}) + seal({"a": 1}))
+        journal.write_held()
+        assert path.read_bytes() == seal({"a": 0}) + seal({"a": 1})
+
+
+def test_a_journal_reaches_the_disk_within_a_fifth_of_a_second_by_default(tmp_path: Path) -> None:
+    with Journal(tmp_path / "part.jsonl") as journal:
+        assert journal.flush_interval_s == 0.2
+
+
+def test_a_file_of_several_blocks_is_cut_at_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    whole = seal({"a": "x" * 70_000}) + seal({"a": "y" * 70_000})
+    path.write_bytes(whole + b'{"a": "' + b"z" * 200_000)
+    Journal(path).close()
+    assert path.read_bytes() == whole
+    assert [len(record["a"]) for record in read_jsonl(path)] == [70_000, 70_000]
+
+
+def test_damaged_lines_are_numbered_from_one_and_found_at_their_byte(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    lines = [seal({"a": 0}), b'{"a":1,"crc":"00000000"}\n', seal({"a": 2})]
+    path.write_bytes(b"".join(lines))
+    before, damaged, after = scan(path)
+    assert isinstance(before, tuple) and isinstance(after, tuple) and not isinstance(damaged, tuple)
+    assert (damaged.line, damaged.start, damaged.data.strip()) == (2, len(lines[0]), lines[1].strip())
+    assert (before[0], after[0]) == (0, len(lines[0]) + len(lines[1]))
