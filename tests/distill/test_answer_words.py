@@ -136,6 +136,27 @@ def test_a_final_answer_says_whether_the_text_marks_it(text: str, marked: bool) 
         ("6公里", "6 km", None, CORRECT),
         ("6キロメートル", "6 km", None, CORRECT),
         ("6キロメートル", "6 m", None, WRONG),
+        # One time in zones of one name, and in others.
+        ("3 pm PT", "3 pm PST", "time", CORRECT),
+        ("3 pm ET", "3 pm PT", "time", WRONG),
+        ("3:15", "15:15", "time", UNDECIDED),
+        ("3:15", "15:16", "time", WRONG),
+        ("halb vier", "3:30", "time", CORRECT),
+        ("Viertel nach drei", "3:15", "time", CORRECT),
+        ("Viertel vor drei", "2:45", "time", CORRECT),
+        ("trois heures moins le quart", "2:45", "time", CORRECT),
+        ("las tres y media", "3:30", "time", CORRECT),
+        ("下午3点半", "15:30", "time", CORRECT),
+        # Dates in the order of each language, and what a date leaves open.
+        ("5 March 2010", "2010-03-05", "date", CORRECT),
+        ("March 5th, 2010", "2010-03-05", "date", CORRECT),
+        ("5. März 2010", "2010-03-05", "date", CORRECT),
+        ("March 6, 2010", "2010-03-05", "date", WRONG),
+        ("March 2010", "2010-03-05", "date", UNDECIDED),
+        # The letter of a choice, or the words of its option.
+        ("(b) mitosis", "B", "choice", CORRECT),
+        ("A or B", "B", "choice", UNDECIDED),
+        ("C", "B", "choice", WRONG),
         # The same years, and the same person.
         ("2010-14", "2010-2014", None, CORRECT),
         ("2010-15", "2010-2014", None, WRONG),

@@ -235,6 +235,12 @@ def test_what_a_kind_is_expected_to_take_goes_from_the_mean_of_all_to_its_own() 
     assert lengths.expected(kind_of(slow)) == (240 + 4 * 90) / 6
 
 
+def test_the_kind_of_a_question_is_its_domain_its_answer_type_and_the_magnitude_of_its_length() -> None:
+    asked = Sample(id="k", images=(), question="How many?", domain="charts", answer_type="number")
+    assert kind_of(asked) == ("charts", "number", 4)
+    assert kind_of(Sample(id="k", images=(), question="What is it? " * 10, domain="charts")) == ("charts", "", 7)
+
+
 def test_a_window_reads_no_further_ahead_than_its_size() -> None:
     drawn: list[str] = []
 
@@ -244,7 +250,9 @@ def test_a_window_reads_no_further_ahead_than_its_size() -> None:
             yield sample
 
     window = Window(source(), Lengths(), size=8)
-    for _ in range(10):
+    window.next()
+    assert len(drawn) == 8
+    for _ in range(9):
         window.next()
     assert 10 <= len(drawn) <= 18
     assert len({sample.id for sample in drained(window)}) == 90
