@@ -71,6 +71,8 @@ SLOWEST = (
     "student/test_distil.py",
     "distill/test_plan.py",
     "teacher/test_export_server.py",
+    "teacher/test_generate_unit.py",
+    "distill/test_object_store.py",
 )
 """Files whose tests start servers, processes or whole runs, the slowest first. Workers begin with them, so that none
 has much left when the others are done; each counts as `slow`, so `make test-fast` leaves it out."""

@@ -71,14 +71,14 @@ class Attempt:
             attempt, _, rest = stored.key.removeprefix(f"{self.unit.folder}/").partition("/")
             if attempt != self.name and rest.startswith(f"{stream}{_SEGMENT}"):
                 try:
-                    yield _decompressed(self.store.read(stored.key))
+                    yield decompress(self.store.read(stored.key))
                 except FileNotFoundError:  # another attempt has just committed the unit
                     return
 
     def seal(self, stream: str, lines: bytes) -> None:
         """Keep whole lines of a stream for later attempts, should this one not finish."""
         self.segments += 1
-        self.store.put(f"{self.folder}/{stream}{_SEGMENT}{self.segments:05d}.zst", _compressed(lines))
+        self.store.put(f"{self.folder}/{stream}{_SEGMENT}{self.segments:05d}.zst", compress(lines))
 
     def put_file(self, name: str, data: bytes, count: int | None = None) -> None:
         """Write a file of the result."""
@@ -156,13 +156,15 @@ def _parsed(key: str, data: bytes) -> Commit:
         raise DataError(f"{key}: no commit of a unit; delete it to have this unit done again") from None
 
 
-def _compressed(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
+    """As zstd."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(data)
     return bytes(sink.getvalue())
 
 
-def _decompressed(data: bytes) -> bytes:
+def decompress(data: bytes) -> bytes:
+    """What `compress` was given."""
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         return bytes(stream.read())

@@ -1,0 +1,150 @@
+"""The verb on one unit of a run in a store: `generate` as it is, on the samples of a partition, in a scratch folder.
+
+What earlier attempts have sealed is put into the journals first, so the verb asks only for what is missing. While it
+works, finished lines are sealed every few seconds; at the end the journals are committed. `collect_units` brings
+committed units to a folder, where `distill generate` finds all traces and plans and counts them as those of a local
+run. No command uses this yet.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from distill.artifacts.files import atomic_path, locked
+from distill.artifacts.layout import SAMPLES, part_path
+from distill.data import sample_files
+from distill.errors import StaleError
+from distill.object_store.interface import ObjectStore
+from distill.recipe.recipe import Recipe
+from distill.types import ProgressCallback, Sample, unwatched
+from distill.units.commits import Attempt, Commit, Unit, compress, decompress, read_commit, read_file, run_unit
+from teacher.generate import ask
+from teacher.scheduling.routing import route
+from teacher.store.question_plan import QuestionPlan, check_teachers
+from teacher.store.trace_journal import trace_parts
+
+SEAL_S = 30.0
+"""A lost machine costs at most the work of so many seconds, and what is in flight."""
+
+
+def generate_unit(
+    recipe: Recipe,
+    samples: Sequence[Sample],
+    store: ObjectStore,
+    unit: Unit,
+    scratch: Path,
+    *,
+    seal_s: float = SEAL_S,
+    on_progress: ProgressCallback = unwatched,
+) -> Commit:
+    """Let the teachers answer the samples of a partition, unless that is committed. Returns the commit of the unit.
+
+    `scratch` is an empty folder of this attempt. Raises what `generate` raises; what is finished then is sealed.
+    """
+
+    def work(attempt: Attempt) -> Mapping[str, int]:
+        with locked(scratch):
+            plan = _write_plan(recipe, samples, scratch / "generate")
+            for teacher in recipe.teachers:
+                _write_sealed(attempt, plan.folder / teacher.name)
+            with _Sealer(attempt, plan.folder, [teacher.name for teacher in recipe.teachers], seal_s):
+                ask(recipe, check_teachers(recipe), plan, on_progress)
+            return {"samples": len(samples)} | _put_journals(attempt, plan.folder, recipe)
+
+    return run_unit(store, unit, work)
+
+
+def collect_units(store: ObjectStore, units: Iterable[Unit], recipe: Recipe, run: Path) -> None:
+    """Write the traces of committed units to a new run directory, one part a unit.
+
+    Raises StaleError for a unit that is open, and for a directory that holds traces.
+    """
+    folders = {teacher.name: run / "generate" / teacher.name for teacher in recipe.teachers}
+    if taken := [str(folder) for folder in folders.values() if trace_parts(folder)]:
+        raise StaleError(f"{taken[0]}: holds traces; collect the units of a store in a new run directory")
+    for number, unit in enumerate(sorted(units, key=lambda unit: (unit.round, unit.partition))):
+        commit = read_commit(store, unit)
+        if commit is None:
+            raise StaleError(f"{store.address}: unit {unit.round}/{unit.partition} is not finished")
+        for name, folder in folders.items():
+            with atomic_path(part_path(folder, number, ".jsonl")) as temporary:
+                temporary.write_bytes(decompress(read_file(store, unit, commit, _file_name(name))))
+
+
+def _write_plan(recipe: Recipe, samples: Sequence[Sample], folder: Path) -> QuestionPlan:
+    sample_files.write_samples(folder / SAMPLES, samples)
+    routed = Counter(teacher.name for sample in samples for teacher in route(recipe.teachers, sample))
+    return QuestionPlan(folder=folder, samples=len(samples), quarantined=Counter(), routed=routed)
+
+
+def _write_sealed(attempt: Attempt, folder: Path) -> None:
+    """What earlier attempts have sealed as the first part of a journal, and an empty part for the new traces.
+
+    Of several records with one id the journal keeps the first.
+    """
+    with atomic_path(part_path(folder, 0, ".jsonl")) as temporary, temporary.open("wb") as file:
+        file.writelines(attempt.sealed(folder.name))
+    part_path(folder, 1, ".jsonl").touch()
+
+
+def _put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]:
+    """Put the journal of every teacher as one file. Returns the number of lines of each."""
+    lines = Counter[str]()
+    for teacher in recipe.teachers:
+        data = b"".join(part.read_bytes() for part in trace_parts(folder / teacher.name))
+        lines[teacher.name] = data.count(b"\n")
+        attempt.put_file(_file_name(teacher.name), compress(data), count=lines[teacher.name])
+    return lines
+
+
+def _file_name(teacher: str) -> str:
+    return f"{teacher}/traces.jsonl.zst"
+
+
+class _Sealer:
+    """Seals the new lines of some journals every few seconds, in a thread of its own, and once more at the end."""
+
+    def __init__(self, attempt: Attempt, folder: Path, streams: Sequence[str], seal_s: float) -> None:
+        self._attempt, self._folder, self._streams, self._seal_s = attempt, folder, streams, seal_s
+        self._ends: Counter[Path] = Counter()
+        self._failure: Exception | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep_sealing, name="seal", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+        if kind is not None:
+            # A unit that is finished is committed whole: its last lines need no segment.
+            self._seal_new_lines()
+        elif self._failure is not None:
+            raise self._failure
+
+    def _keep_sealing(self) -> None:
+        while not self._closed.wait(self._seal_s):
+            try:
+                self._seal_new_lines()
+            except Exception as error:  # raised where the unit ends
+                self._failure = error
+                return
+
+    def _seal_new_lines(self) -> None:
+        for stream in self._streams:
+            lines = b"".join(map(self._new_lines, trace_parts(self._folder / stream)[1:]))
+            if lines:
+                self._attempt.seal(stream, lines)
+
+    def _new_lines(self, part: Path) -> bytes:
+        """The whole lines of a part that are not sealed."""
+        with part.open("rb") as file:
+            file.seek(self._ends[part])
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._ends[part] += len(whole)
+        return whole
