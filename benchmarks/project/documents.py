@@ -84,18 +84,23 @@ the files of the runs: [results](results/studies.json), [page with curves and ga
   studies show how the method behaves where everything can be checked. They do not show what your data will give. The
   stage under study, `{studied.name}`, has {facts["steps"]} steps, which keeps the studies short: the reference
   reaches {percent(reference)} %, the demo's student {percent(demo)} %.
-{_state(facts, recipe, studied.max_steps)}- **Made with** {versions}, without a GPU. The
+{_state(facts, recipe)}- **Made with** {versions}, without a GPU. The
   {facts["cores"]} CPU cores also did other work, so this page gives no seconds.
 
 To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run
 directory, and resume; `--study NAME` runs one of them."""
 
 
-def _state(facts: Mapping[str, Any], recipe: Recipe, steps: int | None) -> str:
-    """A note where the recipe of today asks for other runs than those measured; else nothing."""
-    seeds = len(recipe.ablate.seeds)
-    if (facts["steps"], facts["seeds_planned"]) == (steps, seeds):
+def _is_earlier(facts: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether the recipe of today asks for other runs than those measured."""
+    return (facts["steps"], facts["seeds_planned"]) != (recipe.stages[-1].max_steps, len(recipe.ablate.seeds))
+
+
+def _state(facts: Mapping[str, Any], recipe: Recipe) -> str:
+    """A note where the measured runs are of an earlier recipe; else nothing."""
+    if not _is_earlier(facts, recipe):
         return ""
+    seeds, steps = len(recipe.ablate.seeds), recipe.stages[-1].max_steps
     return f"""- **These are results of an earlier recipe.** `{RECIPE}` now trains {seeds} seeds, with
   {steps} steps of the stage under study after a longer stage before it, and asks more questions. Its
   studies are not finished; verdicts may change.
@@ -262,6 +267,8 @@ def _figures() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
+    earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts, load(RECIPE)) else ""
     return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and
 draws `runs/tiny/eval/report.html`:
 
@@ -273,7 +280,7 @@ draws `runs/tiny/eval/report.html`:
 {len(results["seeds"])} seeds each,
 {results["n"]} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
 and {open_} are undecided:
-[docs/results.md](docs/results.md)."""
+[docs/results.md](docs/results.md){earlier}."""
 
 
 def take_over(studies: Path | None, demo: Path | None, seconds: int | None) -> None:

@@ -40,7 +40,7 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     n = sum(domains.values())
     deviations, known_from = _deviations(folder)
     asked: dict[str | None, int] = {None: n}
-    asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain}
+    asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain and domains[claim.domain]}
     differences = []
     for domain, questions in asked.items():
         half, one, corrected = (

@@ -78,8 +78,8 @@ def test_merged_stages_are_one_stage_with_the_tokens_and_steps_of_all() -> None:
     assert stage.replay == pytest.approx(
         {
             "captions": 0.2 + 0.15 * 0.3 + 0.1 * 0.5,
-            "instruct": 0.6 * 0.3 + 0.18 * 0.5,
-            "readings": 0.25 * 0.3 + 0.14 * 0.5,
+            "instruct": 0.5 * 0.3 + 0.18 * 0.5,
+            "readings": 0.35 * 0.3 + 0.14 * 0.5,
         }
     )
     assert 1 - sum(stage.replay.values()) == pytest.approx(0.58 * 0.5)
