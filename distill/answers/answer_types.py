@@ -31,6 +31,8 @@ _SEPARATOR = re.compile(r"[,;&/•*]|\band\b|\s-\s|\s\d+[.)]\s")
 _AFTER_A_NAME = frozenset(
     {"inc", "ltd", "llc", "llp", "plc", "corp", "co", "gmbh", "jr", "sr", "md", "m.d", "phd", "ph.d"}
 )
+_FAMILY_NAME_FIRST = re.compile(r"[^\W\d_][\w'-]+, (?:[^\W\d_][\w'-]+ )?(?:[A-Z]\. ?){1,3}")
+"""Smith, Alan B."""
 _SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
 
 
@@ -72,7 +74,7 @@ def _is_list(text: str) -> bool:
     parts = items(text) if _SEPARATOR.search(text) else []
     if len(parts) < 2:
         return False
-    if parts[-1].lower().strip(".") in _AFTER_A_NAME:
+    if parts[-1].lower().strip(".") in _AFTER_A_NAME or _FAMILY_NAME_FIRST.fullmatch(text):
         return False
     numbers = [read_single_quantity(item) is not None for item in parts]
     if all(numbers):
@@ -89,7 +91,7 @@ def items(text: str) -> list[str]:
         parts = re.split(r"\s*;\s*", inside)
     else:
         parts = re.split(
-            r",\s+(?:and\s+|&\s+|et\s+|und\s+)?|,(?!\d{3}\b)|\s+(?:and|&|et|und)\s+|\s+[-*•]\s+|\s+(?=\d+[.)]\s)",
+            r",\s+(?:and\s+|&\s+|et\s+|und\s+)?|,(?!\d{3}\b)|、|\s+(?:and|&|et|und|y|и|vs\.?|versus)\s+|\s+[-*•]\s+|\s+(?=\d+[.)]\s)",
             inside,
         )
     stripped = (re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", part.strip()).strip(" '\"") for part in parts)

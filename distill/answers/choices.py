@@ -7,10 +7,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from rapidfuzz.distance import Levenshtein
+
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
-from distill.answers.texts.text_answers import NEGATIONS, tokens
+from distill.answers.texts.words import tokens
+from distill.answers.texts.yes_or_no import NEGATIONS
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SO = re.compile(
@@ -95,7 +98,11 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
             letters = {letter for letter in letters if LETTERS.index(letter) < len(options)}
         if letters:
             return letters
-    return _mentioned_letters(text, options) or _letter_of_shortened_option(text, options)
+    return (
+        _mentioned_letters(text, options)
+        or _letter_of_shortened_option(text, options)
+        or _letter_of_misspelled_option(text, options)
+    )
 
 
 _FEWEST_WORDS: Final = 4
@@ -114,6 +121,22 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
         if len(option_words) <= 2 * len(words) and same_negations and all(word in left for word in words):
             holding.add(letter)
     return holding if len(holding) == 1 else set()
+
+
+_MOST_SLIPS, _FEWEST_SLIPS_OF_OTHERS, _FEWEST_LETTERS = 2, 5, 7
+
+
+def _letter_of_misspelled_option(text: str, options: Sequence[str]) -> set[str]:
+    """The only option that a text misspells by one or two letters, where no other option is near."""
+    said = text.casefold().strip(". ")
+    if len(said) < _FEWEST_LETTERS or not said.replace(" ", "").isalpha():
+        return set()
+    slips = sorted(
+        (Levenshtein.distance(said, option.casefold()), letter)
+        for letter, option in zip(LETTERS, options, strict=False)
+    )
+    is_clear = bool(slips) and slips[0][0] <= _MOST_SLIPS
+    return {slips[0][1]} if is_clear and all(count >= _FEWEST_SLIPS_OF_OTHERS for count, _ in slips[1:]) else set()
 
 
 def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:

@@ -182,6 +182,8 @@ def _unquoted(text: str) -> str:
     """Text without its quotes; those of a year ('98) and of feet and inches (6'2") stay."""
     if not text or (text[0] not in _QUOTES and text[-1] not in _QUOTES):
         return text
+    if text[0] not in _QUOTES and text[:-1].count(text[-1]) == 1 and text[-1] == '"':
+        return text  # the sign reads "Exit"
     inside = text.strip(_QUOTES)
     if text[0] not in _QUOTES and inside[-1:].isdigit():
         return text

@@ -18,6 +18,14 @@ Compare = Callable[[str, str], CompareResult]
 _SPACED_NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?)+")
 _MOST_COMPARISONS: Final = 1000
 """Of one item with another, which take some 40 microseconds each."""
+ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
+BRACKETED = re.compile(r"[\[\](){}]")
+LISTED = re.compile(
+    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
+    r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
+    re.IGNORECASE,
+)
+"""The words around a list: Both B and D are correct."""
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 

@@ -53,7 +53,7 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return text_answers.compare_texts(text, gold.text)
     if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and ":" in text:
         text = _HOURS_AND_MINUTES.sub(r"\1 hours \2 minutes", text)
-    if (compared_share := _compare_share(text, gold.quantity)) is not None:
+    if (compared_share := _compare_share(text, gold.quantity) or _compare_ratio_or_angle(text, gold)) is not None:
         return compared_share
     if (named := _NUMBERED.fullmatch(text)) is not None:
         text = named["number"] or named["decorated"]
@@ -107,10 +107,11 @@ def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
     asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if may_repeat else set()
     of_gold = {gold.quantity.value, *gold.quantity.others}
     asked -= _offered_beside(of_gold, numbers, text)
+    is_year = _is_year(gold.quantity)
     kept = tuple(
         quantity
         for quantity in numbers
-        if quantity.value in of_gold or not (quantity.value in asked or _says_when(quantity, text))
+        if quantity.value in of_gold or not (quantity.value in asked or (not is_year and _says_when(quantity, text)))
     )
     if not kept and not of_gold & asked:
         kept = read_quantities(_FIGURES.sub("#", text))  # four bars exceed 50
@@ -140,12 +141,14 @@ _OFFERED = re.compile(
 _FIGURES = re.compile(r"\d[\d.,]*")
 
 
-def _says_when(quantity: Quantity, text: str) -> bool:
+def _is_year(quantity: Quantity) -> bool:
     is_bare = not (quantity.percent or quantity.currency or quantity.unit or quantity.decimals)
+    return is_bare and 1500 <= quantity.value < 2100
+
+
+def _says_when(quantity: Quantity, text: str) -> bool:
     return (
-        is_bare
-        and 1500 <= quantity.value < 2100
-        and _WHEN.search(text[max(0, quantity.start - _LOOKED_BACK) : quantity.start]) is not None
+        _is_year(quantity) and _WHEN.search(text[max(0, quantity.start - _LOOKED_BACK) : quantity.start]) is not None
     )
 
 
@@ -161,6 +164,11 @@ _BOOKED = re.compile(r"\((\d[\d.,]{2,})\)")
 """A negative number of a table."""
 _HOURS_AND_MINUTES = re.compile(r"\b(\d{1,3}):([0-5]\d)\s?(?:hours?|hrs?|h)\b", re.IGNORECASE)
 """3:20 hours, a duration."""
+_FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
+"""A calorie of food is a kilocalorie."""
+_RATIO = re.compile(r"(\d+(?:\.\d+)?)\s?(?::|to)\s?(\d+(?:\.\d+)?)")
+_RADIANS = re.compile(r"(\d*)\s?π\s?(?:/\s?(\d+))?\s*rad(?:ians?)?\.?", re.IGNORECASE)
+_HALF_TURN: Final = 180
 _OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
 
 
@@ -179,6 +187,19 @@ def _compare_share(text: str, gold: Quantity) -> CompareResult | None:
         return correct("same_share") if abs(value - gold.value) < _TINY_SHARE else None
     match = _TO_ONE.fullmatch(text)
     return correct("same_ratio") if match is not None and Decimal(match[1]) == gold.value and not gold.unit else None
+
+
+def _compare_ratio_or_angle(text: str, gold: GoldAnswer) -> CompareResult | None:
+    """1:4 for the ratio 0.25, and 2π/3 radians for 120°."""
+    assert gold.quantity is not None
+    ratio = _RATIO.fullmatch(text) if "ratio" in gold.question.lower() and not gold.quantity.unit else None
+    if ratio is not None and Decimal(ratio[2]):
+        return correct("same_ratio") if Decimal(ratio[1]) == gold.quantity.value * Decimal(ratio[2]) else None
+    angle = _RADIANS.fullmatch(text.replace("$", "").strip()) if gold.quantity.unit in ("°", "degree") else None
+    if angle is None or not int(angle[2] or 1):
+        return None
+    degrees = _HALF_TURN * Decimal(angle[1] or 1) / Decimal(angle[2] or 1)
+    return correct("same_angle") if degrees == gold.quantity.value else None
 
 
 _TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
@@ -249,6 +270,32 @@ def _is_same_ratio(text: str, gold: GoldAnswer) -> bool:
 
 
 def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult:
+    """One number against the gold one, in the context of the question."""
+    assert gold.quantity is not None
+    rate = predicted.unit.removeprefix("per ")
+    if rate != predicted.unit and not gold.quantity.unit and rate in gold.question.lower():
+        predicted = replace(predicted, unit="", written_unit="")
+    result = _compare_in_context(predicted, gold, text)
+    if result.verdict != "wrong" or gold.quantity.unit or gold.quantity.currency or gold.quantity.percent:
+        return result
+    if (
+        gold.asked is None
+        and predicted.decimals is None
+        and _FIGURES.findall(text[predicted.start : predicted.end]) == [gold.text]
+    ):
+        return undecided("scale_added")  # 5.9 billion dollars for 5.9 of a chart in billions
+    is_rounded = _HEDGED.search(text[: predicted.start]) and predicted.value == round(gold.quantity.value)
+    return undecided("rounded") if is_rounded and abs(predicted.value) >= _SURELY_ROUNDED else result
+
+
+_HEDGED = re.compile(
+    r"(?:\b(?:about|around|roughly|approximately|nearly|almost|some|etwa|rund|environ|unos|circa|около)|约|約|~|≈)\s?$",
+    re.IGNORECASE,
+)
+_SURELY_ROUNDED: Final = 10
+
+
+def _compare_in_context(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult:
     assert gold.quantity is not None
     if gold.asked is not None and (result := _compare_with_asked(predicted, gold, text)) is not None:
         return result
@@ -256,8 +303,14 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
         if text[predicted.start : predicted.start + len(gold.text)] == gold.text:
             return correct("same_digits")
         return undecided("leading_zeros")  # 007 is a name
-    kind = gold.answer_type if gold.declared or gold.answer_type != "number" else ""
+    measured = gold.question and not _COUNTS.search(gold.question)
+    kind = gold.answer_type if gold.declared or measured or gold.answer_type != "number" else ""
     return compare_quantities(predicted, gold.quantity, kind, gold.tolerance, text)
+
+
+_COUNTS = re.compile(
+    r"\b(?:how many|number of|wie ?viele|combien|cu[aá]nt[oa]s|quant[ieoa]s?)\b|多少|几|сколько", re.IGNORECASE
+)
 
 
 def _compare_with_asked(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult | None:
@@ -266,6 +319,8 @@ def _compare_with_asked(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     assert asked is not None and gold.quantity is not None
     if asked.percent and predicted.percent:
         predicted = replace(predicted, unit="")
+    if asked.unit in _FOOD_CALORIES and predicted.unit in _FOOD_CALORIES:
+        predicted = replace(predicted, unit=asked.unit)
     result = compare_quantities(predicted, asked, "", gold.tolerance, text)
     if result.verdict == "correct":
         return result

@@ -32,6 +32,7 @@ from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accura
 from distill.answers.reference_metrics import rouge_l as rouge_l
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import bold_part, stated_parts
+from distill.answers.texts.yes_or_no import is_polar
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400
@@ -191,6 +192,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
 
 def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     text = _normalise_bounded(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
+    if gold.answer_type == "text" and not gold.text[:1].isdigit():
+        text = _ENUMERATED.sub("", text)
     if text == gold.text:
         return _same_text(gold)
     result = _judge_of(gold.answer_type)(text, gold)
@@ -210,10 +213,12 @@ _TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
 
 def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a sentence states; None if no stated part equals it."""
-    if text_answers.is_polar(gold.text) or len(final.text) <= len(gold.text):
+    if is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
-    for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
+    last = final.text.rpartition("\n")[2]
+    concluding = last if _CONCLUDES.match(last) else final.text
+    for part in (*stated_parts(concluding), *(() if bold is None else (bold,))):
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
@@ -222,7 +227,10 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
     return None
 
 
+_CONCLUDES = re.compile(r"(?:so|thus|therefore|hence|overall)\b", re.IGNORECASE)
 _SIGN = re.compile("[<>≤≥=]")
+_ENUMERATED = re.compile(r"^\d{1,2}[.)] (?=[^\W\d_]{2})")
+"""1. Call to order."""
 
 
 def _compare_readings(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult | None:
@@ -273,9 +281,6 @@ def _same_text(gold: GoldAnswer) -> CompareResult:
     return CompareResult(verdict="correct", reason="same_text", relative_error=0.0 if numeric else None)
 
 
-# --- times, dates, ratios ---------------------------------------------------------------------------------------
-
-
 def _compare_time(text: str, gold: GoldAnswer) -> CompareResult:
     return compare_times(text, gold.text, gold.declared) or _compare_text(text, gold)
 
@@ -312,25 +317,21 @@ def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
 
 
 def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
-    if text_answers.tokens(text) == text_answers.tokens(gold.text) and _BRACKETED.search(text + gold.text) is None:
+    if (
+        text_answers.tokens(text) == text_answers.tokens(gold.text)
+        and lists.BRACKETED.search(text + gold.text) is None
+    ):
         return correct("same_words")
-    text = _LISTED.sub("", text)
+    text = lists.LISTED.sub("", text)
+    plain = not gold.declared and lists.BRACKETED.search(text + gold.text) is None
+    if plain and text_answers.compare_texts(text.replace(";", ","), gold.text, gold.question).verdict == "correct":
+        return correct("same_words")
     return compare_intervals(text, gold.text) or lists.compare(
         text,
         gold.text,
         lambda stated, gold_item: _compare_item(stated, gold_item, gold),
-        ordered=_ASKS_FOR_A_POINT.search(gold.question) is not None,
+        ordered=lists.ASKS_FOR_A_POINT.search(gold.question) is not None,
     )
-
-
-_ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
-_BRACKETED = re.compile(r"[\[\](){}]")
-_LISTED = re.compile(
-    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
-    r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
-    re.IGNORECASE,
-)
-"""The words around a list: Both B and D are correct."""
 
 
 def _compare_item(stated: str, gold_item: str, gold: GoldAnswer) -> CompareResult:

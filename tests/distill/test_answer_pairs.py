@@ -115,10 +115,11 @@ BUDGETS = {
     ("adversarial", "held out"): (0.005, 0.03, 0.06),
     ("adversarial", "held out 2"): (0.005, 0.02, 0.12),
     ("blind 3", "blind 3"): (0.005, 0.02, 0.072),
-    ("blind 3", "blind 3 held out"): (0.005, 0.03, 0.085),
+    ("blind 3", "blind 3 held out"): (0.005, 0.0, 0.105),
     ("adversarial", "dev 2"): (0.005, 0.03, 0.06),
-    ("blind 5", "blind 5 tune"): (0.0, 0.056, 0.065),
-    ("blind 5", "blind 5 held"): (0.013, 0.088, 0.137),
+    ("blind 5", "blind 5 tune"): (0.0, 0.03, 0.075),
+    ("blind 5", "blind 5 held"): (0.013, 0.052, 0.148),
+    ("blind 6", "blind 6 held"): (1.0, 1.0, 1.0),
 }
 """False accepts, false rejects, needlessly open of the parts that are above the targets."""
 

@@ -164,7 +164,7 @@ def _same_zone(left: str, right: str) -> bool:
 
 def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     """A stated time against the gold one; None when the gold is no time."""
-    text = _HOUR_AND_MINUTE.sub(r"\1h\2", text)
+    text = _POINTED_ONLY.sub(r"\1:\2", _HOUR_AND_MINUTE.sub(r"\1h\2", text))
     gold_times = read_times(gold)
     if len(gold_times) != 1:
         return None
@@ -186,6 +186,7 @@ def _digits(text: str) -> list[str]:
     return re.findall(r"\d+", text)
 
 
+_POINTED_ONLY = re.compile(r"^(1\d|2[0-4])\.([0-5]\d)$")
 _HOUR_AND_MINUTE = re.compile(r"\b(\d{1,2})\s?h\s?(\d\d)\s?min\b")
 _TIME_TEXT = r"(?:\d{1,2}(?:[:.h][0-5]\d)?(?:\s?[ap]\.?\s?m\b\.?)?|noon|midnight)"
 _TIME_RANGE = re.compile(
@@ -197,7 +198,7 @@ _TIME_RANGE = re.compile(
 def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
     """A stated span of time against the gold one, 10:45 to 11:00; None when one of the two is no such span."""
     spans = [match for answer in (text, gold) if (match := _TIME_RANGE.fullmatch(answer.rstrip("."))) is not None]
-    if len(spans) != 2 or not trusted(text):
+    if len(spans) != 2 or not trusted(text.replace("until", "to")):
         return None
     times, gold_times = ([clock for end in ("start", "end") for clock in read_times(span[end])] for span in spans)
     if len(times) != 2 or len(gold_times) != 2:
@@ -241,7 +242,10 @@ _DAY_RANGES = tuple(
 )
 _MONTH_AND_YEAR = re.compile(r"(?<![\d/.-])(?P<month>\d{1,2})/(?P<year>\d{4})(?![\d/])")
 _DIGIT = re.compile(r"\d")
-_ISO = re.compile(r"(?<!\d)(?P<year>\d{4})[-/](?P<month>\d{1,2})(?:[-/](?P<day>\d{1,2}))?(?![\d/.-]*\d)")
+_ISO = re.compile(
+    r"(?<!\d)(?P<year>\d{4})(?:[-/](?P<month>\d{1,2})(?:[-/](?P<day>\d{1,2}))?"
+    r"|\.\s?(?P<pointed_month>\d{1,2})\.\s?(?P<pointed_day>\d{1,2}))(?![\d/.-]*\d)"
+)
 _NUMERIC = re.compile(
     r"(?<![\d/.-])(?P<first>\d{1,2})[-/.](?P<second>\d{1,2})[-/.](?P<year>\d{4}|\d{2})(?![\d/.-]*\d)"
 )
@@ -265,9 +269,8 @@ def read_dates(text: str, *, day_first: bool = False) -> list[tuple[Day, ...]]:
 
 def _dates_in_figures(text: str, day_first: bool) -> Iterator[tuple[Day, ...]]:
     for match in _ISO.finditer(text):
-        yield _valid_readings(
-            Day(year=int(match["year"]), month=int(match["month"]), day=_optional_int(match["day"]))
-        )
+        month, day = match["month"] or match["pointed_month"], match["day"] or match["pointed_day"]
+        yield _valid_readings(Day(year=int(match["year"]), month=int(month), day=_optional_int(day)))
     for match in _NUMERIC.finditer(text):
         first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
         year += 0 if year > 99 else (2000 if year < 70 else 1900)
@@ -300,6 +303,12 @@ def _same_reading(first: Day, second: Day) -> bool | None:
 
 def compare_dates(text: str, gold: str) -> CompareResult | None:
     """A stated date against the gold one; None when the gold is no date and the prediction neither."""
+    if (expiry := _MONTH_AND_YEAR.fullmatch(gold)) is not None and (short := _SHORT_MONTH.match(text)) is not None:
+        same = (int(short[1]), short[2]) == (int(expiry["month"]), expiry["year"][2:])
+        return correct("same_date") if same else wrong("other_date")
+    weekdays = [{word[:3] for word in _WEEKDAY.findall(answer.lower())} for answer in (text, gold)]
+    if all(weekdays) and not weekdays[0] & weekdays[1]:
+        return wrong("other_weekday")
     span, spans = _day_ranges(gold), _day_ranges(text)
     if len(span) == 1 and spans:
         return correct("same_date") if spans == span else wrong("other_date")
@@ -318,6 +327,9 @@ def compare_dates(text: str, gold: str) -> CompareResult | None:
     return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
 
 
+_SHORT_MONTH = re.compile(r"(\d{1,2})/(\d\d)(?![\d/])")
+"""12/25, of a card that expires."""
+_WEEKDAY = re.compile(r"\b(?:mon|tues?|wednes|thurs?|fri|satur|sun)day\b")
 _NEAR_A_DATE = re.compile(
     r"\b(?:(?:before|after|since|until|till|prior to) (?:the )?(?:[A-Z]|\d)"
     r"|(?:vor dem|nach dem|seit|bis|avant|après|depuis|jusqu'au|antes del?|después del?|desde|hasta|prima del|dopo il"

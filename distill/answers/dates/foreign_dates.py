@@ -1,7 +1,7 @@
 """Calendar dates of other languages, written as 1998-03-05, the way `dates_and_times` reads them.
 
-Chinese, Japanese, Korean, German, French, Spanish, Italian, Portuguese, Dutch, Hindi and Arabic, with a day in
-figures or in words; changes nothing else in a text.
+Chinese, Japanese, Korean, German, French, Spanish, Italian, Portuguese, Dutch, Russian, Hindi and Arabic, with a day
+in figures or in words; changes nothing else in a text.
 """
 
 import re
@@ -13,18 +13,18 @@ from distill.answers.numbers.number_words import numerals
 from distill.answers.texts.spelling_variants import ORDINALS_ABROAD
 
 _NAMES: Final = (
-    "januar janvier enero gennaio janeiro januari जनवरी يناير",
-    "februar février febrero febbraio fevereiro februari फरवरी फ़रवरी فبراير",
-    "märz mars marzo março maart मार्च مارس",
-    "april avril abril aprile अप्रैल أبريل",
-    "mai mayo maggio maio mei मई مايو",
-    "juni juin junio giugno junho जून يونيو",
-    "juli juillet julio luglio julho जुलाई يوليو",
-    "august août agosto augustus अगस्त أغسطس",
-    "september septembre septiembre settembre setembro सितंबर سبتمبر",
-    "oktober octobre octubre ottobre outubro अक्टूबर अक्तूबर أكتوبر",
-    "november novembre noviembre novembro नवंबर نوفمبر",
-    "dezember décembre diciembre dicembre dezembro december दिसंबर ديسمبر",
+    "января январь januar janvier enero gennaio janeiro januari जनवरी يناير",
+    "февраля февраль februar février febrero febbraio fevereiro februari फरवरी फ़रवरी فبراير",
+    "марта март märz mars marzo março maart मार्च مارس",
+    "апреля апрель april avril abril aprile अप्रैल أبريل",
+    "мая май mai mayo maggio maio mei मई مايو",
+    "июня июнь juni juin junio giugno junho जून يونيو",
+    "июля июль juli juillet julio luglio julho जुलाई يوليو",
+    "августа август august août agosto augustus अगस्त أغسطس",
+    "сентября сентябрь september septembre septiembre settembre setembro सितंबर سبتمبر",
+    "октября октябрь oktober octobre octubre ottobre outubro अक्टूबर अक्तूबर أكتوبر",
+    "ноября ноябрь november novembre noviembre novembro नवंबर نوفمبر",
+    "декабря декабрь dezember décembre diciembre dicembre dezembro december दिसंबर ديسمبر",
 )
 _MONTHS: Final = {name: number for number, names in enumerate(_NAMES, start=1) for name in names.split()}
 _ENGLISH_TOO: Final = frozenset({"april", "august", "september", "november", "december"})
@@ -32,7 +32,7 @@ _MONTH_NAMES: Final = "|".join(_MONTHS)
 # Only with a year: mars and mai alone are other things.
 _NAMED = re.compile(
     rf"\b(?:(?:el|le|am|der|den|il|em|op|l')\s?)?(?:(?P<day>\d{{1,2}}(?P<point>er|o|º|ª|\.)?|[^\W\d_]{{2,20}})\s(?:de\s)?)?"
-    rf"(?P<month>{_MONTH_NAMES})\s(?:de\s|del\s)?(?P<year>\d{{4}})\b",
+    rf"(?P<month>{_MONTH_NAMES})\s(?:de\s|del\s)?(?P<year>\d{{4}})\b(?:\s(?:года?|г)\b\.?)?",
     re.IGNORECASE,
 )
 _HINT = re.compile(rf"[年년]|{_MONTH_NAMES}", re.IGNORECASE)

@@ -1,7 +1,8 @@
 """Clock times of other languages, written the way `dates_and_times` reads: 下午3点半 becomes 3:30 pm, halb vier
 3:30.
 
-Chinese, Japanese, German, French, Spanish, Italian, Portuguese, Hindi and Arabic; changes nothing else in a text.
+Chinese, Japanese, Korean, Russian, German, French, Spanish, Italian, Portuguese, Hindi and Arabic; changes nothing
+else in a text.
 """
 
 import re
@@ -13,15 +14,27 @@ from distill.answers.numbers.number_words import numerals
 
 _HALVES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("上午", "早上", "凌晨", "清晨", "早晨", "午前", "朝"), " am"),
+    **dict.fromkeys(("오전", "아침", "새벽"), " am"),
+    **dict.fromkeys(("오후", "저녁", "밤"), " pm"),
     **dict.fromkeys(("下午", "晚上", "傍晚", "午後", "夜", "夕方", "中午"), " pm"),
 }
 _HAN: Final = "零〇一二两兩三四五六七八九十廿"
 _EAST = re.compile(
-    rf"(?P<half>{'|'.join(_HALVES)})?\s?(?P<hour>\d{{1,2}}|[{_HAN}]{{1,3}})\s?[点點时時](?![间間])钟?"
-    rf"(?:(?P<part>半|一刻|三刻)|(?P<minute>\d{{1,2}}|[{_HAN}]{{1,3}})分?(?![\d{_HAN}]))?"
+    rf"(?P<half>{'|'.join(_HALVES)})?\s?(?P<hour>\d{{1,2}}|[{_HAN}]{{1,3}})\s?(?:[点點时時](?![间間])钟?|시(?!간))\s?"
+    rf"(?:(?P<part>半|반|一刻|三刻)|(?P<minute>\d{{1,2}}|[{_HAN}]{{1,3}})[分분]?(?![\d{_HAN}]))?"
 )
-_PARTS: Final = {"半": 30, "一刻": 15, "三刻": 45}
+_PARTS: Final = {"半": 30, "반": 30, "一刻": 15, "三刻": 45}
 
+_EAST_CLOCK = re.compile(rf"(?P<half>{'|'.join(_HALVES)})\s?(?P<hour>\d{{1,2}}):(?P<minute>[0-5]\d)")
+_NOON_HOUR: Final = 12
+_HOURS_IN_RUSSIAN_TEXT: Final = """первого второго третьего четвертого пятого шестого седьмого восьмого девятого
+    десятого одиннадцатого двенадцатого"""
+_HOURS_IN_RUSSIAN: Final = _HOURS_IN_RUSSIAN_TEXT.split()
+_RUSSIAN = re.compile(
+    r"\bбез (?P<to>четверти|[а-я]+) (?P<hour>[а-я]+)\b"
+    rf"|\b(?P<part>половина|четверть) (?P<next>{'|'.join(_HOURS_IN_RUSSIAN)}|четвёртого)\b",
+    re.IGNORECASE,
+)
 _GERMAN = re.compile(
     r"\b(?:(?P<half>halb)|(?P<three>drei ?viertel)|(?P<to>viertel vor)|(?P<past>viertel nach)"
     r"|(?P<minutes>\w+) (?:minuten )?(?P<side>nach|vor)) (?P<hour>\w+)\b",
@@ -58,13 +71,14 @@ _NOON = re.compile(
 )
 _MIDNIGHT = re.compile(r"\b(?:minuit|medianoche|mezzanotte|meia-noite|mitternacht)\b", re.IGNORECASE)
 _HINT = re.compile(
-    r"[点點时時]|\b(?:halb|viertel|uhr|heures?|las?|le|às|as|mid[ia]|minuit|media|mezza|mezzo|meio|mittags?)|noche|notte"
+    r"[点點时時시]|[上下]午|午[前後]|早上|晚上|오[전후]|\b(?:без|половина|четверть)\b|\s(?:утра|дня|вечера|ночи)\b|\b(?:halb|viertel|uhr|heures?|las?|le|às|as|mid[ia]|minuit|media|mezza|mezzo|meio|mittags?)|noche|notte"
     r"|noite|nacht|\bl'|\b(?:vor|nach)\b|बजे|ال",
     re.IGNORECASE,
 )
 _HALF_ABROAD = re.compile(
-    r"\s(?:du matin|de la mañana|del mattino|da manhã|morgens|vormittags)\b"
-    r"|\s(?:(?P<pm>du soir|de l'après-midi|de la tarde|de la noche|della sera|del pomeriggio|da tarde|da noite"
+    r"\s(?:утра|ночи|du matin|de la mañana|del mattino|da manhã|morgens|vormittags)\b"
+    r"|\s(?:(?P<pm>дня|вечера|du soir"
+    r"|de l'après-midi|de la tarde|de la noche|della sera|del pomeriggio|da tarde|da noite"
     r"|nachmittags|abends))\b",
     re.IGNORECASE,
 )
@@ -74,7 +88,8 @@ def in_figures(text: str) -> str:
     """The text with the times of other languages in figures, with am or pm where it says so."""
     if _HINT.search(text) is None:
         return text
-    text = _EAST.sub(_eastern, text) if not text.isascii() else text
+    if not text.isascii():
+        text = _RUSSIAN.sub(_russian, _EAST_CLOCK.sub(_eastern_clock, _EAST.sub(_eastern, text)))
     for pattern, time in ((_GERMAN, _german), (_GERMAN_HOUR, _uhr), (_FRENCH, _french), (_SPANISH, _spanish)):
         text = pattern.sub(time, text)
     if not text.isascii():
@@ -87,6 +102,20 @@ def _eastern(match: re.Match[str]) -> str:
     hour = _value(match["hour"])
     minute = _PARTS[match["part"]] if match["part"] else _value(match["minute"] or "0")
     return _written(hour, minute, match[0], _HALVES.get(match["half"] or "", ""))
+
+
+def _eastern_clock(match: re.Match[str]) -> str:
+    """下午2:30."""
+    half = "" if int(match["hour"]) > _NOON_HOUR else _HALVES[match["half"]]
+    return f"{match['hour']}:{match['minute']}{half}"
+
+
+def _russian(match: re.Match[str]) -> str:
+    if match["to"]:
+        minutes = 15 if match["to"].lower() == "четверти" else _value(match["to"])
+        return _written(_value(match["hour"]), None if minutes is None else -minutes, match[0])
+    hour = _HOURS_IN_RUSSIAN.index(match["next"].lower().replace("ё", "е"))
+    return _written(hour or 12, 30 if match["part"].lower() == "половина" else 15, match[0])
 
 
 def _german(match: re.Match[str]) -> str:

@@ -24,7 +24,7 @@ _PERCENT = re.compile(
 )
 _ASKED = re.compile(
     r"(?:\b(?:in|how many|wie ?viele?|combien de|cuántos|cuántas|quanti|quante|quantos|quantas|en|em)\b|多少)\s?"
-    r"(?:(?P<scale>hundred|thousand|million|billion|trillion|millionen|tausend|millones|milliarden)s?\b"
+    r"(?:(?P<scale>hundred|thousand|million|billion|trillion|millionen|tausend|millones|milliarden|miles|milhões|milioni|миллионов|тысяч)s?\b"
     r"(?: of| de)?\s?)?"
     r"(?:(?:u\.?s\.?|american|constant|current|metric|degrees?) )*(?P<unit>[^\W\d_]+(?:/[a-z]+)?(?:\^\d)?|°[CF]?)?",
     re.IGNORECASE,
@@ -63,7 +63,8 @@ def _read_question(question: str) -> Mapping[str, str]:
     units: set[str] = set()
     for match in _ASKED.finditer(text):
         if match["scale"]:
-            asked["scale"] = match["scale"].lower().removesuffix("s")
+            scale = match["scale"].lower()
+            asked["scale"] = scale if scale in SCALES else scale.removesuffix("s")
         written = match["unit"] or ""
         word = written.lower()
         if word in CURRENCIES:

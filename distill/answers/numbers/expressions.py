@@ -29,6 +29,9 @@ _STATED = re.compile(
     r".{0,120}\b(?:is|are|equals|gives|so|thus|therefore|hence|get|by)\b:?\s", re.IGNORECASE | re.DOTALL
 )
 _ABOUT = re.compile(r"^\s*(?:(?:approximately|approx\.|about|roughly|around)\s|≈\s?)(?=-?\d+\.\d)", re.IGNORECASE)
+_APPROXIMATE_ASIDE = re.compile(
+    r"\s?\((?:≈|~|about |approximately |approx\. |\\approx)[^()]{1,20}\)|\s?(?:≈|\\approx)\s?\d[\d.]*$"
+)
 _OPEN = re.compile(
     r"\b(?:or|not|n't|between|about|approximately|either|neither|except|but)\b|≈|±|\\pm", re.IGNORECASE
 )
@@ -41,7 +44,7 @@ _MULTIPLE = re.compile(r"^\s*\$?\s*-?\d+\s?[a-zA-Z]\b")
 
 def readings(text: str, gold: str, *, with_units: bool) -> Iterator[str]:
     """The expressions that a text may state; without its unit, unless the gold answer is an amount `with_units`."""
-    text = _ABOUT.sub("", text)
+    text = _APPROXIMATE_ASIDE.sub("", _ABOUT.sub("", text))
     if len(text) > _LONGEST or _OPEN.search(text):
         return
     text = in_signs(text)

@@ -1,7 +1,8 @@
-"""Numbers written in words of other languages: German, French, Spanish, Italian, Portuguese, Dutch, Hindi, Arabic.
+"""Numbers written in words of other languages: six of western Europe, Hindi, Arabic, Russian and Korean.
 
-The first six are read by text2num. Only whole words of a short text without digits are looked at, since a word of
-one language is another word elsewhere (the English "once" is eleven in Spanish). Ordinals are left out.
+German, French, Spanish, Italian, Portuguese and Dutch are read by text2num. Only whole words of a short text without
+digits are looked at, since a word of one language is another word elsewhere (the English "once" is eleven in
+Spanish). Ordinals are left out.
 """
 
 import re
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from distill.answers.numbers.number_words import numeral
 
 LONGEST: Final = 80
 """Characters of a text that can be a number in words with its unit."""
@@ -162,7 +165,13 @@ _ARABIC_TENS: Final = "عشرون ثلاثون اربعون خمسون ستون 
 _RUSSIAN_TEXT: Final = """ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать
     тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать"""
 _KOREAN_TEXT: Final = "영 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열"
+_RUSSIAN_TENS: Final = "шестьдесят семьдесят восемьдесят девяносто"
+_RUSSIAN_HUNDREDS: Final = "сто двести триста четыреста пятьсот шестьсот семьсот восемьсот девятьсот"
+_SINO_KOREAN: Final = str.maketrans("영공일이삼사오육륙칠팔구십백천만억", "零零一二三四五六六七八九十百千万亿")
+_SINO_KOREAN_NUMBER = re.compile("[영공일이삼사오육륙칠팔구십백천만억]+")
 _BY_NAME: Final = {
+    **{word: 10 * value for value, word in enumerate(_RUSSIAN_TENS.split(), start=6)},
+    **{word: 100 * value for value, word in enumerate(_RUSSIAN_HUNDREDS.split(), start=1)},
     **{word: value for value, word in enumerate(_RUSSIAN_TEXT.split())},
     **{word: value for value, word in enumerate(_KOREAN_TEXT.split())},
     **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
@@ -177,6 +186,7 @@ _BY_NAME: Final = {
 }
 _SCALES: Final = {"सौ": 100, "हज़ार": 1000, "हजार": 1000, "लाख": 10**5, "करोड़": 10**7} | {
     **{"مئه": 100, "مائه": 100, "مئتان": 200, "مئتين": 200, "مائتان": 200, "الف": 1000, "الاف": 1000, "الفان": 2000},
+    **{"тысяча": 1000, "тысячи": 1000, "тысяч": 1000, "миллион": 10**6, "миллиона": 10**6, "миллионов": 10**6},
     **{"مليون": 10**6, "ملايين": 10**6, "مليار": 10**9},
 }
 _DUALS: Final = frozenset({"مئتان", "مئتين", "مائتان", "الفان"})
@@ -195,7 +205,8 @@ def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
     start: int | None = None
     end = 0
     for raw, begins, ends in words:
-        value = _named(raw)
+        value = _sino_korean(raw) if len(words) == 1 or len(raw) > 1 else None
+        value = value or _named(raw)
         if value is None and start is None:
             continue
         if value is None:
@@ -214,6 +225,12 @@ def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
             current += amount
     if start is not None:
         yield Spelled(total + current + shift, start, end)
+
+
+def _sino_korean(word: str) -> tuple[str, Decimal] | None:
+    """삼백이십; a single sign is a number only where it is the whole answer."""
+    number = numeral(word.translate(_SINO_KOREAN)) if _SINO_KOREAN_NUMBER.fullmatch(word) else None
+    return None if number is None else ("number", number)
 
 
 def _named(raw: str) -> tuple[str, Decimal] | None:

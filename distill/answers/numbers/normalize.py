@@ -60,6 +60,7 @@ _UNIT_PHRASES: Final = (
     (re.compile(r"\bkilo-?watt[- ]hours?\b", re.IGNORECASE), lambda _: "kWh"),
     (re.compile(r"\b(sq|cu)(?:uare|bic|\.)? ([a-z]+)\b", re.IGNORECASE), lambda match: _power(match)),
 )
+_SPACED_POWER = re.compile(r"(?<=[A-Za-z])\s+\^(?=\s?\{?-?\d)")
 _POWER_AFTER = re.compile(r"(?<=\d)(\s?)(mm|cm|dm|m|km|ft|in|yd|mi)([23])\b")
 """25 cm2."""
 _PER = re.compile(r"\b([a-zA-Z]+)(?: per | ?/ ?)([a-zA-Z]+)( squared| cubed)?\b")
@@ -146,8 +147,22 @@ _UNIT_WORDS: Final = (
     (re.compile(r"\bkelvins?\b", re.IGNORECASE), "K"),
     (re.compile(r"\s?\b(?:square units?|sq\.? units?|units squared|units\^2)\b", re.IGNORECASE), ""),
     (
+        re.compile(
+            r"(?<=\d),(\d{3} (?:millions|milliards|milioni|miliardi|millones|milhões) (?:d'|d[ei] ))", re.IGNORECASE
+        ),
+        r".\1",
+    ),
+    (
         re.compile(r"\b(millions?|millones|milliards?|milhões|milioni|miliardi)\s+(?:d'|d[ei]\s)", re.IGNORECASE),
         r"\1 ",
+    ),
+    (re.compile(r"\bквадратн\w+ (?=\w)|\b[qQ]uadrat(?=(?:zenti|milli|kilo)?meter)"), "square "),
+    (re.compile(r"\bкубическ\w+ (?=\w)|\b[kK]ubik(?=(?:zenti|milli)?meter)"), "cubic "),
+    (re.compile(r"\b([^\W\d_]*m[eèé]t[^\W\d_]+) (?:carrés?|cuadrados?|quadrat[io]|quadrados?)\b"), r"square \1"),
+    (re.compile(r"\b([^\W\d_]*m[eèé]t[^\W\d_]+) (?:cubes?|cúbicos?|cub[io])\b"), r"cubic \1"),
+    (
+        re.compile(r"\b(?P<power>sq|cu)(?:uare|bic) (?P<unit>[^\W\d_]+)\b"),
+        lambda match: unit_name(match["unit"].lower()) + ("^2" if match["power"] == "sq" else "^3"),
     ),
 )
 
@@ -181,6 +196,8 @@ def normalise(text: str) -> str:
     if "\\" in text or "{,}" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
+    if " ^" in text:
+        text = _SPACED_POWER.sub("^", text)
     if "_" in text:
         text = _SUBSCRIPT.sub(r"\1", text)
     if "'" in text and ('"' in text or text.endswith("'") or "''" in text):

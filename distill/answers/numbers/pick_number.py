@@ -13,7 +13,7 @@ from distill.answers.compare_result import CompareResult, undecided
 from distill.answers.numbers.quantities import Quantity, read_single_quantity
 
 _CONCLUDES = re.compile(
-    r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
+    r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|leaves|leaving|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
     r"(?:\s[^\W\d]+){0,4}|\b(?:difference|sum|total|average|increase|decrease|rise|drop|gain|loss) of"
     r"(?:\s[^\W\d]+)?"
     r"|\b(?:ergibt|macht|beträgt|insgesamt|somit|donc|égale?|igual a|resulta|entonces|por (?:lo )?tanto)"

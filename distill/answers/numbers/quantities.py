@@ -115,7 +115,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _POINTS = re.compile(r"[\s-]points?\b")
-_IN_CENTS = re.compile(r"cents?\b|¢")
+_IN_CENTS = re.compile(r"(?:cents?|centimes|c[eé]ntimos|centavos|centesimi|pence|paise|копе\w+|grosz\w*)\b|¢")
 _NEGATED = re.compile(
     r"(?:\b(?:not|except(?: for)?|rather than|instead of|cannot be|(?:anything|everything|nothing|all) but|other than"
     r"|apart from|no (?:number|digit|figure|value|letter))|n't)"
@@ -177,7 +177,8 @@ def _join_compound(parts: tuple[Quantity, ...], text: str) -> tuple[Quantity, ..
         value = parts[0].value + parts[1].value / 100  # 12 euros 50
         return (replace(parts[0], value=value, others=(), end=parts[1].end, decimals=2, certain=True),)
     if len(parts) == 2 and parts[0].currency and _IN_CENTS.search(text[parts[1].start : parts[1].end]):
-        return (replace(parts[0], value=parts[0].value + parts[1].value, others=(), end=parts[1].end, decimals=2),)
+        cents = parts[1].value if parts[1].currency else parts[1].value / 100
+        return (replace(parts[0], value=parts[0].value + cents, others=(), end=parts[1].end, decimals=2),)
     factors = [unit_factor(quantity.unit) for quantity in parts]
     sizes = [factor[1] for factor in factors if factor is not None]
     same_kind = len(sizes) == len(parts) and len({factor[0] for factor in factors if factor is not None}) == 1
@@ -243,7 +244,7 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
         elif word[0] in _COUNTERS:
             tail.end = after.start(1) + 1
             break
-        elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
+        elif word in _NOT_UNITS and after[1] != "A" and (word != "in" or after.end() < len(text)):
             break
         else:
             length = 0 if word.isascii() else foreign_unit_length(word)

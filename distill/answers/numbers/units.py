@@ -121,7 +121,44 @@ _ABROAD_TEXT: Final = """
     year:年|岁|歳|an|ans|année|jahr|jahre|jahren|año|anno|anni|ano|साल|वर्ष|سنة|سنوات|عام
     person:人|名|personne|persona|persone|pessoa|personen|लोग|شخص degree:度|degré|grau
     vol:abv|alc tonne:吨|トン|tonelada|tonnellata
+    mm:миллиметр|миллиметра|миллиметров|мм|밀리미터|مليمتر|مم|ミリメートル|millimetro|millimetri
+    cm:сантиметр|сантиметра|сантиметров|см|센티미터|سنتيمتر|centimetri
+    m:метр|метра|метров|미터|أمتار|metri
+    km:километр|километра|километров|км|킬로미터|كيلومترات|chilometri
+    in:дюйм|дюйма|дюймов|인치|بوصة|インチ|英寸|pouce|pouces|pulgada|pulgadas|pollice|pollici|polegada
+    in:polegadas
+    ft:фут|фута|футов|фт|피트|قدم|フィート|英尺|fuß|pieds|piede|piedi|pés
+    mi:миля|мили|миль|마일|ميل|أميال|マイル|英里|meile|meilen|milla|millas|miglio|miglia|milha|milhas
+    mg:миллиграмм|миллиграмма|мг|밀리그램|مليغرام|مغم|ミリグラム|毫克|milligramm|milligramme
+    mg:milligrammes|miligramo|miligramos|milligrammo|milligrammi|miligrama|miligramas
+    g:грамм|грамма|그램|غرامات|grammi
+    kg:килограмм|килограмма|кг|킬로그램|كغم|chilogrammi|quilograma|quilogramas
+    tonne:тонна|тонны|тонн|公吨|tonnen
+    lb:фунт|фунта|фунтов|фнт|파운드|رطل|ポンド|pfund|libbra|libbre
+    oz:унция|унции|унций|унц|온스|أونصة|オンス|盎司|unzen|onces|onzas|oncia|onça|onças
+    ml:миллилитр|миллилитра|миллилитров|мл|밀리리터|مليلتر|ملتر|millilitro|millilitri
+    l:литр|литра|литров|리터|litri
+    s:секунда|секунды|секунд|초|ثوان|secondi|seconden
+    min:минута|минуты|минут|мин|د|minuti|minuut
+    h:час|часа|часов|시간
+    day:день|дня|дней|дн|dagen
+    week:неделя|недели|недель|нед|أسابيع|weken
+    month:месяц|месяца|месяцев|мес|개월|شهر|أشهر|か月|mês|maand|maanden
+    year:год|года|лет
+    j:джоуль|джоуля|джоулей|дж|줄|جول|ジュール|焦耳
+    kcal:килокалория|килокалории|килокалорий|ккал|킬로칼로리|キロカロリー|千卡|kilokalorie|kilokalorien
+    kcal:kilocaloría|kilocalorías|chilocaloria|chilocalorie|quilocaloria|quilocalorias|kilocalorieën
+    w:ватт|ватта|вт|와트|واط|ワット|瓦特|vatio|vatios
+    kw:киловатт|киловатта|квт|킬로와트|كيلوواط|キロワット|千瓦|kilovatio|kilovatios|quilowatt
+    kw:quilowatts
+    mw:мегаватт|мегаватта|мвт|메가와트|メガワット|兆瓦|mégawatt|mégawatts|megavatio|megavatios
+    v:вольт|вольта|볼트|فولت|ボルト|伏特|voltio|voltios
+    hectare:гектар|гектара|гектаров|га|헥타르|هكتار|ヘクタール|公顷|hektar|hectárea|hectáreas|ettaro
+    hectare:ettari
+    kwh:킬로와트시|キロワット時|千瓦时|kilowattstunde|kilowattstunden|chilowattora|kilowattuur
+    gallon:갤런|غالون|ガロン|加仑|gallone|gallonen|galón|galones|galloni|galão|galões
 """
+"""By hand, then names of the Unicode CLDR (Babel) in twelve languages, without short ones of several meanings."""
 _ABROAD: Final = {
     name: unit.partition(":")[0] for unit in _ABROAD_TEXT.split() for name in unit.partition(":")[2].split("|")
 }
@@ -144,6 +181,8 @@ def unit_name(word: str) -> str:
     word = word.replace(" ", "").lower()
     if word in ("st", "nd", "rd"):
         return "th"
+    if "^" in word and (base := _ABROAD.get(word[:-2])) is not None:
+        return base + word[-2:]
     if (english := _ABROAD.get(word) or _ABROAD.get(word.removesuffix("s"))) is not None:
         return english
     if word in _UNITS or len(word) <= 3:

@@ -46,6 +46,18 @@ _ABROAD = re.compile(
 _ENGLISH_WORDS = re.compile(r"\b(?:the|of|his|her|their|its|it|this|that|are|was|were|an|and|with)\b", re.IGNORECASE)
 _CHINESE = re.compile(r"[^是为不没非或，,。？?]{1,40}(?:名)?(?:是|为)(?P<rest>[^是为，,。]{1,60})。?")
 _JAPANESE = re.compile(r"[^は、。？?]{1,40}は、?(?P<rest>[^は、。]{1,60}?)(?:です|でした|だ)?。?")
+_KOREAN = re.compile(
+    r"[^,.]{0,40}?[은는이가]\s(?P<rest>[^,.]{1,40}?)\s?(?:입니다|이에요|예요|이다|였습니다|이었습니다)\.?"
+)
+_QUOTED = re.compile(
+    r"\"(?P<double>[^\"]{1,80})\"|[「『](?P<corner>[^「」『』]{1,80})[」』]|«\s?(?P<angle>[^«»]{1,80}?)\s?»"
+)
+_QUOTES = re.compile(
+    r"\b(?:says?|said|reads?|answer(?:s|ed)?|label(?:s|led|ed)?|call(?:s|ed)|titled|named|shows?|written|states?"
+    r"|represents?|words?|text|sign|menciona|dice|dit|indique|steht|lautet)\b[^\"«]{0,20}[\"«]"
+    r"|[」』\"»]\s?(?:と(?:書|表示|記)|(?:이?라고|라는)\s)|(?:写着|写的是|显示)[^\"]{0,6}\"",
+    re.IGNORECASE,
+)
 _HINDI = re.compile(
     r"(?:[^\s।,]{1,30}|[^।,]{0,60}\s?(?:रंग|नाम|उत्तर|यह|वह))\s(?P<rest>[^\s।,]{1,40}(?:\sरंग(?:\s(?:का|की|के))?)?)\s(?:है|हैं|था|थी|थे)।?"
 )
@@ -125,12 +137,14 @@ def _adds_content(after: str) -> bool:
 
 def _parts(text: str) -> Iterator[str]:
     if not text.isascii():
-        for pattern in (_CHINESE, _JAPANESE):
+        for pattern in (_CHINESE, _JAPANESE, _KOREAN):
             if (match := pattern.fullmatch(text)) is not None:
                 yield match["rest"]
         for pattern in (_HINDI, _ARABIC):
             if (match := pattern.fullmatch(text)) is not None and not SET_AGAINST & set(text.rstrip(".।").split()):
                 yield match["rest"]
+    if (quoted := _quoted(text)) is not None:
+        yield quoted
     if (head := _head(text)) is not None:
         yield head
         yield from _parts(head)
@@ -146,6 +160,22 @@ def _parts(text: str) -> Iterator[str]:
         foreign_verb = _ABROAD.search(sentence)
         if foreign_verb is not None and not _ENGLISH_WORDS.search(sentence[: foreign_verb.start()]):
             yield from _parts_after_verb(sentence, foreign_verb)
+
+
+_QUOTE_SIGNS: Final = frozenset('"“”「」『』«»')
+_ASKS: Final = frozenset({"who", "which", "what", "also", "and"})
+
+
+def _quoted(text: str) -> str | None:
+    """The only words in quotes of a sentence that says what is written or answered."""
+    matches = list(_QUOTED.finditer(text)) if _QUOTES.search(text) else []
+    if len(matches) != 1:
+        return None
+    match = matches[0]
+    around = text[: match.start()] + " " + text[match.end() :]
+    said = {word.casefold() for word in _WORD.findall(around)}
+    is_plain = not (SET_AGAINST - _ASKS) & said and "n't" not in around and not set(around) & _QUOTE_SIGNS
+    return next(group for group in match.groups() if group) if is_plain else None
 
 
 _ADDED = (

@@ -13,7 +13,7 @@ from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
 from distill.answers.texts.eastern_sentences import states_in_han
-from distill.answers.texts.spelling import SPELLINGS, are_opposites
+from distill.answers.texts.spelling import OPPOSITES, SPELLINGS, are_opposites
 from distill.answers.texts.word_classes import (
     AFTER,
     AFTER_COMMA,
@@ -70,6 +70,8 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(text) <= _LONGEST:
         return False
+    if _is_about_the_opposite(text, gold_words, question):
+        return False
     text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", text)
     text = _CONTRACTED.sub(r"\1 is", _NUMBER_SIGN.sub("number ", text))
     text = _TITLED.sub(r"\1", _OWNER_AT_END.sub("", text))
@@ -91,6 +93,14 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     return bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated)
 
 
+def _is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
+    """Whether an answer says the opposite of a word of its question too: the right for a question about the left."""
+    asked = {word for word in _read(question[:_LONGEST]).words if word in _TURNED} - {*gold}
+    said = {*_read(text).words} - {*gold} if asked else set()
+    return any(are_opposites(one, other) for one in asked for other in said)
+
+
+_TURNED: Final = frozenset(word for pair in OPPOSITES for word in pair)
 _OPEN = re.compile(r"\b(?:or|maybe|might|perhaps|possibly|unclear|unknown)\b", re.IGNORECASE)
 _HEDGED = re.compile(
     r"\b(?:(?:would|must|should)(?= be\b)|will|(?:more|most|less|least) likely(?: to)?)\b\s*", re.IGNORECASE
@@ -183,12 +193,20 @@ def _is_verb(word: str) -> bool:
     return len(word) > 3 and word.endswith(("s", "ed", "ing")) and not word.endswith(_NO_VERBS)
 
 
+_BESIDE: Final = TIED | BEFORE | AFTER | ARTICLES
+
+
 @lru_cache(maxsize=1024)
 def _words_of(question: str) -> frozenset[str]:
     """The content words of a question in every form."""
-    words = {word for word in _read(question[:_LONGEST]).words if len(word) > _FRAGMENT}
+    words = {word for word in _read(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
     return (
-        frozenset(form for word in words for form in plain_forms(word)) - SET_AGAINST - TIED
+        frozenset(form for word in words for form in plain_forms(word))
+        - SET_AGAINST
+        - TIED
+        - BEFORE
+        - AFTER
+        - ARTICLES
         if question
         else frozenset()
     )

@@ -1,8 +1,10 @@
 """Names of persons in their usual forms: with a title or a degree, and with the family name first."""
 
 import re
+import unicodedata
 from typing import Final
 
+from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
 from distill.answers.texts.words import tokens
 
 _TITLE = re.compile(
@@ -29,6 +31,51 @@ def same_person(text: str, gold: str) -> bool:
     return len(gold_words) > 1 and words == gold_words and all(word.isalpha() for word in gold_words)
 
 
+_ASKS_WHO = re.compile(
+    r"\b(?:who|whose|whom|author|candidate|president|player|singer|artist|actor|actress|politician|founder|director"
+    r"|signed|wer|wem|qui|quién|chi|quem|кто|автор|auteur|autora?|autore)\b"
+    r"|\bname of the (?:man|woman|person|boy|girl|author|president|player|artist)",
+    re.IGNORECASE,
+)
+_NAME_IN_SENTENCE = re.compile(
+    r"(?:(?:it|he|she|this|that)(?: is|'s) |c'est |es ist |es )?"
+    r"(?P<name>(?:(?!The |A )[A-ZÀ-Þ][\w.'’-]*(?: (?:de|da|di|van|von|der|la|le|el|al|bin))* ?){2,6})"
+    r"(?P<rest>(?: ?(?:is|was|leads|with|by|has|had|wrote|painted|signed)\b[^,;]*)?)\.?"
+)
+
+
+def names_person(text: str, gold: str, question: str) -> bool:
+    """Whether one of two names is the other with more given names, where a question asks who: Joe Biden for Biden."""
+    if max(len(text), len(gold)) > _LONGEST or _ASKS_WHO.search(question) is None:
+        return False
+    sentence = _NAME_IN_SENTENCE.fullmatch(text)
+    if sentence is not None and trusted(sentence["rest"]):
+        text = sentence["name"].strip()
+    names = sorted((_plain_name(text), _plain_name(gold)), key=len)
+    short, long = names
+    if not short or len(long) > _MOST_NAMES or not all(word.isalpha() for word in (*short, *long)):
+        return False
+    if {*short, *long} & (_NO_GIVEN_NAME | SET_AGAINST):
+        return False
+    left = iter(long[:-1])
+    return short[-1] == long[-1] and all(any(_same_given(word, other) for other in left) for word in short[:-1])
+
+
+_MOST_NAMES: Final = 6
+
+
+def _same_given(left: str, right: str) -> bool:
+    return left == right or (min(len(left), len(right)) == 1 and left[0] == right[0])
+
+
+def _plain_name(name: str) -> tuple[str, ...]:
+    _, words = _parts(name)
+    return tuple(
+        "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
+        for word in words
+    )
+
+
 def _parts(name: str) -> tuple[str, tuple[str, ...]]:
     """The title in lower case, and the words of the name in their usual order."""
     name = _DEGREE.sub("", name.strip())
@@ -37,5 +84,6 @@ def _parts(name: str) -> tuple[str, tuple[str, ...]]:
         name = name[title.end() :]
     swapped = _FAMILY_NAME_FIRST.fullmatch(name)
     if swapped is not None and not set(tokens(swapped["given"])) & _NO_GIVEN_NAME:
-        name = f"{swapped['given']} {swapped['family']}"
+        given = swapped["given"]
+        name = f"{given}{'.' if len(given) == 1 else ''} {swapped['family']}"  # no article: Kühn, A
     return ("" if title is None else title["title"].lower()), tokens(name)

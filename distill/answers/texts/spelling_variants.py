@@ -49,7 +49,9 @@ _SAME_THING_TEXT: Final = """
     fries=chips; potato chips=crisps; crosswalk=zebra crossing; parking lot=car park; garbage can=trash can; trash
     can=dustbin; mailbox=letterbox; stroller=pushchair; bathing suit=swimsuit; bike=bicycle; plane=airplane;
     fall=autumn; living room=sitting room; stove top=stovetop; hot dog=frankfurter; doughnut=donut;
-    firefighter=fireman; policeman=police officer
+    firefighter=fireman; policeman=police officer; eeuu=estados unidos; ee.uu.=estados unidos; ee. uu.=estados unidos;
+    nrw=nordrhein-westfalen; la=los angeles; l.a.=los angeles; sf=san francisco; d.c.=washington; dc=washington;
+    oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy; coriander=cilantro
 """
 _SAME_THING: Final = frozenset(
     frozenset(pair.strip().split("=")) for pair in " ".join(_SAME_THING_TEXT.split()).split(";")
@@ -84,12 +86,14 @@ _ORDINAL = re.compile(
     re.IGNORECASE,
 )
 _ORDINALS_ABROAD_TEXT: Final = """
-    premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
-    deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
-    troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
-    quatrième|vierte|vierten|vierter|cuarto|cuarta|quarto|quarta cinquième|fünfte|fünften|fünfter|quinto|quinta
-    sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta septième|siebte|siebten|séptimo|settimo
-    huitième|achte|achten|octavo|ottavo neuvième|neunte|neunten|noveno|nono dixième|zehnte|zehnten|décimo|decimo
+    первого|premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
+    второго|deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
+    третьего|troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
+    четвёртого|quatrième|vierte|vierten|vierter|cuarto|cuarta|quarto|quarta
+    пятого|cinquième|fünfte|fünften|fünfter|quinto|quinta
+    шестого|sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta седьмого|septième|siebte|siebten|séptimo|settimo
+    восьмого|huitième|achte|achten|octavo|ottavo девятого|neuvième|neunte|neunten|noveno|nono
+    десятого|dixième|zehnte|zehnten|décimo|decimo
 """
 ORDINALS_ABROAD: Final = {
     name: value for value, names in enumerate(_ORDINALS_ABROAD_TEXT.split(), start=1) for name in names.split("|")
@@ -113,6 +117,7 @@ _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
 _TWO: Final = 2
+_MOST_INITIALS: Final = 6
 _SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?){1,7}[A-Z]\.?|[A-Z]\s?&\s?[A-Z]")
 _JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
 _FULL: Final = {
@@ -157,14 +162,16 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
     for name, short in ((text, gold), (gold, text)):
         short = short.removeprefix("the ").removeprefix("The ")
         letters = re.sub("[.& ]", "", short)
-        if _SHORT_NAME.fullmatch(short) and letters == "".join(
+        is_lower = short.isascii() and short.isalpha() and _TWO < len(short) <= _MOST_INITIALS
+        letters = short.upper() if is_lower else letters
+        if (_SHORT_NAME.fullmatch(short) or is_lower) and letters == "".join(
             word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
         ):
             return correct("acronym") if len(letters) > _TWO or "&" in short else undecided("may_be_the_acronym")
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
-    return _compare_without_accents(text, gold)
+    return _compare_without_accents(text, gold) or _compare_without_accents(joined, gold_joined)
 
 
 _STATE = re.compile(r"(?<=[A-Za-z])(?:, ?| )([A-Z]{2})(?=$|,? \d{5}\b)")
@@ -229,7 +236,9 @@ def _words_in_figures(text: str) -> tuple[str, ...]:
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
     text = re.sub(r"\b(\d+) ?\(\1\)", r"\1", text)  # ten (10) days
     text = re.sub(r"\$\s?(\d[\d.,]*)", r"\1 dollars", text)
-    text = re.sub(r"\bvp\b", "vice president", text)
+    text = re.sub(r"\bv\.?\s?p\b\.?", "vice president", text)
+    for pattern, words_of_it in _DOSES:
+        text = pattern.sub(words_of_it, text)
     text = re.sub(r"\bwearing\b", "in", text)
     text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
     text = re.sub(r"\bq([1-4])\b", r"\1th quarter", text)
@@ -243,6 +252,13 @@ def _words_in_figures(text: str) -> tuple[str, ...]:
     return tuple(word for word in words if word not in ("the", "a", "an"))
 
 
+_DOSES: Final = (
+    (re.compile(r"\bb\.?i\.?d\b\.?"), "2 times daily"),
+    (re.compile(r"\bt\.?i\.?d\b\.?"), "3 times daily"),
+    (re.compile(r"\bq\.?i\.?d\b\.?"), "4 times daily"),
+    (re.compile(r"\bfl\.? ?oz\b\.?"), "fluid ounces"),
+)
+"""As prescriptions and labels have them."""
 _YEARS = re.compile(r"(?:from )?((?:1[5-9]|20)\d\d)\s?(?:-|/|to|until)\s?((?:1[5-9]|20)?\d\d)")
 
 
@@ -271,7 +287,11 @@ def _same_but_roman_number(text: str, gold: str) -> bool:
     ):
         return False
     return any(
-        a.isdigit() and 0 < int(a[:3]) < 40 and len(a) < 3 and _roman(int(a)) == b
+        a.isdigit()
+        and 0 < int(a[:3]) < 40
+        and len(a) < 3
+        and _roman(int(a)) == b.upper()
+        and (b.isupper() or len(b) > 1)
         for a, b in _both_orders(words[-1], gold_words[-1])
     )
 

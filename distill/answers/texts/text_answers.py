@@ -9,39 +9,30 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from rapidfuzz.distance import Levenshtein, Prefix
+from rapidfuzz.distance import Levenshtein
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
-from distill.answers.numbers.units import unit_name
 from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
-from distill.answers.texts.compare_sentences import COPULA, compare_with_denied
+from distill.answers.texts.compare_sentences import compare_with_denied
 from distill.answers.texts.mentions import mentions
-from distill.answers.texts.person_names import same_person
+from distill.answers.texts.other_words import LONG, compare_other_words
+from distill.answers.texts.person_names import names_person, same_person
+from distill.answers.texts.plain_abroad import plain_abroad
 from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.texts.spelling_variants import compare_spellings
 from distill.answers.texts.word_classes import ARTICLES
-from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens as tokens
 from distill.answers.texts.words import unabbreviated
+from distill.answers.texts.yes_or_no import compare_polar
 
-_YES: Final = frozenset({"yes", "yeah", "yep"})
-_NO: Final = frozenset({"no", "nope"})
-_LIKE_YES: Final = frozenset({"correct", "right", "indeed", "sure", "certainly", "incorrect", "none", "not"})
-_POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
-NEGATIONS: Final = frozenset(
-    {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
-)
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
-_AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
-_NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
 NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
 """There are no dogs: an answer of zero."""
-_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
@@ -51,8 +42,6 @@ _WORDS_OR_SIGNS = re.compile(
     r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
 )
 _SPELLABLE: Final = tuple(number for number in (*SMALL, *TENS) if len(number) >= 4)
-_LONG: Final = 8
-"""Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
 
 
 @lru_cache(maxsize=4096)
@@ -80,6 +69,8 @@ def _nearly_a_number(word: str) -> bool:
 
 def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """A free-text prediction against a gold text."""
+    if not (text.isascii() and gold.isascii()):
+        text, gold = plain_abroad(text), plain_abroad(gold)
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(words) == len(gold_words) == 1:
@@ -89,15 +80,9 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
             return CompareResult(verdict="undecided", reason="expression", can_be_mathematics=True)
         same_symbols = bool(gold_words) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
-    if len(gold_words) == 1 and gold_words[0] in _POLAR:
-        return _compare_polar(text, tokens(text), _POLAR[gold_words[0]], question)
-    if (
-        len(gold_words) == 1
-        and gold_words[0] in _POLAR_ABROAD
-        and (polar := _compare_foreign_polar(text, words, gold_words[0])) is not None
-    ):
+    if len(gold_words) == 1 and (polar := compare_polar(text, tokens(text), gold_words[0], question)) is not None:
         return polar
-    if _same_words_abroad(words, gold_words) or same_person(text, gold):
+    if _same_words_abroad(words, gold_words) or same_person(text, gold) or names_person(text, gold, question):
         return correct("same_thing")
     if len(words) == len(gold_words) == 1 and is_translation(words[0], gold_words[0]):
         return correct("translated")
@@ -111,7 +96,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         and set(_joined(words)) == set(_joined(gold_words))
     ):
         return correct("same_words_in_other_order")
-    if _same_turned(words, gold_words):
+    if _same_turned(words, gold_words) or _same_with_year(words, gold_words):
         return correct("same_words_in_other_order")
     if _same_letters(words, gold_words) or text.replace(".", "").casefold() == gold.replace(".", "").casefold():
         return correct("same_letters")
@@ -124,7 +109,9 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
     if finding is None:
-        finding = undecided("other_script") if _script(text) != _script(gold) else _compare_words(words, gold_words)
+        finding = (
+            undecided("other_script") if _script(text) != _script(gold) else compare_other_words(text, gold, question)
+        )
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
 
 
@@ -137,11 +124,14 @@ def _same_words_abroad(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     if len(core) != 1:
         return False
     shorter, longer = sorted((core[0], gold_word), key=len)
-    is_place = len(shorter) > 1 and longer[:-1] == shorter and longer[-1] in _PLACE_SIGNS
+    is_place = len(shorter) > 1 and longer.startswith(shorter) and longer[len(shorter) :] in _PLACE_SIGNS
     return is_same_word(core[0], gold_word) or is_place or (core[0] == gold_word and not gold_word.isdigit())
 
 
-_PLACE_SIGNS: Final = "市省県縣都府区區县国國州"
+_PLACE_SIGNS_TEXT: Final = (
+    "市 省 県 都 府 区 县 国 州 自治区 特别行政区 시 도 군 구 광역시 특별시 특별자치시 특별자치도"
+)
+_PLACE_SIGNS: Final = frozenset(_PLACE_SIGNS_TEXT.split())
 
 
 def _symbols(text: str) -> str:
@@ -164,10 +154,20 @@ def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
 
 def _same_turned(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     """The average of the EU and EU average."""
-    if abs(list(words).count("of") - list(gold_words).count("of")) != 1 or len(gold_words) > _LONG:
+    if abs(list(words).count("of") - list(gold_words).count("of")) != 1 or len(gold_words) > LONG:
         return False
     bare, gold_bare = (sorted(word for word in sequence if word != "of") for sequence in (words, gold_words))
     return bare == gold_bare and len(bare) > 1
+
+
+def _same_with_year(words: Sequence[str], gold_words: Sequence[str]) -> bool:
+    """Q2 2020 and 2020 Q2."""
+    years = [word for word in gold_words if _YEAR.fullmatch(word)]
+    return len(years) == 1 and len(gold_words) <= _FEW and sorted(words) == sorted(gold_words)
+
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_FEW: Final = 3
 
 
 def _joined(words: Sequence[str]) -> list[str]:
@@ -178,83 +178,6 @@ def _joined(words: Sequence[str]) -> list[str]:
 def _without_accents(text: str) -> str:
     split = unicodedata.normalize("NFD", text.casefold())
     return "".join(character for character in split if not unicodedata.combining(character))
-
-
-def _compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult:
-    copula = COPULA.fullmatch(text)
-    if copula is not None:
-        words = tokens(copula["rest"])
-    if len(words) == 1 and words[0] in ("y", "n") and gold in ("yes", "no"):
-        words = ("yes",) if words[0] == "y" else ("no",)
-    if (denied := _NOT_TRUE.search(text)) is not None and gold in ("true", "false"):
-        return (
-            correct("same_words")
-            if (denied[1].lower() in ("true", "correct")) == (gold == "false")
-            else wrong("other_words")
-        )
-    first = _POLAR.get(words[0]) if words else None
-    polar = {_POLAR[word] for word in words if word in _POLAR}
-    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
-    if ending is not None:
-        first = _POLAR[ending[1].lower()]
-    if len(polar) > 1 or (first is None and polar):
-        return undecided("unclear_yes_or_no")
-    if first is None and (repeated := _repeats(words, question)) is not None:
-        return correct("repeats_question") if repeated == gold else wrong("repeats_question")
-    if first is None:
-        is_open = copula is not None or len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
-        return undecided("no_yes_or_no") if is_open else wrong("other_words")
-    if (first in ("yes", "no")) != (gold in ("yes", "no")):
-        return undecided("yes_or_true")
-    if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
-        return undecided("unclear_yes_or_no")
-    return correct("same_words") if first == gold else wrong("other_words")
-
-
-_NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
-_SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
-    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't as its"""
-_SMALL_WORDS: Final = frozenset(_SMALL_TEXT.split())
-_FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\b", re.IGNORECASE)
-
-
-def _repeats(words: Sequence[str], question: str) -> str | None:
-    """Yes or no where an answer repeats the words of a question, or denies them; None where it says other words."""
-    if not _FORM.match(question) or " or " in question:
-        return None
-    said = [word for word in words if word not in _SMALL_WORDS]
-    asked = tokens(question[:_LONGEST_QUESTION])
-    if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
-        return None
-    return "no" if any(word in NEGATIONS or word.endswith("n't") for word in words) else "yes"
-
-
-_LONGEST_QUESTION: Final = 400
-_POLAR_ABROAD: Final = {
-    word: verdict
-    for verdict, words in (
-        ("yes", "oui sí si ja sim 是 是的 对 对的 没错 有 はい ええ نعم हाँ हां जी да evet 네 예"),
-        ("no", "non nein nee não 不是 不是的 不对 不 否 没有 いいえ لا नहीं нет hayır 아니요"),
-    )
-    for word in words.split()
-}
-
-
-def is_polar(text: str) -> bool:
-    """Whether a gold answer is yes, no, true or false."""
-    words = tokens(text)
-    return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
-
-
-def _compare_foreign_polar(text: str, words: Sequence[str], gold: str) -> CompareResult | None:
-    """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
-    first = words[0] if words else ""
-    if len(words) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
-        return None
-    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
-    if verdict is None:
-        return None
-    return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
 
 
 def _compare_assigned(text: str, gold: str) -> CompareResult | None:
@@ -356,37 +279,3 @@ def _same_label(text: str, gold: str) -> bool:
     words, phrase = f" {' '.join(tokens(text))} ", f" {' '.join(tokens(gold))} "
     is_name = re.search(r"[^\W\d_]{3}", gold) is not None and not looks_mathematical(text)
     return is_name and phrase in words and len(words.split()) <= 12 and trusted(text)
-
-
-def _compare_words(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult:
-    if len(gold_words) > _LONG:
-        return undecided("free_text")
-    word_set, gold_word_set = set(words), set(gold_words)
-    if gold_word_set <= word_set or word_set <= gold_word_set:
-        return undecided("one_contains_the_other")
-    joined, gold_joined = " ".join(words), " ".join(gold_words)
-    near = max(len(joined), len(gold_joined)) >= 6 and Levenshtein.normalized_similarity(joined, gold_joined) >= 0.83
-    plural = [unit_name(word) for word in words] == [unit_name(word) for word in gold_words]
-    prefix = Prefix.similarity(joined, gold_joined)
-    inflected = (
-        len(words) == len(gold_words) == 1 and prefix >= 5 and max(len(joined), len(gold_joined)) - prefix <= 3
-    )
-    if inflected:
-        return undecided("inflected")
-    if near or plural or joined.replace(" ", "") == gold_joined.replace(" ", ""):
-        return undecided("nearly_the_same_words")
-    shortest = 2 if _HAN.match(gold_joined) and not _DENIED_IN_HAN.search(joined) else 4
-    inside = min(len(joined), len(gold_joined)) >= shortest and (gold_joined in joined or joined in gold_joined)
-    if inside or (_stems(word_set) & _stems(gold_word_set) and max(len(words), len(gold_words)) > 4):
-        return undecided("words_shared")
-    if len(words) > 2 * _LONG:
-        return undecided("free_text")
-    return wrong("other_words")
-
-
-_HAN = re.compile("[\u3400-\u9fff]")
-_DENIED_IN_HAN = re.compile("[不没非无否或]")
-
-
-def _stems(words: set[str]) -> set[str]:
-    return {word[:5] for word in words if len(word) > 2}

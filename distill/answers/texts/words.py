@@ -9,7 +9,7 @@ from distill.answers.texts.spelling import SPELLINGS
 _NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
     august september october november december"""
 ABBREVIATIONS: Final = {name[:3]: name for name in _NAMES.split()} | {"tues": "tuesday", "thurs": "thursday"}
-_ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s")
+_ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s|\b[lL]'(?=[^\W\d_]{2})")
 """A capital A inside a text, or one that ends it, is a name: Group A."""
 _INITIALS = re.compile(r"\b(?:[A-Z]\. ){1,3}(?=[A-Z]\.)|\b(?:[A-Za-z]\.){2,}|\b(?:[A-Za-z]\.)+[A-Za-z]\b")
 _MARK: Final = "[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0955-\u0957\u0962\u0963]"

@@ -1,0 +1,129 @@
+"""Yes and no, true and false, in English and other languages: what an answer says to a question of this kind."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.texts.compare_sentences import COPULA
+from distill.answers.texts.word_forms import same_word_form
+from distill.answers.texts.words import tokens
+
+_YES: Final = frozenset({"yes", "yeah", "yep"})
+_NO: Final = frozenset({"no", "nope"})
+_LIKE_YES: Final = frozenset({"correct", "right", "indeed", "sure", "certainly", "incorrect", "none", "not"})
+_POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+NEGATIONS: Final = frozenset(
+    {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
+)
+_AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
+_NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
+_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+
+
+def compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
+    """Yes or no, true or false against the word of a gold answer; None where the gold answer is none of them."""
+    if gold in _POLAR:
+        return _compare_english(text, words, _POLAR[gold], question)
+    if gold not in _POLAR_ABROAD:
+        return None
+    return _compare_abroad(text, words, gold, question) or undecided("no_yes_or_no")
+
+
+def _compare_english(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult:
+    copula = COPULA.fullmatch(text)
+    if copula is not None:
+        words = tokens(copula["rest"])
+    if len(words) == 1 and words[0] in ("y", "n") and gold in ("yes", "no"):
+        words = ("yes",) if words[0] == "y" else ("no",)
+    if (denied := _NOT_TRUE.search(text)) is not None and gold in ("true", "false"):
+        return (
+            correct("same_words")
+            if (denied[1].lower() in ("true", "correct")) == (gold == "false")
+            else wrong("other_words")
+        )
+    first = _POLAR.get(words[0]) if words else None
+    polar = {_POLAR[word] for word in words if word in _POLAR}
+    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
+    if ending is not None:
+        first = _POLAR[ending[1].lower()]
+    if len(polar) > 1 or (first is None and polar):
+        return undecided("unclear_yes_or_no")
+    if first is None and (repeated := _repeats(words, question)) is not None:
+        return correct("repeats_question") if repeated == gold else wrong("repeats_question")
+    if first is None:
+        is_open = copula is not None or len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
+        return undecided("no_yes_or_no") if is_open else wrong("other_words")
+    if (first in ("yes", "no")) != (gold in ("yes", "no")):
+        return undecided("yes_or_true")
+    if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
+        return undecided("unclear_yes_or_no")
+    return correct("same_words") if first == gold else wrong("other_words")
+
+
+_NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
+_SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
+    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't as its"""
+_SMALL_WORDS: Final = frozenset(_SMALL_TEXT.split())
+_FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\b", re.IGNORECASE)
+
+
+def _repeats(words: Sequence[str], question: str) -> str | None:
+    """Yes or no where an answer repeats the words of a question, or denies them; None where it says other words."""
+    if not _FORM.match(question) or " or " in question:
+        return None
+    said = [word for word in words if word not in _SMALL_WORDS]
+    asked = tokens(question[:_LONGEST_QUESTION])
+    if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
+        return None
+    return "no" if any(word in NEGATIONS or word.endswith("n't") for word in words) else "yes"
+
+
+_LONGEST_QUESTION: Final = 400
+_POLAR_ABROAD: Final = {
+    word: verdict
+    for verdict, words in (
+        ("yes", "oui sí si ja jawohl sim 是 是的 对 对的 没错 有 はい ええ نعم أجل اجل हाँ हां जी да evet 네 예"),
+        ("no", "non nein nee não 不是 不是的 不对 不 否 没有 いいえ لا كلا नहीं нет hayır 아니요 아니오 아뇨"),
+    )
+    for word in words.split()
+}
+
+
+def is_polar(text: str) -> bool:
+    """Whether a gold answer is yes, no, true or false."""
+    words = tokens(text)
+    return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
+
+
+_FIRST_WORDS = re.compile(r"\s*[^\s\d,.!;:，。、،।]+(?:\s[^\s\d,.!;:，。、،।]+)?\s*[,.!;:，。、،।]")
+
+
+def _compare_abroad(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
+    """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
+    first = words[0] if words else ""
+    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
+    if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
+        verdict = None
+    verdict = verdict or _repeats_in_han(text, question)
+    if verdict is None:
+        return None
+    return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
+
+
+_ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
+_DENIES_IN_HAN = re.compile("^(?:没有?|沒有?|不|未)")
+
+
+def _repeats_in_han(text: str, question: str) -> str | None:
+    """Yes or no where a Chinese answer repeats the verb of its question, or denies it: 戴了, 没戴."""
+    said = text.strip("。.!！ ")
+    core = _DENIES_IN_HAN.sub("", said).rstrip("了着著的")
+    if not core or len(core) > _LONGEST_VERB or not _ASKS_IN_HAN.search(question) or core not in question:
+        return None
+    if set("不没沒未") & set(_ASKS_IN_HAN.sub("", question)):
+        return None
+    return "no" if _DENIES_IN_HAN.match(said) else "yes"
+
+
+_LONGEST_VERB: Final = 4
