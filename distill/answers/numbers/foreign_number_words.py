@@ -175,7 +175,6 @@ _BY_NAME: Final = {
     **{word: value for value, word in enumerate(_RUSSIAN_TEXT.split())},
     **{word: value for value, word in enumerate(_KOREAN_TEXT.split())},
     **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
-    **{"шестьдесят": 60, "семьдесят": 70, "восемьдесят": 80, "девяносто": 90, "сто": 100},
     **{word: value for value, word in enumerate(_HINDI_TEXT.split())},
     **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
     **{word: value for value, word in enumerate(_ARABIC_TEXT.split())},
