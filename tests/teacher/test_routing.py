@@ -4,7 +4,7 @@ import random
 
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.scheduling.routing import covers, route
+from teacher.scheduling.routing import covers, may_share, route
 
 
 def teacher(name: str, *domains: str, weight: float = 1.0) -> Teacher:
@@ -65,3 +65,17 @@ def test_a_fallback_answers_only_what_no_other_teacher_covers() -> None:
 def test_a_teacher_that_comes_after_another_answers_only_with_it() -> None:
     teachers = [teacher("small", weight=0.3), teacher("large").model_copy(update={"after": "small"})]
     assert {len(route(teachers, sample)) for sample in samples(100)} == {0, 2}
+
+
+def test_two_teachers_may_share_samples_unless_a_setting_keeps_them_apart() -> None:
+    def may(first: dict[str, object], second: dict[str, object]) -> bool:
+        one, other = (teacher(name).model_copy(update=values) for name, values in (("a", first), ("b", second)))
+        assert may_share(one, other) == may_share(other, one)
+        return may_share(one, other)
+
+    assert may({}, {}) and may({"modality": "image"}, {}) and may({"modality": "text"}, {"modality": "text"})
+    assert not may({"modality": "image"}, {"modality": "text"})
+    assert may({"domains": ("x", "y")}, {"domains": ("y",)}) and may({"domains": ("x",)}, {})
+    assert not may({"domains": ("x",)}, {"domains": ("y",)})
+    assert not may({"difficulty": ("easy",)}, {"difficulty": ("hard",)})
+    assert not may({"fallback": True}, {}) and may({"fallback": True}, {"fallback": True})

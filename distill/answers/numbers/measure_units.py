@@ -30,7 +30,7 @@ def size_in(unit: str, target: str) -> Decimal | None:
     registry = _registry()
     try:
         quantity, target_unit = registry.Quantity(1, _spelling(unit)), registry.Unit(_spelling(target))
-        if quantity.dimensionless or quantity.dimensionality != target_unit.dimensionality:
+        if quantity.dimensionless:
             return None
         return Decimal(format(quantity.to(target_unit).magnitude, _SIGNIFICANT))
     except (
