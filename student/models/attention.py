@@ -44,12 +44,17 @@ def attend(
         mask = attention_mask if attention_mask is not None else _window(query, key, sliding_window)
         states, _ = sdpa_attention_forward(module, query, key, value, mask, **options)
         return states, None
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
+    if takes_varlen(query) and not dropout:
         return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling, sliding_window), None
     sizes = row_sizes(cu_seq_lens_q)
     rows = zip(*(torch.split(part, sizes, 2) for part in (query, key, value)), strict=True)
     alone = [sdpa_attention_forward(module, q, k, v, _window(q, k, sliding_window), **options)[0] for q, k, v in rows]
     return torch.cat(alone, 1), None
+
+
+def takes_varlen(query: torch.Tensor) -> bool:
+    """Whether torch's varlen kernel works on such states."""
+    return query.is_cuda and query.dtype in (torch.float16, torch.bfloat16)
 
 
 def _window(query: torch.Tensor, key: torch.Tensor, size: int | None) -> torch.Tensor | None:

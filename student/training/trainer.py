@@ -26,6 +26,7 @@ from trl import SFTTrainer
 from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
+from student.distributed.step_watch import StepWatch
 from student.models.flops import product_rates
 from student.models.freeze import plain_model
 from student.models.library_output import hide_library_output
@@ -123,7 +124,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self._steps, self._projector = steps, projector
         self._halving = Halving(steps.data, on_notice)
         self._metrics_log, self._early_stopping = metrics_log, early_stopping
-        self._writer = CheckpointWriter()
+        self._writer, self._watch = CheckpointWriter(), StepWatch()
         self._interrupts = Interrupts(lambda: self._writer.busy)
         self._loader: DataLoader[Any] | None = None
         self.stopper = StopWhenAsked(self._interrupts)
@@ -135,7 +136,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Train to the end of the stage, unless a signal asks to stop: KeyboardInterrupt after a checkpoint."""
         with self._interrupts:
             try:
-                with self._writer:
+                with self._writer, self._watch:
                     self._train_on(folder)
             finally:
                 self._end_workers()
@@ -219,6 +220,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if FAILED in inputs:
             raise inputs[FAILED]
         self._writer.check()
+        self._watch.begin_step(self.state.global_step + 1)
         model.train()
         before = self._metrics_log.sums_now()
 
@@ -235,7 +237,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             sum_in_float32(model)
         total = torch.zeros((), device=self.args.device)
         for number, micro_batch in enumerate(micro_batches, 1):
-            last = number == len(micro_batches)
+            if last := number == len(micro_batches):
+                self._watch.begin_exchange(self.state.global_step + 1)
             with nullcontext() if last else self.accelerator.no_sync(model):
                 loss = self.compute_loss(model, self._steps.data.on_device(micro_batch, self.args.device))
                 self.accelerator.backward(loss)
@@ -285,6 +288,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        with self._watch.paused():
+            return self._evaluated()
+
+    def _evaluated(self) -> dict[str, float]:
         """Measure in the main process; the others wait, or compute along where each has a share of the layers.
 
         What a signal broke off is left to the resumed run.
@@ -342,6 +349,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Nothing leaves the machine."""
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        with self._watch.paused():
+            self._written(model, trial)
+
+    def _written(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
         self._writer.wait()
         weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -245,6 +246,61 @@ def test_a_signal_ends_all_processes_at_one_step_with_a_checkpoint_and_one_messa
         assert len(list((run / "train" / "whole" / "checkpoints").glob("checkpoint-*/complete"))) == 1
     finally:
         child.kill()
+
+
+HANGS = """
+import signal, sys, time
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from distill.recipe import load
+from student.distributed import processes, step_watch
+from student.train import train
+from student.training import trainer
+step_watch.LIMIT_S = 5.0
+step = trainer.StageTrainer.training_step
+def stuck(self, *args, **kwargs):
+    if processes.rank() == 1 and self.state.global_step == 3:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(1000)
+    return step(self, *args, **kwargs)
+trainer.StageTrainer.training_step = stuck
+with processes.together():
+    train(load(sys.argv[1], {"stages.whole.sharding": sys.argv[3]}), Path(sys.argv[2]), stage="whole")
+"""
+
+
+def test_a_process_that_hangs_ends_the_run_with_a_message_that_names_it(world: Path):
+    run = world / "hangs"
+    shutil.copytree(world / "run" / "filter", run / "filter")
+    (world / "hangs.py").write_text(HANGS, encoding="utf-8")
+    ran = torchrun(str(world / "hangs.py"), str(world / "recipe.toml"), str(run), "none")
+    assert ran.returncode and ran.stderr.count("no training step has ended for") == 1, ran.stderr
+    assert "process 1 is at the exchange of step 3; a process hangs" in ran.stderr
+    assert re.search("process 0 is (at the exchange|in the passes) of step 4", ran.stderr)
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": 24}, {"batch_tokens": 3000}])
+def test_every_process_makes_as_many_passes_as_the_others_in_every_step(settings: dict[str, int]):
+    """Layers that are spread over processes are put together by all of them at every pass."""
+    chance = np.random.default_rng(1)
+    lengths = chance.integers(5, 700, 500)
+    stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=700, **settings)
+    numbers = set()
+    for count in (2, 3):
+        plan = BatchPlan(
+            lengths.tolist(),
+            chance.integers(0, 3, 500).tolist(),
+            stage,
+            epoch_rows=lambda epoch: np.arange(500),
+            seed=0,
+            processes=count,
+        )
+        for step in range(len(plan)):
+            passes = {len(of_process) for of_process in plan[step]}
+            assert len(plan[step]) == count and len(passes) == 1
+            numbers |= passes
+    assert len(numbers) > 2
 
 
 @pytest.mark.slow
