@@ -7,7 +7,7 @@ from distill.artifacts.json_lines import record_at, scan, seal
 
 
 def test_append_says_where_the_line_starts_also_after_the_file_is_opened_again(tmp_path: Path) -> None:
-    path = tmp_path / "part.jsonl"
+    path = tmp_path / "new" / "folder" / "part.jsonl"
     with Journal(path) as journal:
         starts = [journal.append({"a": number}) for number in range(3)]
     with Journal(path) as journal:
