@@ -31,11 +31,8 @@ SMALL = 1000
 @contextmanager
 def moto() -> Iterator[ObjectStore]:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
-    import logging
-
     import store_servers
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with store_servers.s3_server() as endpoint:
         yield open_store(f"s3://{store_servers.BUCKET}/run", config=store_servers.config(endpoint))
 

@@ -1,5 +1,6 @@
 """An S3 server on this machine, and a proxy before it that plants faults."""
 
+import logging
 import threading
 import time
 import urllib.request
@@ -24,6 +25,7 @@ def config(endpoint: str) -> dict[str, Any]:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """The endpoint of a server with an empty bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
