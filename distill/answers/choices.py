@@ -123,11 +123,11 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
     return holding if len(holding) == 1 else set()
 
 
-_MOST_SLIPS, _FEWEST_SLIPS_OF_OTHERS, _FEWEST_LETTERS = 2, 5, 7
+_FEWEST_SLIPS_OF_OTHERS, _FEWEST_LETTERS = 5, 7
 
 
 def _letter_of_misspelled_option(text: str, options: Sequence[str]) -> set[str]:
-    """The only option that a text misspells by one or two letters, where no other option is near."""
+    """The only option that a text has with one letter more or less, where no other option is near."""
     said = text.casefold().strip(". ")
     if len(said) < _FEWEST_LETTERS or not said.replace(" ", "").isalpha():
         return set()
@@ -135,7 +135,8 @@ def _letter_of_misspelled_option(text: str, options: Sequence[str]) -> set[str]:
         (Levenshtein.distance(said, option.casefold()), letter)
         for letter, option in zip(LETTERS, options, strict=False)
     )
-    is_clear = bool(slips) and slips[0][0] <= _MOST_SLIPS
+    near = options[LETTERS.index(slips[0][1])] if slips else said
+    is_clear = bool(slips) and slips[0][0] == 1 and len(near) != len(said)
     return {slips[0][1]} if is_clear and all(count >= _FEWEST_SLIPS_OF_OTHERS for count, _ in slips[1:]) else set()
 
 

@@ -303,7 +303,7 @@ def _compare_in_context(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
         if text[predicted.start : predicted.start + len(gold.text)] == gold.text:
             return correct("same_digits")
         return undecided("leading_zeros")  # 007 is a name
-    measured = gold.question and not _COUNTS.search(gold.question)
+    measured = gold.question and gold.asked is None and not _COUNTS.search(gold.question)
     kind = gold.answer_type if gold.declared or measured or gold.answer_type != "number" else ""
     return compare_quantities(predicted, gold.quantity, kind, gold.tolerance, text)
 

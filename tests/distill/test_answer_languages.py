@@ -60,6 +60,7 @@ def test_a_question_for_a_person_is_answered_by_more_or_fewer_given_names() -> N
     same = [("Joe Biden", "Biden"), ("Alan Smith", "Smith, Alan B."), ("Velazquez", "Diego Velázquez")]
     assert set(verdicts(same, question).values()) == {CORRECT}
     others = [("B. Kühn", "Kühn, A."), ("Jill Biden", "Joe Biden"), ("Alan Smithers", "Smith, Alan B.")]
+    others += [("George W. Bush", "George H. W. Bush")]
     assert CORRECT not in verdicts(others, question).values()
 
 
@@ -106,4 +107,5 @@ def test_the_question_says_what_a_bare_number_is() -> None:
 
 def test_a_misspelled_option_is_chosen_where_no_other_is_near() -> None:
     assert judge("Montpellier", "Montpelier", options=["Burlington", "Montpelier", "Augusta"]).verdict == CORRECT
+    assert judge("mitosis", "meiosis", options=["meiosis", "binary fission"]).verdict != CORRECT
     assert judge("condensations", "evaporation", options=["condensation", "evaporation"]).verdict != CORRECT

@@ -76,8 +76,8 @@ _HINT = re.compile(
     re.IGNORECASE,
 )
 _HALF_ABROAD = re.compile(
-    r"\s(?:утра|ночи|du matin|de la mañana|del mattino|da manhã|morgens|vormittags)\b"
-    r"|\s(?:(?P<pm>дня|вечера|du soir"
+    r"(?<=:\d\d)\s(?:утра|ночи)\b|\s(?:du matin|de la mañana|del mattino|da manhã|morgens|vormittags)\b"
+    r"|\s(?:(?P<pm>(?<=:\d\d\s)(?:дня|вечера)|du soir"
     r"|de l'après-midi|de la tarde|de la noche|della sera|del pomeriggio|da tarde|da noite"
     r"|nachmittags|abends))\b",
     re.IGNORECASE,

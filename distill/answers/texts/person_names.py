@@ -57,10 +57,13 @@ def names_person(text: str, gold: str, question: str) -> bool:
         return False
     if {*short, *long} & (_NO_GIVEN_NAME | SET_AGAINST):
         return False
+    if short[-1] == long[-1] and _FIRST_AND_LAST < len(short) < len(long):
+        return False  # George W. Bush and George H. W. Bush
     left = iter(long[:-1])
     return short[-1] == long[-1] and all(any(_same_given(word, other) for other in left) for word in short[:-1])
 
 
+_FIRST_AND_LAST: Final = 2
 _MOST_NAMES: Final = 6
 
 

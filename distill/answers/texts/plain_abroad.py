@@ -11,7 +11,7 @@ from distill.answers.texts.chinese_characters import SIMPLIFIED
 _HAN_TEXT: Final = "\u3040-\u30ff\u3400-\u9fff々"
 _HAN = re.compile(f"[{_HAN_TEXT}]")
 _BETWEEN_HAN = re.compile(f"(?<=[{_HAN_TEXT}])[\\s・·•]+(?=[{_HAN_TEXT}])")
-_ASIDE = re.compile(r"(?<=\S)\s?\([^()\d]{1,60}\)[.。]?$")
+_ASIDE = re.compile(r"(?<=\S)\s?\([^()\d\u3400-\u9fff]{1,60}\)[.。]?$")
 _DOUBT = re.compile("[不没非否或]|ない|ません|\\b(?:not|or|no)\\b|n't", re.IGNORECASE)
 _ARABIC = re.compile("[\u0621-\u064a]")
 _ARABIC_MARKS = re.compile("[\u064b-\u065f\u0640]|\u0627(?=\u064b)")
