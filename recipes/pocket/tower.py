@@ -32,10 +32,8 @@ SLOTS = 6
 """Characters told apart within a cell, by where their middle lies."""
 CHARACTERS = " 0123456789.:,%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-'()"
 TOWER = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 6, "num_attention_heads": 4}
-STEPS = 5000
+STEPS = 3000
 BATCH = 64
-POOL = 2048
-"""Drawings kept; each is used a few times, because drawing costs as much as learning."""
 
 
 class Naming(torch.nn.Module):
@@ -83,10 +81,9 @@ def covered(drawn: Drawing) -> np.ndarray:
 
 
 class Lessons:
-    """Pictures with their labels, the newest of them freshly drawn."""
+    """Freshly drawn pictures with their labels."""
 
-    def __init__(self, seed: int, size: int = POOL) -> None:
-        self.size = size
+    def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.world = world.load("train")
         self.unnamed = [thing for thing in others(HERE / "packages" / STAMPS.name) if thing.split == "train"]
@@ -96,15 +93,10 @@ class Lessons:
         features = Lite().features([_on_white(cut) for cut in cuts])
         self.mean = features.mean(0)
         self.feature = {thing: feature - self.mean for thing, feature in zip(self.things, features, strict=True)}
-        self.pool: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
 
     def batch(self) -> tuple[torch.Tensor, ...]:
-        """Images, characters, kinds and features; for four pictures used, one is drawn."""
-        for _ in range(BATCH // 4 if self.pool else self.size):
-            if len(self.pool) >= self.size:
-                self.pool.pop(int(self.rng.integers(self.size)))
-            self.pool.append(self._lesson())
-        chosen = [self.pool[index] for index in self.rng.integers(len(self.pool), size=BATCH)]
+        """Images, characters, kinds and features."""
+        chosen = [self._lesson() for _ in range(BATCH)]
         images, characters, kinds, features = (np.stack(part) for part in zip(*chosen, strict=True))
         noise = self.rng.normal(0, 6, (BATCH, 1, 1, 3)) + self.rng.normal(0, 4, (*images.shape[:3], 1))
         pixels = torch.from_numpy(np.clip(images + noise, 0, 255)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
@@ -176,7 +168,7 @@ def loss_of(naming: Naming, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tens
 
 def train(steps: int, folder: Path, seed: int = 0) -> None:
     torch.manual_seed(seed)
-    lessons, naming, started = Lessons(seed, min(POOL, 8 * steps)), Naming(), time.process_time()
+    lessons, naming, started = Lessons(seed), Naming(), time.process_time()
     optimizer = torch.optim.AdamW(naming.parameters(), weight_decay=0.05, betas=(0.9, 0.98))
     for step in range(steps):
         rate = 1e-3 * min((step + 1) / 100, 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
