@@ -22,6 +22,7 @@ from teacher.engines.http.chat_protocol import api_key, excerpt, request_headers
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
+from teacher.engines.vllm.vllm_options import is_script
 from teacher.messages.prompts import PLACEHOLDERS
 from teacher.messages.request import Model
 from teacher.store.question_plan import SOURCE, require_different
@@ -113,7 +114,7 @@ def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
         if local.is_dir():
             if not problems:
                 yield from _checkpoint(teacher, local)
-        elif teacher.capabilities.in_process or teacher.managed:
+        elif teacher.capabilities.in_process or (teacher.managed and not is_script(teacher.server)):
             yield context.hub.look(f"{key}.model", teacher.model, "model", teacher.revision)
 
 

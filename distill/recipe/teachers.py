@@ -25,7 +25,8 @@ class Server(Section):
 
     command: tuple[str, ...] = key(
         ("vllm", "serve"),
-        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. "
+        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. A path "
+        "counts from the recipe's folder; a Python script (.py) runs in the Python of distill. "
         "Only options in it that change answers have an effect.",
         affects="engine",
         strict=False,

@@ -1,12 +1,9 @@
 """The tiny world keeps its promises: disjoint splits, gold answers that follow from the content, able teachers."""
 
-import importlib.util
 import io
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,31 +11,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from tiny_scripts import TINY, scripts_loaded
 
 from distill.data import reader
 from distill.recipe import loading
 
-TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 FILES = ("questions", "instruct", "captions", "readings", "validation", "test", "held_out")
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, ModuleType]]:
-    """The build scripts, which are no package, imported from their folder."""
-    names = ("world", "questions", "pretrain", "teach", "build")
-    sys.path.insert(0, str(TINY))
-    try:
-        modules = {}
-        for name in names:
-            spec = importlib.util.spec_from_file_location(name, TINY / f"{name}.py")
-            assert spec and spec.loader
-            modules[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(modules[name])
+    with scripts_loaded("world", "questions", "pretrain", "teach", "build") as modules:
         yield modules
-    finally:
-        sys.path.remove(str(TINY))
-        for name in names:
-            sys.modules.pop(name, None)
 
 
 def rows(name: str) -> list[dict[str, Any]]:

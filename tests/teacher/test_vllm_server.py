@@ -390,6 +390,16 @@ def test_a_relative_program_is_found_beside_the_recipe(tmp_path: Path) -> None:
     assert servers.command[:3] == [str(program), "serve", "m"]
 
 
+def test_a_python_script_runs_in_this_python_and_needs_no_right_to_be_executed(tmp_path: Path) -> None:
+    (tmp_path / "teacher.py").write_text("")
+    servers = Servers(
+        Teacher(name="t", model="m", server={"command": ["./teacher.py"]}), "m", tmp_path, base=tmp_path
+    )
+    assert servers.command[:4] == [sys.executable, str(tmp_path / "teacher.py"), "--model", "m"]
+    with pytest.raises(RecipeError, match="there is no program"):
+        Servers(Teacher(name="t", model="m", server={"command": ["./other.py"]}), "m", tmp_path, base=tmp_path)
+
+
 def test_a_file_of_images_is_allowed_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:
     def built(command: list[str], **arguments: Any) -> list[str]:
         server = {"command": command, "arguments": arguments}

@@ -137,6 +137,11 @@ def is_vllm(server: Server) -> bool:
     return program == "vllm" or any(re.match(r"vllm(\.|$)", part) for part in server.command[1:])
 
 
+def is_script(server: Server) -> bool:
+    """Whether a server's command is a Python script: a program of the user's own, whose model may have any name."""
+    return server.command[0].endswith(".py")
+
+
 def check_arguments(server: Server, where: str) -> None:
     """Raises RecipeError for an argument that holds a masked secret or is the run's own."""
     given = [*server.command, *server.extra, *server.environment.values(), *map(str, server.arguments.values())]

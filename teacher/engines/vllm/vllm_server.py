@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
-from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_vllm, render
+from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render
 
 _PORTS = range(18000, 32000)
 _RESTART_PAUSE_S = 1.0
@@ -232,17 +233,21 @@ def build_command(
 
 
 def with_program(server: Server, program: str) -> Server:
-    """A server whose command names its program as it is called."""
-    return server.model_copy(update={"command": (program, *server.command[1:])})
+    """A server whose command names its program as it is called; a script in Python runs in this Python."""
+    called = (sys.executable, program) if is_script(server) else (program,)
+    return server.model_copy(update={"command": (*called, *server.command[1:])})
 
 
 def server_program(teacher: Teacher, base: Path) -> str:
-    """The program of a server's command; a path counts from the recipe's folder. Raises RecipeError without one."""
+    """The program of a server's command; a path counts from the recipe's folder. Raises RecipeError without one.
+
+    A path to a file of Python (".py") needs no right to be executed.
+    """
     name = teacher.server.command[0]
     search = teacher.server.environment.get("PATH") or os.environ.get("PATH")
     # Not resolved: python of a virtual environment is a link that must be called by its own name.
     program = str(base.absolute() / Path(name).expanduser()) if "/" in name else name
-    if not shutil.which(program, path=search):
+    if not (is_script(teacher.server) and Path(program).is_file()) and not shutil.which(program, path=search):
         raise RecipeError(
             f"teachers.{teacher.name}.server.command: there is no program {program!r}; install vLLM into an "
             'environment of its own and name it, command = ["/path/to/vllm/bin/vllm", "serve"] (docs/vllm.md), or '
