@@ -233,6 +233,7 @@ def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
         "compile": (2, {"stage.kernels": '"compile"'}),
         "lora, compile": (2, {"stage.kernels": '"compile"', "stage.lora": lora}),
         "compile, sdpa": (2, {"stage.kernels": '"compile"', "student.attention": '"sdpa"'}),
+        "auto": (2, {"stage.kernels": '"auto"'}),
         "liger": (2, {"stage.kernels": '"liger"'}),
         "lora, liger": (2, {"stage.kernels": '"liger"', "stage.lora": lora}),
         "spans": (2, {"stage.loss": '{ answer = 2.0, normalise = "spans" }'}),
@@ -254,6 +255,63 @@ def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
     if problems:
         raise Wrong("; ".join(problems))
     return f"{len(ran)} kinds of stage end and learn{'; left out: ' + ', '.join(skipped) if skipped else ''}", {}
+
+
+def compiled(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """Compiled layers are whole graphs, and learn what layers that are not compiled learn."""
+    from torch._dynamo.utils import counters
+
+    plain = _train(ground, "compiled none").losses
+    counters.clear()
+    losses = _train(ground, "compiled compile", keys={"stage.kernels": '"compile"'}).losses
+    breaks = sum(counters["graph_break"].values())
+    if breaks:
+        raise Wrong(f"{breaks} breaks of graphs: {'; '.join(counters['graph_break'])[:300]}")
+    worst = max(abs(a / b - 1) for a, b in zip(losses, plain, strict=True))
+    if not worst < CLOSE["bfloat16"]:
+        raise Wrong(f"losses differ from layers that are not compiled by {worst:.1e}")
+    return f"{counters['stats']['unique_graphs']} graphs, 0 breaks; losses equal within {worst:.1e}", {}
+
+
+def checkpoint(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """A copy of weights and states does not change while the next step is made and the copy is written."""
+    from functools import partial
+
+    from safetensors.torch import load_file
+
+    from student.training.checkpoint_writer import CheckpointWriter
+    from student.training.checkpoints import OPTIMIZER, WEIGHTS, write_checkpoint
+    from student.training.optimizer import CompensatedAdamW
+
+    size, count = (256, 8) if ground.small else (2048, 128)
+    made = [torch.randn(size, size, device=ground.device).to(torch.bfloat16) for _ in range(count)]
+    named = [(str(number), torch.nn.Parameter(weight)) for number, weight in enumerate(made)]
+    optimizer = CompensatedAdamW([weight for _, weight in named], lr=1e-2)
+    writer, times = CheckpointWriter(), []
+    for step in range(3):
+        for _, weight in named:
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+        writer.wait()
+        begun = time.perf_counter()
+        weights, states = writer.weights(named), writer.optimizer(optimizer)
+        times.append(time.perf_counter() - begun)
+        expected = {name: weight.detach().cpu().clone() for name, weight in named}
+        folder = ground.folder / "checkpoints" / f"checkpoint-{step}"
+        begun = time.perf_counter()
+        writer.start(partial(write_checkpoint, folder, {WEIGHTS: weights, OPTIMIZER: states}, []))
+        optimizer.step()
+        writer.wait()
+        written = time.perf_counter() - begun
+        saved = load_file(folder / WEIGHTS)
+        if not all(torch.equal(saved[name], value) for name, value in expected.items()):
+            raise Wrong("a checkpoint holds weights of the step after it")
+    stored = sum(file.stat().st_size for file in folder.iterdir())
+    return (
+        f"{stored / 1e9:.2f} GB copied in {times[-1]:.2f} s ({stored / times[-1] / 1e9:.1f} GB/s; "
+        f"{times[0]:.2f} s the first time) and written beside the next step in {written:.2f} s",
+        {"copy_s": times, "write_s": written, "bytes": stored},
+    )
 
 
 def again(ground: Ground) -> tuple[str, dict[str, Any]]:
@@ -288,6 +346,7 @@ def speed(ground: Ground) -> tuple[str, dict[str, Any]]:
         "masked lines": {"student.attention": '"sdpa"'},
         "compile": {"stage.kernels": '"compile"'},
         "liger": {"stage.kernels": '"liger"'},
+        "auto": {"stage.kernels": '"auto"'},
     }
     for stage in (2, 1):
         for name, keys in settings.items():
@@ -447,9 +506,8 @@ def _seconds(function: Callable[[], Any], repeats: int = 10) -> float:
     return sorted(times[3:])[repeats // 2]
 
 
-CHECKS: dict[str, Callable[[Ground], tuple[str, dict[str, Any]]]] = {
-    check.__name__: check for check in (card, attention, head, optimizer, packing, stages, again, embedded, speed)
-}
+_ALL = (card, attention, head, optimizer, packing, stages, compiled, checkpoint, again, embedded, speed)
+CHECKS: dict[str, Callable[[Ground], tuple[str, dict[str, Any]]]] = {check.__name__: check for check in _ALL}
 
 
 def verdict(name: str, ground: Ground, log: Path) -> Verdict:

@@ -300,7 +300,7 @@ def test_every_process_makes_as_many_passes_as_the_others_in_every_step(settings
             passes = {len(of_process) for of_process in plan[step]}
             assert len(plan[step]) == count and len(passes) == 1
             numbers |= passes
-    assert len(numbers) > 2
+    assert len(numbers) > 1
 
 
 @pytest.mark.slow
