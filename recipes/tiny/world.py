@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
-from sklearn.datasets import load_digits
 
 CELL = 24
 GRID = 4
@@ -142,6 +141,8 @@ def _paint_digits(content: dict[str, Any], rng: Generator) -> Image.Image:
 @cache
 def _originals() -> tuple[np.ndarray, np.ndarray]:
     """Images (1797, 8, 8) uint8 and labels (1797,) of scikit-learn's bundled handwritten digits."""
+    from sklearn.datasets import load_digits  # of the development set-up; teachers of tiny-steps go without
+
     bundle = load_digits()
     # The bundle is ordered by writer; a fixed shuffle gives every split all of them.
     order = np.random.default_rng(0).permutation(len(bundle.target))

@@ -4,6 +4,8 @@ import base64
 import io
 import json
 import runpy
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +109,11 @@ def test_the_teachers_read_every_cell_of_the_test_pictures_from_the_pixels(serve
     for row in rows("test"):
         image = Image.open(io.BytesIO(row["image"]["bytes"])).convert("RGB")
         assert served["read_cells"](np.asarray(image)) == row["meta"]["cells"]
+
+
+def test_the_program_of_the_teachers_needs_nothing_of_the_development_set_up() -> None:
+    code = f"import runpy, sys; sys.modules['sklearn'] = None; runpy.run_path({str(FOLDER / 'teacher.py')!r})"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_teacher_answers_a_request_the_same_with_the_same_seed(served: dict[str, Any]) -> None:
