@@ -4,9 +4,9 @@ Is for the comparison of words only: numbers, units, dates and times are read fr
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Final
-
-from distill.answers.texts.chinese_characters import SIMPLIFIED
 
 _HAN_TEXT: Final = "\u3040-\u30ff\u3400-\u9fff々"
 _HAN = re.compile(f"[{_HAN_TEXT}]")
@@ -24,7 +24,7 @@ def plain_abroad(text: str) -> str:
     if text.isascii():
         return text
     if _HAN.search(text):
-        text = _BETWEEN_HAN.sub("", text.translate(SIMPLIFIED))
+        text = _BETWEEN_HAN.sub("", _simplified()(text))
         aside = _ASIDE.search(text)
         if aside is not None and not _DOUBT.search(aside[0]):
             text = text[: aside.start()]  # how it is read, or what it is in English: 大熊猫 (giant panda)
@@ -32,3 +32,12 @@ def plain_abroad(text: str) -> str:
         text = _ARABIC_MARKS.sub("", text).translate(_ARABIC_LETTERS)
         text = _ARABIC_ARTICLE.sub("", text)
     return text
+
+
+@cache
+def _simplified() -> Callable[[str], str]:
+    """From traditional to simplified characters; texts without Chinese characters do not load the library."""
+    from opencc import OpenCC
+
+    convert: Callable[[str], str] = OpenCC("t2s").convert
+    return convert
