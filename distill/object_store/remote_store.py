@@ -1,8 +1,8 @@
 """S3, GCS, Azure and compatible stores through obstore; the only module that imports it.
 
 Credentials, endpoint and region come from the environment or the role of the machine, as obstore reads them
-(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...). The client repeats nothing: waiting is the business of `RetryingStore`,
-which knows how long a run may wait and says so.
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...). The client itself never sends a request again: `RetryingStore`
+does, and reports its waits.
 """
 
 import re

@@ -10,7 +10,6 @@ be. Questions are never compared with each other here.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from distill.types import Outcome, Sample, Trace
 from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.text.minhash import forms_of
-from filters.text.shingles import Hashed, Hashes, hash_shingles, hash_words
+from filters.text.shingles import Hashes, hash_shingles, hash_words, join_hashes
 from filters.text.values_and_names import Form, same_names, split_groups_by_name
 from filters.text.words import comparable_text, composed, has_east_asian
 
@@ -187,9 +186,7 @@ def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
     """Shingles and form of each text."""
     text_forms = forms_of(texts)
-    words = [form.words for form in text_forms]
-    joined = Hashed(hashes=np.concatenate(words), starts=list(accumulate(map(len, words), initial=0)))
-    return hash_shingles(joined, size), text_forms
+    return hash_shingles(join_hashes([form.words for form in text_forms]), size), text_forms
 
 
 def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:

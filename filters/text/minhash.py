@@ -12,14 +12,13 @@ All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from filters.text.shared_texts import forget_with_texts
-from filters.text.shingles import Hashed, Hashes, hash_shingles, mix_bits, odd_factors
+from filters.text.shingles import Hashed, Hashes, hash_shingles, join_hashes, mix_bits, odd_factors
 from filters.text.values_and_names import Form, compute_forms, same_names
 
 Signatures = NDArray[np.uint32]
@@ -109,11 +108,7 @@ def forms_of(texts: Sequence[str]) -> list[Form]:
 
 def _with_values(forms: Sequence[Form]) -> Hashed:
     """The words with the values of their text mixed in, so that texts with different values share no shingle."""
-    hashes = [form.words ^ np.uint64(form.values) for form in forms]
-    return Hashed(
-        hashes=np.concatenate(hashes) if hashes else np.empty(0, np.uint64),
-        starts=list(accumulate(map(len, hashes), initial=0)),
-    )
+    return join_hashes([form.words ^ np.uint64(form.values) for form in forms])
 
 
 def shingles(text: str, size: int) -> frozenset[int]:

@@ -39,6 +39,12 @@ class Hashed:
         return (self.hashes[start:stop] for start, stop in pairwise(self.starts))
 
 
+def join_hashes(texts: Sequence[Hashes]) -> Hashed:
+    """The hashes of the words of each text, as those of several texts."""
+    hashes = np.concatenate(texts) if texts else np.empty(0, np.uint64)
+    return Hashed(hashes=hashes, starts=list(accumulate(map(len, texts), initial=0)))
+
+
 # Two families ask for the words of a sample's traces.
 @lru_cache(maxsize=MOST_SAMPLES)
 def hash_words(texts: tuple[str, ...]) -> Hashed:

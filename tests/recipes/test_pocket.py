@@ -1,7 +1,6 @@
 """The pocket world on small stand-ins for its packages: nothing is fetched, no pretrained weights are needed."""
 
 import base64
-import importlib.util
 import io
 import json
 import sys
@@ -18,35 +17,22 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
+from recipe_scripts import RECIPES, scripts_loaded
 
 from distill.data import reader
 from distill.grounding import chart_table
 from distill.recipe import loading
 from distill.types import Sample
 
-POCKET = Path(__file__).parents[2] / "recipes" / "pocket"
+POCKET = RECIPES / "pocket"
 NAMES = ("setup", "sources", "drawing", "world", "tools", "tool_teacher", "lite", "tower")
 SIZES = {"captions": 30, "instruct": 30, "questions": 60, "test": 60}
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, ModuleType]]:
-    """The scripts, which are no package, imported from their folder."""
-    before = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
-    sys.path.insert(0, str(POCKET))
-    try:
-        modules = {}
-        for name in NAMES:
-            spec = importlib.util.spec_from_file_location(name, POCKET / f"{name}.py")
-            assert spec and spec.loader
-            modules[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(modules[name])
+    with scripts_loaded(POCKET, *NAMES) as modules:
         yield modules
-    finally:
-        sys.path.remove(str(POCKET))
-        for name in NAMES:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
 
 
 @pytest.fixture(scope="module")

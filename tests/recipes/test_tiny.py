@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tiny_scripts import TINY, scripts_loaded
+from recipe_scripts import TINY, scripts_loaded
 
 from distill.data import reader
 from distill.recipe import loading
@@ -21,7 +21,7 @@ FILES = ("questions", "instruct", "captions", "readings", "validation", "test", 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, ModuleType]]:
-    with scripts_loaded("world", "questions", "pretrain", "teach", "build") as modules:
+    with scripts_loaded(TINY, "world", "questions", "pretrain", "teach", "build") as modules:
         yield modules
 
 

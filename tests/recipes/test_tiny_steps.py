@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tiny_scripts import TINY, scripts_loaded
+from recipe_scripts import TINY, scripts_loaded
 from typer.testing import CliRunner
 
 from distill import cli
@@ -34,7 +34,7 @@ PLUS = {"red": 1, "blue": 2, "green": 3, "yellow": 4}
 
 @pytest.fixture(scope="module")
 def steps() -> Iterator[ModuleType]:
-    with scripts_loaded("world", "steps") as modules:
+    with scripts_loaded(TINY, "world", "steps") as modules:
         yield modules["steps"]
 
 
@@ -195,7 +195,7 @@ def test_the_share_of_cells_read_counts_those_in_their_place(steps: ModuleType) 
 
 
 def test_the_data_are_drawn_the_same_from_the_same_seed(tmp_path: Path) -> None:
-    with scripts_loaded("world", "questions", "pretrain", "teach", "build", "steps", "build_steps") as modules:
+    with scripts_loaded(TINY, "world", "questions", "pretrain", "teach", "build", "steps", "build_steps") as modules:
         small = {name: (5, make) for name, (_, make) in modules["build_steps"].FILES.items()}
         modules["build_steps"].FILES.update(small)
         for folder in ("a", "b"):

@@ -1,6 +1,5 @@
 """A compiled decoder layer is one graph in every class of student, with torch's varlen kernel by other means."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partialmethod
@@ -14,9 +13,8 @@ from torch._dynamo.utils import counters
 from torch.nn.attention import varlen
 
 from distill.recipe.stages import Stage
-from student.data import encode, images
-from student.models import attention, freeze, inputs, kernels, siq_vl, training_loss
-from student.training.step_dataset import StepDataset, build_step_dataset
+from student.models import attention, freeze, kernels, siq_vl, training_loss
+from student.training.step_dataset import StepDataset
 
 
 def _rows(query, key, value, bounds, before: int, scale: float) -> torch.Tensor:
@@ -103,22 +101,8 @@ def _steps(name: str, model: Any, processor: Any, roles: siq_vl.Parts, folder: P
     attention.use(model, attention.PACKED)
     freeze.prepare(model, roles, ("projector", "language"), None)
     stage = Stage(name="s", data="traces", train=("projector", "language"), batch_size=2, max_steps=2)
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
-    store = images.ImageStore(processor, torch.float32)
     rows = [replace(row, source="traces") for row in worlds.rows(folder, 4)]
-    examples = encode.encode(rows, encoder, store, max_length=1024, max_pixels=10**6, dropped=Counter())
-    return build_step_dataset(
-        model,
-        roles,
-        examples,
-        store,
-        stage,
-        image_id=encoder.image_id,
-        pad_id=inputs.pad_id(processor),
-        max_pixels=10**6,
-        type_name=inputs.type_name(model),
-        seed=0,
-    )
+    return worlds.step_dataset(model, model, processor, roles, rows, stage)
 
 
 def _losses(model: Any, steps: StepDataset) -> list[float]:

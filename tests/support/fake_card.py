@@ -7,7 +7,6 @@ Prints one line a class, and in the end what failed.
 
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import backend_registration
 
 from distill.recipe.stages import Lora, Stage
-from student.data import encode, images
-from student.models import attention, freeze, inputs, row_bounds, siq_vl, training_loss
-from student.training.step_dataset import build_step_dataset
+from student.models import attention, freeze, row_bounds, siq_vl, training_loss
 
 CARD = "card:0"
 KINDS = {
@@ -59,21 +56,7 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
     attention.use(model, attention.PACKED)
     student = freeze.prepare(model, roles, train, lora).train()
     stage = Stage(name="s", data="traces", train=train, lora=lora)
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
-    store = images.ImageStore(processor, torch.bfloat16)
-    examples = encode.encode(rows, encoder, store, max_length=1024, max_pixels=10**6, dropped=Counter())
-    steps = build_step_dataset(
-        student,
-        roles,
-        examples,
-        store,
-        stage,
-        image_id=encoder.image_id,
-        pad_id=inputs.pad_id(processor),
-        max_pixels=10**6,
-        type_name=inputs.type_name(model),
-        seed=0,
-    )
+    steps = worlds.step_dataset(student, model, processor, roles, rows, stage, torch.bfloat16)
     batch = {key: value for key, value in steps.data[0]["micro_batches"][0].items() if key not in _PICTURES}
     sizes = row_bounds.row_sizes(batch[row_bounds.BOUNDS[0]])
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:

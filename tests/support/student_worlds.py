@@ -8,6 +8,8 @@ import json
 import random
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import student_classes
+import torch
 from PIL import Image
 from student_classes import WORDS as WORDS
 from student_classes import other as other
@@ -25,8 +28,13 @@ from student_classes import tokenizer as tokenizer
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage
 from distill.types import ImageRef
+from student.data import encode, images
 from student.data.rows import TrainingRow
+from student.models import inputs
+from student.models.siq_vl import Parts
+from student.training.step_dataset import StepDataset, build_step_dataset
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 STAGE = """
@@ -196,3 +204,30 @@ def batch(processor: Any, folder: Path, count: int = 3) -> dict[str, Any]:
     made = dict(processor(text=texts, images=images, padding=True, return_tensors="pt"))
     made["labels"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, -100)
     return made
+
+
+def step_dataset(
+    student: Any,
+    model: Any,
+    processor: Any,
+    roles: Parts,
+    rows: Sequence[TrainingRow],
+    stage: Stage,
+    dtype: torch.dtype = torch.float32,
+) -> StepDataset:
+    """The steps of a stage over rows, for a student that is prepared for training (`model`: without a wrapper)."""
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    store = images.ImageStore(processor, dtype)
+    examples = encode.encode(rows, encoder, store, max_length=1024, max_pixels=10**6, dropped=Counter())
+    return build_step_dataset(
+        student,
+        roles,
+        examples,
+        store,
+        stage,
+        image_id=encoder.image_id,
+        pad_id=inputs.pad_id(processor),
+        max_pixels=10**6,
+        type_name=inputs.type_name(model),
+        seed=0,
+    )
