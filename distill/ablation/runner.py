@@ -73,16 +73,12 @@ def ablate(
                 keep_statement(recipe, folder, chosen(recipe, (), None)[0])
             skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
         # The table also has the arms that earlier commands finished.
-        result = {
-            name: result
-            for name in _requested_arms(recipe, folder, names)
-            if (result := _outcomes(recipe, run, name))
-        }
+        result = finished_arms(recipe, run, names)
         if REFERENCE not in result:
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
             )
-        results.write(recipe, folder, result, skipped, _fits(recipe, run, result, on_progress))
+        results.write(recipe, folder, result, skipped, teacher_fits(recipe, run, result, on_progress))
     return folder
 
 
@@ -140,11 +136,10 @@ def _study(recipe: Recipe, name: str) -> Study:
     return recipe.ablate.studies[name]
 
 
-def _requested_arms(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
-    """The arms asked for, and those of the recipe's studies that are there."""
+def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> "dict[str, dict[int, ArmResult]]":
+    """By seed, what is known of the finished ones of these arms and of those of the recipe's studies."""
     of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
-    finished = [name for name in of_studies if (folder / ARMS / name).is_dir()]
-    return list(dict.fromkeys([*names, *finished]))
+    return {name: result for name in dict.fromkeys([*names, *of_studies]) if (result := _outcomes(recipe, run, name))}
 
 
 def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
@@ -306,8 +301,11 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, ArmResult]":
     return result
 
 
-def _fits(
-    recipe: Recipe, run: Path, result: "Mapping[str, Mapping[int, ArmResult]]", on_progress: ProgressCallback
+def teacher_fits(
+    recipe: Recipe,
+    run: Path,
+    result: "Mapping[str, Mapping[int, ArmResult]]",
+    on_progress: ProgressCallback = unwatched,
 ) -> Fits | None:
     """How each teacher's traces fit the student before it learns from any; None where no study asks."""
     asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]

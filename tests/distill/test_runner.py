@@ -1,7 +1,9 @@
 """An ablation of the tiny world: arms share what they have in common, resume, and land in one table."""
 
+import runpy
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -18,7 +20,8 @@ from distill.errors import RecipeError, StaleError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 
-TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "recipes" / "tiny"
 RECIPE = f"""
 [data.questions]
 source = "{TINY}/data/questions.parquet"
@@ -273,3 +276,36 @@ def test_the_command_prints_arms_claims_and_what_was_left_out(here: Path) -> Non
         assert text in shown.output
     page = (here / "run" / "ablate" / "report.html").read_text(encoding="utf-8")
     assert "Does choosing help?" in page
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "evaluate" / "study_outcomes.py")))
+
+
+def test_kept_outcomes_give_the_same_table_as_the_run(
+    finished: Path, outcomes: SimpleNamespace, tmp_path: Path
+) -> None:
+    recipe, run, kept = load(finished), finished / "run", tmp_path / "kept"
+    written = outcomes.keep(recipe, run, kept)
+    assert "distilled, seed 1" in written and outcomes.keep(recipe, run, kept) == []
+    outcomes.write_results(recipe, tmp_path / "again", kept)
+    again = orjson.loads((tmp_path / "again" / "ablate" / effects.RESULTS).read_bytes())
+    own = results(finished)
+    studied = {name: own["arms"][name] for name in ("distilled", "random")}  # only arms of studies are kept
+    assert again["arms"] == studied | {"random": again["arms"]["random"]}
+    assert again["studies"]["choice"]["claims"][0]["better"] == "distilled"
+    assert again["arms"]["random"]["effect"]["by_seed"] == own["arms"]["random"]["effect"]["by_seed"]
+    assert (tmp_path / "again" / "ablate" / "report.html").is_file()
+
+
+def test_arms_of_other_traces_are_not_kept_beside_those_of_a_seed(
+    finished: Path, outcomes: SimpleNamespace, tmp_path: Path
+) -> None:
+    recipe, kept = load(finished), tmp_path / "kept"
+    outcomes.keep(recipe, finished / "run", kept)
+    path = kept / "seed-0" / "random.json"
+    values = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps(values | {"identity": values["identity"] | {"traces": "others"}}))
+    with pytest.raises(SystemExit, match="of other traces"):
+        outcomes.keep(recipe, finished / "run", kept)
