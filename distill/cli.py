@@ -72,6 +72,7 @@ _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
     ("status", results.status),
     ("repair", results.repair),
     ("explain", results.explain),
+    ("view", results.view),
     ("export", results.export),
 )
 for name, command in _COMMANDS:

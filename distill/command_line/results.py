@@ -39,6 +39,16 @@ def explain(
     show(explain_trace(run, trace_id))
 
 
+def view(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+) -> None:
+    """Look at the traces of a run in a browser, and label them: a page of this machine only."""
+    from distill.view.server import view_run
+
+    view_run(run, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
+
+
 def export(
     run: RunArgument,
     out: Annotated[Path, typer.Option(parser=local_path, metavar="DIR", help="A new folder.")],

@@ -89,6 +89,13 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
     return [_check_rule(connection, rule, columns.names) for rule in settings.rules]
 
 
+def check_condition(sql: str, columns: pa.Schema, where: str) -> None:
+    """Check one condition over these columns as a rule is checked. Raises RecipeError, which begins with `where`."""
+    _, kind = _check_expression(empty_database(columns), sql, f"{where} = {sql!r}", columns.names)
+    if kind != "BOOLEAN":
+        raise RecipeError(f"{where} = {sql!r}: gives {kind.lower()}, not true or false; compare it with something")
+
+
 def first_line(error: duckdb.Error) -> str:
     return str(error).strip().splitlines()[0]
 

@@ -26,7 +26,7 @@ _FLAGS = (
     "--hide-scrollbars",
     "--no-first-run",
     "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # no name is found, so nothing can be fetched
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing can be fetched from elsewhere
     "--remote-debugging-port=0",
 )
 
@@ -73,9 +73,9 @@ class Tab:
         return dict(told["result"])
 
     async def open(
-        self, page: Path, size: tuple[int, int] = DESKTOP, *, dark: bool = False, scripts: bool = True
+        self, page: Path | str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, scripts: bool = True
     ) -> None:
-        """Load a file as a screen of this size would; a phone's is a touch screen."""
+        """Load a file or an address as a screen of this size would; a phone's is a touch screen."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
         width, height = size
@@ -87,7 +87,7 @@ class Tab:
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         await self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self._loaded.clear()
-        await self.call("Page.navigate", url=page.resolve().as_uri())
+        await self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         await asyncio.wait_for(self._loaded.wait(), self.patience_s)
 
     async def evaluate(self, expression: str) -> Any:

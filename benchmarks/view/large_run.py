@@ -1,0 +1,75 @@
+"""How long `distill view` takes on a run of many traces.
+
+    python benchmarks/view/large_run.py RUN FOLDER --traces 1000000
+
+Copies the tables of a small filtered run again and again under new ids (no texts: single traces cannot be opened),
+then measures each request of the page at the server, and the memory of the process.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+
+import duckdb
+
+from distill.artifacts.layout import DECISIONS, SAMPLES, SIGNALS, part_path
+from distill.artifacts.manifest import MANIFEST
+from distill.view.trace_table import Query, TraceTable
+
+QUERIES = {
+    "first page": Query(),
+    "one facet": Query(chosen={"fate": ["dropped"]}),
+    "rule and verdict": Query(chosen={"rule": ["arithmetic_slip"], "answer_verdict": ["correct"]}),
+    "condition": Query(where="answer_verdict = 'wrong' AND rationale_tokens > 60 AND repetition_ngram < 0.5"),
+    "words": Query(words="larger digit"),
+    "sorted": Query(order="-rationale_tokens"),
+    "last page": Query(offset=900_000),
+}
+
+
+def enlarge(run: Path, target: Path, traces: int) -> None:
+    """A run with so many rows in its tables."""
+    (target / "filter" / SIGNALS).mkdir(parents=True)
+    (target / "generate").mkdir()
+    database = duckdb.connect()
+    decisions = f"read_parquet('{run / 'filter' / DECISIONS}')"
+    ((rows,),) = database.execute(f"SELECT count(*) FROM {decisions}").fetchall()
+    copies = f"range({-(-traces // rows)}) AS copies(number)"
+    key = "md5(source.id || copies.number)[:20] AS id, md5(source.sample_id || copies.number)[:20] AS sample_id"
+    signals = f"read_parquet('{run / 'filter' / SIGNALS}/*.parquet', union_by_name = true)"
+    samples = f"read_parquet('{run / 'generate' / SAMPLES}')"
+    new = "md5(source.id || copies.number)[:20] AS id"
+    for source, columns, path in (
+        (decisions, f"{key}, source.* EXCLUDE (id, sample_id)", target / "filter" / DECISIONS),
+        (signals, f"{key}, source.* EXCLUDE (id, sample_id)", part_path(target / "filter" / SIGNALS, 0, ".parquet")),
+        (samples, f"{new}, source.* EXCLUDE (id)", target / "generate" / SAMPLES),
+    ):
+        database.execute(
+            f"COPY (SELECT {columns} FROM {source} AS source, {copies} ORDER BY id LIMIT {traces}) TO '{path}' "
+            "(FORMAT parquet, COMPRESSION zstd)"
+        )
+    (target / "filter" / MANIFEST).write_bytes((run / "filter" / MANIFEST).read_bytes())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--traces", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    if not arguments.folder.exists():
+        enlarge(arguments.run, arguments.folder, arguments.traces)
+    begin = time.perf_counter()
+    table = TraceTable(arguments.folder)
+    print(f"opened: {time.perf_counter() - begin:.2f} s")
+    for name, query in QUERIES.items():
+        begin, busy = time.perf_counter(), time.process_time()
+        total = table.search(query)["total"]
+        wall, cpu = time.perf_counter() - begin, time.process_time() - busy
+        print(f"{name}: {total:,} traces, {wall:.2f} s, {cpu:.2f} CPU s")
+    print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

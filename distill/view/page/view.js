@@ -1,0 +1,259 @@
+"use strict";
+// Every text of the run is set as text, never as markup.
+const SIZE = 50;
+const byId = (id) => document.getElementById(id);
+let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0, compared = 0;
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") element.addEventListener("click", value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null).map((child) => typeof child === "number" ? `${child}` : child));
+  return element;
+}
+
+async function call(path, body) {
+  const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
+  const response = await fetch(path, options);
+  const values = await response.json();
+  if (!response.ok) throw new Error(values.error || response.statusText);
+  return values;
+}
+
+// --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
+
+function wanted() { return new URLSearchParams(location.hash.slice(1)); }
+
+function ask(change) {
+  const parameters = wanted();
+  for (const [name, value] of Object.entries(change)) value ? parameters.set(name, value) : parameters.delete(name);
+  if (!("offset" in change) && !("id" in change)) { parameters.delete("offset"); parameters.delete("id"); }
+  history.replaceState(null, "", `#${parameters}`);
+  return "id" in change && Object.keys(change).length === 1 ? show() : search();
+}
+
+function toggle(facet, value) {
+  const parameters = wanted(), values = new Set(parameters.getAll(facet));
+  values.has(value) ? values.delete(value) : values.add(value);
+  parameters.delete(facet);
+  for (const one of values) parameters.append(facet, one);
+  parameters.delete("offset");
+  parameters.delete("id");
+  history.replaceState(null, "", `#${parameters}`);
+  return search();
+}
+
+async function search() {
+  const parameters = wanted(), turn = ++asked;
+  parameters.delete("id");
+  parameters.set("limit", SIZE);
+  try {
+    const answer = await call(`/api/traces?${parameters}`);
+    if (turn !== asked) return;
+    found = answer;
+    byId("problem").textContent = state.busy || "";
+  } catch (problem) {
+    if (turn === asked) byId("problem").textContent = problem.message;
+    return;
+  }
+  drawFacets();
+  drawRows();
+  if (!wanted().get("id") && found.rows.length) ask({ id: found.rows[0].id });
+  else await show();
+}
+
+const blind = () => byId("blind").checked;
+const hidden = (row) => blind() && !row.label;
+
+function drawFacets() {
+  const parameters = wanted();
+  byId("facets").replaceChildren(...Object.entries(found.facets).flatMap(([facet, values]) => {
+    if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
+    const chosen = parameters.getAll(facet);
+    return [make("h2", {}, facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
+      { type: "button", "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
+      make("span", {}, value), make("span", {}, count.toLocaleString("en"))))];
+  }));
+}
+
+function drawRows() {
+  const current = wanted().get("id"), offset = Number(wanted().get("offset") || 0);
+  byId("total").textContent = `${found.total.toLocaleString("en")} traces`;
+  byId("rows").replaceChildren(...found.rows.map((row) => make("li", {}, make("button",
+    { type: "button", "data-id": row.id, "aria-current": row.id === current, onclick: () => ask({ id: row.id }) },
+    make("span", { class: "question" }, row.question || row.id),
+    make("small", {}, [row.teacher, ...(hidden(row) ? [] : [row.fate, row.answer_verdict]), row.label && `you: ${row.label}`]
+      .filter(Boolean).join(" · "))))));
+  const last = Math.min(offset + found.rows.length, found.total);
+  byId("range").textContent = found.total ? `${(offset + 1).toLocaleString("en")} to ${last.toLocaleString("en")}` : "none";
+  byId("back").disabled = offset === 0;
+  byId("next").disabled = last >= found.total;
+}
+
+// --- one trace --------------------------------------------------------------------------------------------------------
+
+async function show() {
+  const id = wanted().get("id");
+  for (const button of byId("rows").querySelectorAll("button")) {
+    const current = button.dataset.id === id;
+    button.setAttribute("aria-current", current);
+    if (current) button.scrollIntoView({ block: "nearest" });
+  }
+  if (!id) return;
+  if (shown && shown.id !== id) shown = null;  // a key pressed before the new trace is there labels nothing
+  try {
+    const trace = await call(`/api/traces/${encodeURIComponent(id)}`);
+    if (wanted().get("id") !== id) return;
+    shown = trace;
+    drawTrace();
+  } catch (problem) { byId("problem").textContent = problem.message; }
+}
+
+function value(what) {
+  if (what === null || what === undefined) return "not measured";
+  if (typeof what === "boolean") return what ? "yes" : "no";
+  if (typeof what === "number") return Number.isInteger(what) ? what.toLocaleString("en") : what.toPrecision(3);
+  return typeof what === "object" ? JSON.stringify(what) : String(what);
+}
+
+function table(rows) { return make("table", {}, ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell))))); }
+
+function rationale() {
+  const pieces = [];
+  let end = 0;
+  const letters = Array.from(shown.reasoning);  // marks count characters, as Python does
+  for (const mark of blind() && !shown.label ? [] : shown.marks) {
+    pieces.push(letters.slice(end, mark.start).join(""));
+    pieces.push(make("mark", { class: mark.kind, title: `${mark.kind}: ${mark.note}` }, letters.slice(mark.start, mark.end).join(""),
+      make("small", {}, ` [${mark.kind}: ${mark.note}]`)));
+    end = mark.end;
+  }
+  return make("div", { class: "rationale", dir: "auto" }, ...pieces, letters.slice(end).join("") || (end ? "" : "no rationale"));
+}
+
+function picture(index) {
+  const image = make("img", { src: `/picture/${encodeURIComponent(shown.sample_id)}/${index}`, alt: `Picture ${index + 1} of the question` });
+  image.addEventListener("load", () => { if (image.naturalWidth < 200) image.classList.add("small"); });
+  image.addEventListener("error", () => { button.replaceChildren("the picture cannot be read"); });
+  const button = make("button", { type: "button", "aria-label": `Picture ${index + 1}: full size`, "aria-expanded": "false", onclick: () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true") }, image);
+  return button;
+}
+
+function labelButtons() {
+  const own = shown.label && shown.label.label;
+  const note = make("textarea", { id: "note", "aria-label": "Note", placeholder: "note (n)" });
+  note.value = (shown.label && shown.label.note) || "";
+  return make("div", { class: "labels" }, ...state.labels.map((label) => make("button",
+    { type: "button", "data-label": label, "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);
+}
+
+function drawTrace() {
+  const open = !blind() || shown.label;
+  const reasons = shown.reasons.map((one) => [one.rule, Object.entries(one.values).map(([name, what]) => `${name} = ${value(what)}`).join(", "), make("code", {}, one.condition)]);
+  byId("trace").replaceChildren(...[
+    make("h2", {}, shown.question || "question not known"),
+    make("div", { class: "pictures" }, ...Array.from({ length: shown.images }, (_, index) => picture(index))),
+    table([["gold", shown.gold.join(" | ") || "none"], ["answer", shown.answer || "none"],
+      ...(open ? [["became", [shown.fate, ...shown.rows, ...shown.arms.map((arm) => `arm ${arm}`)].join("; ")]] : [])]),
+    labelButtons(),
+    make("h2", {}, "Rationale"), rationale(),
+    shown.text ? make("div", { class: "rationale" }, shown.text) : null,
+    ...(open && reasons.length ? [make("h2", {}, "Rules that it failed"), table(reasons)] : []),
+    ...(open && shown.siblings.length ? [make("h2", {}, "Other traces of the question"), table(shown.siblings.map((one) =>
+      [one.teacher, one.fate, make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
+    ...(open && shown.twins.length ? [make("h2", {}, "Traces that say the same"), table(shown.twins.map((one) =>
+      [one.preferred ? "preferred" : "repeats", value(one.similarity), make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
+    ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
+      Object.entries(family.values).filter(([, what]) => what !== null).map(([name, what]) => [make("span", { title: state.descriptions[name] || null }, name), value(what)])))] : []),
+    make("h2", {}, "Request"),
+    table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, attempt ${shown.k}, ${shown.model}`],
+      ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
+      ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count}`).join(", ")],
+      ["settings", Object.entries(shown.params).map(([name, what]) => `${name} ${what}`).join(", ") || "none kept"]])].filter((part) => part !== null));
+}
+
+// --- labels -------------------------------------------------------------------------------------------------------------
+
+async function setLabel(label, on) {
+  if (!shown) return;
+  const trace = shown.id, note = byId("note") ? byId("note").value : "";
+  try {
+    state.labelled = (await call("/api/labels", { trace, label, note, blind: blind() && !shown.label })).labelled;
+  } catch (problem) { byId("problem").textContent = problem.message; return; }
+  const row = found.rows.find((one) => one.id === trace);
+  if (row) row.label = label;
+  shown.label = { label, note };
+  drawRows();
+  drawAgreement();
+  on && !blind() ? move(1) : drawTrace();
+}
+
+async function drawAgreement() {
+  const turn = ++compared, judged = await call("/api/agreement");
+  if (turn !== compared) return;
+  const rate = (name, one) => `${name} ${one.of ? `${(100 * one.share).toFixed(1)} % [${one.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}]` : "not known"} (${one.n} of ${one.of})`;
+  byId("agreement").textContent = judged.labels === 0 ? "No labels yet." :
+    `Your ${judged.labels.toLocaleString("en")} labels against the judge: ${rate("false accepts", judged.false_accept)}, ${rate("false rejects", judged.false_reject)}, ` +
+    `${rate("undecided on right answers", judged.undecided)}; ${judged.unsure} unsure, ${judged.blind} blind.` +
+    (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
+}
+
+function move(by) {
+  const index = found.rows.findIndex((row) => row.id === wanted().get("id")), next = index + by;
+  if (found.rows[next]) return ask({ id: found.rows[next].id });
+  const offset = Number(wanted().get("offset") || 0);
+  if (by > 0 && offset + SIZE < found.total) return ask({ offset: String(offset + SIZE), id: "" });
+  if (by < 0 && offset > 0) return ask({ offset: String(Math.max(0, offset - SIZE)), id: "" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target.type !== "checkbox") {
+    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Enter" && event.target.id === "note" && shown) {
+      event.preventDefault();
+      event.target.blur();
+      setLabel((shown.label && shown.label.label) || "unsure", false);
+    }
+    return;
+  }
+  const actions = {
+    j: () => move(1), k: () => move(-1), n: () => byId("note") && byId("note").focus(), "/": () => byId("where").focus(),
+    b: () => byId("blind").click(),
+    ...Object.fromEntries((state.labels || []).map((label) => [label[0], () => setLabel(label, true)])),
+  };
+  if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
+});
+
+byId("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask({ words: byId("words").value.trim(), where: byId("where").value.trim(), order: byId("order").value });
+});
+byId("order").addEventListener("change", () => ask({ order: byId("order").value }));
+byId("back").addEventListener("click", () => ask({ offset: String(Math.max(0, Number(wanted().get("offset") || 0) - SIZE)), id: "" }));
+byId("next").addEventListener("click", () => ask({ offset: String(Number(wanted().get("offset") || 0) + SIZE), id: "" }));
+byId("blind").addEventListener("change", () => { drawFacets(); drawRows(); if (shown) drawTrace(); });
+
+async function start() {
+  state = await call("/api/state");
+  document.title = `${state.run} · distill view`;
+  byId("run").textContent = state.run;
+  const parameters = wanted();
+  byId("words").value = parameters.get("words") || "";
+  byId("where").value = parameters.get("where") || "";
+  byId("order").replaceChildren(make("option", { value: "" }, "as it comes"), ...state.columns.flatMap((name) =>
+    [make("option", { value: name }, `${name}, lowest first`), make("option", { value: `-${name}` }, `${name}, highest first`)]));
+  byId("order").value = parameters.get("order") || "";
+  await search();
+  await drawAgreement();
+  setInterval(async () => {  // a run that is being generated grows, and one that is filtered gets its decisions
+    const now = await call("/api/state").catch(() => null);
+    if (!now) return;
+    const changed = now.filtered !== state.filtered;
+    state = now;
+    if (changed || !now.filtered) await search();
+  }, 5000);
+}
+start().catch((problem) => { byId("problem").textContent = problem.message; });

@@ -1,0 +1,227 @@
+"""The web server of `distill view`: this machine only, a token in the first address, read-only but for labels.
+
+The token of the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as
+their host; requests that change something must come from its own page. So neither another page of the browser nor
+another name for 127.0.0.1 reaches the run. The page fetches nothing from elsewhere.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from distill import redact
+from distill.data import images
+from distill.errors import BusyError, DistillError, ImageError
+from distill.types import ImageRef
+from distill.view.labels import LABELS, LabelJournal, compare_with_judge, read_labels
+from distill.view.trace_facts import trace_facts
+from distill.view.trace_table import FACETS, Query, TraceTable
+
+HOST: Final = "127.0.0.1"
+_PAGE: Final = {
+    "/": ("index.html", "text/html"),
+    "/view.css": ("view.css", "text/css"),
+    "/view.js": ("view.js", "text/javascript"),
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_MAX_BODY: Final = 64 * 1024
+_MAX_PIXELS: Final = 50_000_000
+_PAGE_ROWS: Final = 200
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ViewServer:
+    """One run behind HTTP. `port` is known once it listens."""
+
+    def __init__(self, run: Path, *, token: str | None = None) -> None:
+        self.run, self.port = run, 0
+        self.token = token or secrets.token_urlsafe(24)
+        self.table = TraceTable(run)
+        self.journal: LabelJournal | None = None
+        self.busy = ""
+        try:
+            self.journal = LabelJournal(run)
+        except BusyError as error:  # another view labels; this one shows
+            self.busy = str(error)
+        self.labels = self.journal.labels if self.journal else read_labels(run)
+        self.table.set_labels({trace: label.label for trace, label in self.labels.items()})
+
+    @property
+    def address(self) -> str:
+        """Where a browser begins."""
+        return f"http://{HOST}:{self.port}/?token={self.token}"
+
+    def application(self) -> web.Application:
+        application = web.Application(middlewares=[self._guard], client_max_size=_MAX_BODY)
+        for path in _PAGE:
+            application.router.add_get(path, self._page)
+        application.router.add_get("/api/state", self._state)
+        application.router.add_get("/api/traces", self._traces)
+        application.router.add_get("/api/traces/{id}", self._trace)
+        application.router.add_get("/api/agreement", self._agreement)
+        application.router.add_get("/picture/{sample}/{index}", self._picture)
+        application.router.add_post("/api/labels", self._label)
+        return application
+
+    async def serve(self, port: int, on_start: Callable[[str], None]) -> None:
+        """Listen until cancelled. `port` 0 takes a free one."""
+        runner = web.AppRunner(self.application(), access_log=None)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, HOST, port).start()
+            except OSError as error:
+                raise BusyError(f"port {port} of {HOST}: {error.strerror}; choose another --port") from None
+            self.port = runner.addresses[0][1]
+            on_start(self.address)
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    def close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+
+    # --- who may ask ---------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        try:
+            refusal = self._refusal(request)
+            response = refusal if refusal is not None else await handler(request)
+        except web.HTTPException as error:
+            response = _failure(error.status, error.reason)
+        except DistillError as error:
+            response = _failure(400, redact.message(str(error)))
+        response.headers.update(_HEADERS)
+        return response
+
+    def _refusal(self, request: web.Request) -> web.StreamResponse | None:
+        """Why a request is not answered; None if it is."""
+        if request.host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
+            return _failure(403, "this server answers to its own address only")
+        given = request.query.get("token", "") if request.path == "/" else ""
+        if given and secrets.compare_digest(given, self.token):
+            welcome = web.Response(status=303, headers={"Location": "/"})
+            welcome.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict", path="/")
+            return welcome
+        if not secrets.compare_digest(request.cookies.get(self._cookie, ""), self.token):
+            return _failure(403, "open the address that `distill view` printed: it holds the token")
+        if request.method != "GET" and request.headers.get("Origin") != f"http://{request.host}":
+            return _failure(403, "labels are taken from this server's own page only")
+        return None
+
+    @property
+    def _cookie(self) -> str:
+        return f"distill_view_{self.port}"
+
+    # --- what it answers -----------------------------------------------------------------------------------------
+
+    async def _page(self, request: web.Request) -> web.Response:
+        name, kind = _PAGE[request.path]
+        body = (resources.files("distill.view") / "page" / name).read_bytes()
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    async def _state(self, _: web.Request) -> web.Response:
+        await asyncio.to_thread(self.table.refresh)
+        facts = {
+            "run": self.run.resolve().name,
+            "filtered": self.table.filtered,
+            "columns": self.table.columns.names,
+            "descriptions": {
+                column.name: (column.metadata or {}).get(b"description", b"").decode()
+                for column in self.table.columns
+            },
+            "facets": FACETS,
+            "labels": LABELS,
+            "labelled": len(self.labels),
+            "busy": self.busy,
+        }
+        return _json(facts)
+
+    async def _traces(self, request: web.Request) -> web.Response:
+        asked = request.query
+        chosen = {name: asked.getall(name) for name in FACETS if name in asked}
+        query = Query(
+            where=asked.get("where", ""),
+            words=asked.get("words", ""),
+            chosen=chosen,
+            order=asked.get("order", ""),
+            offset=_number(asked.get("offset", "0")),
+            limit=min(_PAGE_ROWS, _number(asked.get("limit", "50"))),
+        )
+        return _json(await asyncio.to_thread(self.table.search, query))
+
+    async def _trace(self, request: web.Request) -> web.Response:
+        facts = await asyncio.to_thread(trace_facts, self.table, request.match_info["id"])
+        label = self.labels.get(facts["id"])
+        return _json(facts | {"label": label and {"label": label.label, "note": label.note, "at": label.at}})
+
+    async def _agreement(self, _: web.Request) -> web.Response:
+        verdicts = await asyncio.to_thread(self.table.verdicts, list(self.labels))
+        return _json(compare_with_judge(self.labels, verdicts))
+
+    async def _picture(self, request: web.Request) -> web.Response:
+        sample = self.table.samples([request.match_info["sample"]]).get(request.match_info["sample"])
+        index = _number(request.match_info["index"])
+        if sample is None or index >= len(sample["images"]):
+            raise web.HTTPNotFound(reason="no such picture")
+        data, kind = await asyncio.to_thread(_portable, sample["images"][index])
+        return web.Response(body=data, content_type=kind)
+
+    async def _label(self, request: web.Request) -> web.Response:
+        if self.journal is None:
+            return _failure(409, self.busy)
+        try:
+            values = orjson.loads(await request.read())
+        except orjson.JSONDecodeError:
+            values = None
+        if not isinstance(values, dict):
+            return _failure(400, "a label is a JSON object with trace, label and note")
+        # Written on this thread: labels keep their order, and the answer is sent when the label is on the disk.
+        label = self.journal.add(values)
+        await asyncio.to_thread(self.table.set_label, label.trace, label.label)
+        return _json({"labelled": len(self.labels)})
+
+
+def _portable(reference: dict[str, Any]) -> tuple[bytes, str]:
+    try:
+        return images.portable(images.read_bytes(ImageRef(**reference)), max_pixels=_MAX_PIXELS)
+    except ImageError as error:
+        raise web.HTTPNotFound(reason="the picture cannot be read") from error
+
+
+def _number(value: str) -> int:
+    if not value.isdecimal() or len(value) > 12:
+        raise web.HTTPBadRequest(reason="not a whole number")
+    return int(value)
+
+
+def _json(values: Any) -> web.Response:
+    return web.Response(body=orjson.dumps(values, default=str), content_type="application/json")
+
+
+def _failure(status: int, message: str) -> web.Response:
+    response = _json({"error": message})
+    response.set_status(status)
+    return response
+
+
+def view_run(run: Path, *, port: int, on_start: Callable[[str], None]) -> None:
+    """Serve a run until interrupted."""
+    with closing(ViewServer(run)) as server:
+        asyncio.run(server.serve(port, on_start))

@@ -1,0 +1,268 @@
+"""`distill view`: the traces of a run as a table, labels that are never lost, and a server for this machine only."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import orjson
+import pytest
+from run_fixtures import generate_folder, recipe, small_world
+from view_servers import Visitor, viewed
+
+from distill.artifacts.journal import Journal
+from distill.errors import BusyError, DataError, RecipeError
+from distill.view.labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.view.trace_facts import marks
+from distill.view.trace_table import Query, TraceTable
+from filters.apply import apply
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A filtered run."""
+    folder = tmp_path_factory.mktemp("view")
+    generate_folder(folder / "run", *small_world(folder / "pictures", questions=8))
+    apply(recipe(folder), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def visitor(run: Path) -> Iterator[Visitor]:
+    with viewed(run) as (visitor, _):
+        yield visitor
+    shutil.rmtree(run / "labels", ignore_errors=True)
+
+
+def unfiltered(run: Path, folder: Path) -> Path:
+    shutil.copytree(run, folder / "run", ignore=shutil.ignore_patterns("filter", "labels"))
+    return folder / "run"
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_facets_add_up_to_all_traces_and_a_chosen_value_narrows_them(run: Path) -> None:
+    table = TraceTable(run)
+    everything = table.search(Query())
+    fates = dict(everything["facets"]["fate"])
+    assert sum(fates.values()) == everything["total"] == len(table.search(Query(limit=1000))["rows"])
+    dropped = table.search(Query(chosen={"fate": ["dropped"]}, limit=1000))
+    assert dropped["total"] == fates["dropped"] == len(dropped["rows"])
+    assert {row["fate"] for row in dropped["rows"]} == {"dropped"}
+    rule, count = dropped["facets"]["rule"][0]
+    of_rule = table.search(Query(chosen={"rule": [rule]}, limit=1000))
+    assert of_rule["total"] == count and all(rule in row["rules"] for row in of_rule["rows"])
+
+
+def test_conditions_words_and_orders_are_those_of_sql(run: Path) -> None:
+    table = TraceTable(run)
+    wrong = table.search(Query(where="answer_verdict = 'wrong' -- as rules say", limit=1000))
+    assert wrong["total"] == dict(table.search(Query())["facets"]["answer_verdict"])["wrong"]
+    ordered = table.search(Query(order="-rationale_tokens", limit=1000))["rows"]
+    tokens = [row["rationale_tokens"] for row in ordered if row["rationale_tokens"] is not None]
+    assert tokens == sorted(tokens, reverse=True)
+    question = ordered[0]["question"]
+    word = max(question.split(), key=len)
+    found = table.search(Query(words=word.upper(), limit=1000))["rows"]
+    assert found and all(word.lower() in row["question"].lower() for row in found)
+    first, second = (table.search(Query(limit=5, offset=offset))["rows"] for offset in (0, 5))
+    assert not {row["id"] for row in first} & {row["id"] for row in second}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "answer_verdict",
+        "true) UNION SELECT 1 --",
+        "(SELECT count(*) FROM traces) > 0",
+        "read_text('/etc/passwd') <> ''",
+        "no_such_column = 1",
+        "steps >",
+    ],
+)
+def test_what_is_no_condition_on_one_trace_is_refused(run: Path, where: str) -> None:
+    with pytest.raises(RecipeError, match="condition = "):
+        TraceTable(run).search(Query(where=where))
+
+
+def test_an_unknown_column_to_order_by_names_the_columns(run: Path) -> None:
+    with pytest.raises(DataError, match=r"no column of this run.*rationale_tokens"):
+        TraceTable(run).search(Query(order='id" DESC; DROP TABLE labels; --'))
+
+
+def test_a_run_that_is_being_generated_grows_and_gets_its_decisions(run: Path, tmp_path: Path) -> None:
+    here = unfiltered(run, tmp_path)
+    journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:2]) + lines[2][:40])  # the third record is not whole yet
+    table = TraceTable(here)
+    table.refresh()
+    before = table.search(Query())["total"]
+    journal.write_bytes(b"".join(lines))
+    table.refresh()
+    after = table.search(Query(where="outcome = 'complete'", limit=1000))
+    assert table.search(Query())["total"] == before + len(lines) - 2
+    assert {row["fate"] for row in after["rows"]} == {"not filtered"} and after["rows"][0]["question"]
+    shutil.copytree(run / "filter", here / "filter")
+    table.set_label(after["rows"][0]["id"], "wrong")
+    table.refresh()
+    assert table.filtered and table.search(Query(chosen={"label": ["wrong"]}))["total"] == 1
+
+
+def test_a_finished_record_replaces_an_error_and_never_the_other_way_round(run: Path, tmp_path: Path) -> None:
+    here = unfiltered(run, tmp_path)
+    journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]
+    record = orjson.loads(journal.read_bytes().splitlines()[0])
+    failed = {name: value for name, value in record.items() if name != "crc"} | {"outcome": "error", "error": "503"}
+    new = failed | {"id": "ab" * 10}
+    with Journal(journal) as open_journal:
+        for each in (failed, new):
+            open_journal.append(each)
+    table = TraceTable(here)
+    table.refresh()
+    assert table.search(Query(where=f"id = '{record['id']}'"))["facets"]["outcome"] == [(record["outcome"], 1)]
+    with Journal(journal) as open_journal:
+        open_journal.append(new | {"outcome": "complete"})
+    table.refresh()
+    assert table.search(Query(where=f"id = '{new['id']}'"))["facets"]["outcome"] == [("complete", 1)]
+
+
+def test_a_folder_without_traces_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no run directory with traces"):
+        TraceTable(tmp_path)
+
+
+def test_marks_stand_where_the_signals_say() -> None:
+    text = "Blue is 42, red 4: 4 + 3 = 8."
+    values = {
+        "arithmetic_slip": json.dumps([{"written": "4 + 3 = 8", "expected": 7.0}]),
+        "unsupported": json.dumps([{"value": "4", "expected": [5.0]}, {"value": "99", "expected": []}]),
+    }
+    assert [(text[mark["start"] : mark["end"]], mark["kind"], mark["note"]) for mark in marks(text, values)] == [
+        ("4", "unsupported", "the table says 5"),
+        ("4 + 3 = 8", "slip", "comes out as 7"),
+    ]
+
+
+# --- labels -------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_label_of_a_trace_counts_and_a_second_writer_is_refused(tmp_path: Path) -> None:
+    journal = LabelJournal(tmp_path)
+    journal.add({"trace": "aa", "label": "wrong", "note": "reads 3"})
+    journal.add({"trace": "aa", "label": "correct"})
+    with pytest.raises(BusyError):
+        LabelJournal(tmp_path)
+    assert {trace: label.label for trace, label in read_labels(tmp_path).items()} == {"aa": "correct"}
+    for wrong in ({"trace": "", "label": "wrong"}, {"trace": "a", "label": "maybe"}, {"label": "wrong"}):
+        with pytest.raises(DataError):
+            journal.add(wrong)
+    journal.close()
+
+
+def test_rates_against_the_judge_count_decided_labels_of_judged_traces() -> None:
+    given = ["wrong"] * 4 + ["correct"] * 5 + ["unsure", "wrong"]
+    labels = {f"t{place}": TraceLabel(trace=f"t{place}", label=label) for place, label in enumerate(given)}  # type: ignore[arg-type]
+    verdicts = [
+        "correct",
+        "wrong",
+        "wrong",
+        "wrong",
+        "correct",
+        "correct",
+        "wrong",
+        "undecided",
+        "correct",
+        "correct",
+    ]
+    found = compare_with_judge(labels, {f"t{place}": verdict for place, verdict in enumerate(verdicts)})
+    assert (found["false_accept"]["n"], found["false_accept"]["of"]) == (1, 4)
+    assert (found["false_reject"]["n"], found["undecided"]["n"], found["undecided"]["of"]) == (1, 1, 5)
+    assert found["labels"] == 11 and found["unsure"] == 1
+    assert compare_with_judge({}, {})["false_accept"] == {"n": 0, "of": 0}
+
+
+@pytest.mark.slow
+def test_a_confirmed_label_survives_a_killed_server(run: Path, tmp_path: Path) -> None:
+    here, chance, confirmed = Path(shutil.copytree(run, tmp_path / "run")), random.Random(0), {}
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-m", "distill", "view", str(here)], stdout=subprocess.PIPE, text=True
+        ) as server:
+            assert server.stdout is not None
+            visitor = Visitor(server.stdout.readline().strip())
+            for number in range(chance.randrange(3, 9)):
+                trace, label = f"{number:02x}", chance.choice(("correct", "wrong", "unsure"))
+                assert visitor.ask("/api/labels", {"trace": trace, "label": label})[0] == 200
+                confirmed[trace] = label
+            server.send_signal(signal.SIGKILL)
+        assert {trace: label.label for trace, label in read_labels(here).items()} == confirmed
+
+
+# --- the server ---------------------------------------------------------------------------------------------------
+
+
+def test_the_address_with_the_token_sets_a_cookie_and_shows_no_token_afterwards(run: Path) -> None:
+    with viewed(run) as (visitor, address):
+        status, _, headers = visitor.ask(address.partition(str(visitor.port))[2], Cookie=None)
+        assert (status, headers["Location"]) == (303, "/")
+        assert "HttpOnly" in headers["Set-Cookie"] and "SameSite=Strict" in headers["Set-Cookie"]
+        status, page, headers = visitor.ask("/")
+        assert status == 200 and b"view.js" in page and "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+def test_requests_without_the_token_of_other_hosts_and_of_other_pages_get_nothing(visitor: Visitor) -> None:
+    paths = ("/", "/view.js", "/api/state", "/api/traces", "/api/traces/aa", "/api/agreement", "/picture/a/0")
+    for path in (*paths, "/?token=guess"):
+        assert visitor.ask(path, Cookie=None)[0] == 403
+        assert visitor.ask(path, Cookie=f"distill_view_{visitor.port}=guess")[0] == 403
+        assert visitor.ask(path, Host=f"evil.example:{visitor.port}")[0] == 403
+    label = {"trace": "aa", "label": "wrong"}
+    for origin in (None, "null", "http://evil.example", f"https://127.0.0.1:{visitor.port}"):
+        assert visitor.ask("/api/labels", label, Origin=origin)[0] == 403
+    assert visitor.ask("/api/agreement")[1]["labels"] == 0
+
+
+def test_no_path_leads_out_of_the_run(visitor: Visitor) -> None:
+    for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd", "picture/..%2f..%2f/0"):
+        assert visitor.ask(f"/{path}")[0] in (400, 404)
+    for path in ("/picture/unknown/0", "/picture/unknown/-1", f"/picture/{'9' * 40}/{'9' * 40}"):
+        assert visitor.ask(path)[0] in (400, 404)
+
+
+def test_a_trace_comes_with_its_picture_rules_and_label(visitor: Visitor) -> None:
+    dropped = visitor.ask("/api/traces?fate=dropped&rule=wrong_answer&limit=3")[1]["rows"]
+    trace = visitor.ask(f"/api/traces/{dropped[0]['id']}")[1]
+    assert trace["question"] and trace["gold"] and trace["label"] is None
+    assert "wrong_answer" in [reason["rule"] for reason in trace["reasons"]]
+    assert {"answer", "steps"} <= {family["name"] for family in trace["families"]}
+    status, data, headers = visitor.ask(f"/picture/{trace['sample_id']}/0")
+    assert status == 200 and headers["Content-Type"] == "image/png" and data.startswith(b"\x89PNG")
+    assert visitor.ask("/api/labels", {"trace": trace["id"], "label": "wrong", "note": "<b>no</b>"})[0] == 200
+    assert visitor.ask(f"/api/traces/{trace['id']}")[1]["label"]["note"] == "<b>no</b>"
+    rates = visitor.ask("/api/agreement")[1]
+    assert (rates["labels"], rates["false_accept"]["of"]) == (1, 1)
+
+
+def test_bad_requests_are_told_in_a_sentence(visitor: Visitor) -> None:
+    assert "not an SQL condition" in visitor.ask(f"/api/traces?where={quote('steps >')}")[1]["error"]
+    assert "whole number" in visitor.ask("/api/traces?offset=-1")[1]["error"]
+    assert (
+        "choose one of correct, wrong, unsure" in visitor.ask("/api/labels", {"trace": "a", "label": 3})[1]["error"]
+    )
+    assert visitor.ask("/api/labels", b"no json")[0] == 400
+    assert visitor.ask("/api/labels", b"x" * 100_000)[0] == 413
+    assert visitor.ask("/api/traces/ffff")[0] == 400
+
+
+def test_a_second_view_of_a_run_shows_and_does_not_label(run: Path, visitor: Visitor) -> None:
+    with viewed(run) as (second, _):
+        assert second.ask("/api/traces")[1]["total"] > 0
+        status, told, _ = second.ask("/api/labels", {"trace": "aa", "label": "wrong"})
+        assert status == 409 and "labels.jsonl" in told["error"]

@@ -1,0 +1,109 @@
+"""The page of `distill view` in a real browser: filter, label by keyboard; nothing fails or is fetched."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from accessibility import problems
+from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from run_fixtures import generate_folder, recipe, small_world
+from view_servers import viewed
+
+from distill.view.labels import read_labels
+from filters.apply import apply
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    samples, traces = small_world(tmp_path / "pictures", questions=8)
+    hostile = [replace(trace, reasoning=HOSTILE + trace.reasoning) for trace in traces]
+    asked = [replace(sample, question=sample.question + HOSTILE) for sample in samples]
+    generate_folder(tmp_path / "run", asked, hostile)
+    apply(recipe(tmp_path), tmp_path / "run")
+    return tmp_path / "run"
+
+
+async def press(tab: Tab, key: str) -> None:
+    await tab.evaluate(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
+    await asyncio.sleep(0.15)
+
+
+async def until(tab: Tab, condition: str) -> None:
+    for _ in range(100):
+        if await tab.evaluate(condition):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(condition)
+
+
+CHOSEN = "new URLSearchParams(location.hash.slice(1)).get('id')"
+LOADED = f"{CHOSEN} !== null && !!document.querySelector('#trace .rationale')"
+
+
+def test_a_person_filters_reads_and_labels_with_the_keyboard(run: Path) -> None:
+    async def look(tab: Tab) -> tuple[list[str], list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('where').value = \"answer_verdict = 'wrong'\"")
+        await tab.evaluate("document.getElementById('ask').requestSubmit()")
+        await until(tab, "document.getElementById('total').textContent.startsWith('8 ')")
+        await until(tab, f"{LOADED} && document.querySelector('#trace code').textContent.includes('wrong')")
+        labelled = []
+        for key in ("w", "w", "c"):  # each labels the trace that is shown, and goes on to the next
+            shown = await tab.evaluate(CHOSEN)
+            labelled.append(shown)
+            await press(tab, key)
+            drawn = "document.querySelector('#trace').textContent.includes(" + CHOSEN + ")"
+            await until(tab, f"{CHOSEN} !== null && {CHOSEN} !== {shown!r} && {drawn}")
+        assert len(set(labelled)) == 3
+        await until(tab, "document.getElementById('agreement').textContent.includes('3 labels')")
+        assert await tab.evaluate("document.title") == "run · distill view"  # texts of the run are never markup
+        assert "owned" in await tab.evaluate("document.querySelector('#trace .rationale').textContent")
+        return tab.problems, tab.requests
+
+    with viewed(run) as (_, address):
+        found, requests = browse(look)
+        base = address.partition("/?")[0]
+    assert found == [] and all(url.startswith((base, "data:")) for url in requests)
+    assert sorted(label.label for label in read_labels(run).values()) == ["correct", "wrong", "wrong"]
+
+
+def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:
+    async def look(tab: Tab) -> list[str]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await press(tab, "b")
+        texts = [await tab.evaluate("document.getElementById('columns').innerText")]
+        await press(tab, "c")
+        await until(tab, "document.getElementById('agreement').textContent.includes('1 blind')")
+        texts.append(await tab.evaluate("document.getElementById('trace').innerText"))
+        return texts
+
+    with viewed(run) as (_, address):
+        hidden, open_text = browse(look)
+    assert "answer_verdict" not in hidden and "became" not in hidden and "wrong_answer" not in hidden
+    assert "became" in open_text
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_everybody_can_read_the_page_and_phones_scroll_one_way(run: Path, size: tuple[int, int]) -> None:
+    async def look(tab: Tab) -> tuple[str, bool]:
+        await tab.open(address, size)
+        await until(tab, LOADED)
+        await tab.evaluate(
+            "fetch('/view.css').then((sheet) => sheet.text()).then((text) => {"
+            "const style = document.createElement('style'); style.textContent = text;"
+            "document.querySelector('link[rel=stylesheet]').replaceWith(style); })"
+        )
+        wide = await tab.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1")
+        return "<!doctype html>" + await tab.evaluate("document.documentElement.outerHTML"), wide
+
+    with viewed(run) as (_, address):
+        page, wide = browse(look)
+    assert not wide
+    assert problems(page) == []

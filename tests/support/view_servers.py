@@ -1,0 +1,69 @@
+"""A `distill view` server for tests, in a thread of its own."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from distill.view.server import HOST, ViewServer
+
+
+class Visitor:
+    """A browser's requests to a view: what it asks, with its cookie and the right host and origin by default."""
+
+    def __init__(self, address: str) -> None:
+        self.port = int(address.split(":")[2].split("/")[0])
+        self.cookie = f"distill_view_{self.port}={address.split('token=')[1]}"
+
+    def ask(self, path: str, body: Any = None, **headers: str | None) -> tuple[int, Any, dict[str, str]]:
+        """Status, body (JSON where it is), and headers. A header of None is left out."""
+        sent: dict[str, str | None] = {"Host": f"{HOST}:{self.port}", "Cookie": self.cookie}
+        if body is not None:
+            sent["Origin"] = f"http://{HOST}:{self.port}"
+        sent |= headers
+        connection = HTTPConnection(HOST, self.port, timeout=30)
+        try:
+            data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+            given = {name: value for name, value in sent.items() if value is not None}
+            connection.request("GET" if body is None else "POST", path, data, given)
+            answer = connection.getresponse()
+            read = answer.read()
+            kind = answer.headers.get("Content-Type", "")
+            return answer.status, json.loads(read) if "json" in kind else read, dict(answer.headers)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def viewed(run: Path) -> Iterator[tuple[Visitor, str]]:
+    """A visitor of a run's view, and the address that a person opens."""
+    server = ViewServer(run)
+    started, addresses = threading.Event(), []
+
+    async def serve() -> None:
+        await server.serve(0, lambda address: (addresses.append(address), started.set())[0])
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(serve())
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert started.wait(20)
+        yield Visitor(addresses[0]), addresses[0]
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(20)
+        server.close()
