@@ -33,7 +33,7 @@ from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.run_signals import corpus_duplicates, question_duplicates
 from filters.signals import registry, schema
-from filters.signals.registry import Extractor
+from filters.signals.base import Extractor
 from filters.signals.schema import MODELS
 from filters.tables import measure
 from filters.tables.run_signal_tables import ModelSignal

@@ -1,4 +1,4 @@
-"""Overlap of one training source with evaluation sources, row by row (`filters.signals.contamination`):
+"""Overlap of one training source with evaluation sources, row by row (`filters.signals.families.contamination`):
 
 - pair: a row asks a test question about the same picture, or, where neither has a picture, asks a test question;
 - image: a row shows a picture of the test set under another question;
@@ -27,7 +27,7 @@ from distill.data.images import read_bytes
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
 from filters.matching import image_match, test_sets
-from filters.signals import contamination
+from filters.signals.families import contamination
 
 EXAMPLES = 3
 PAIR, IMAGE, TEXT = "pair", "image", "text"

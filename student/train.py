@@ -24,8 +24,8 @@ from distill.recipe.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import processes
-from student.training import saved_model
 from student.training import stage as stages
+from student.training.checkpoints import saved_model
 from student.training.session import Session
 
 

@@ -40,7 +40,8 @@ from distill.recipe.recipe import Recipe
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
-from filters.signals.registry import FAMILIES, Extractor
+from filters.signals.base import Extractor
+from filters.signals.registry import FAMILIES
 from filters.text.shingles import hash_words
 from teacher.messages.parse import parse
 from teacher.store.trace_index import TraceIndex

@@ -30,7 +30,7 @@ from question_edits import TEMPLATES, fill
 from run_fixtures import sample, trace
 
 from distill.recipe.loading import load
-from filters.signals.contamination import Contamination, prepare
+from filters.signals.families.contamination import Contamination, prepare
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from run_fixtures import sample, trace
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from filters.matching.near_duplicates import LshIndex
-from filters.signals.trace_duplicates import Duplicates
+from filters.signals.families.trace_duplicates import Duplicates
 from filters.text.minhash import Scheme, sign
 
 THRESHOLD = 0.8

@@ -31,8 +31,9 @@ from distill.data.sample_files import to_record
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.loading import load
 from distill.types import Sample, Trace, Usage
-from filters.signals import agreement, answer
-from filters.signals.registry import FAMILIES, Extractor, build, identity, rows
+from filters.signals.base import Extractor
+from filters.signals.families import agreement, answer
+from filters.signals.registry import FAMILIES, build, identity, rows
 from filters.tables import measure
 from filters.text.minhash import Scheme
 

@@ -36,7 +36,7 @@ from teller import COLOURS, Phrasing, Teller
 from distill.grounding.chart_table import find_table
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
-from filters.signals.grounding import Grounding
+from filters.signals.families.grounding import Grounding
 
 PHRASINGS = {"bars": BARS, "later": LATER, "series": LINES, "grid": GRIDS}
 NAMELESS = ("left_to_right", "without", "mean", "ranking")

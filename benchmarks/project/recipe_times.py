@@ -3,8 +3,8 @@
     python benchmarks/project/recipe_times.py
 
 prints, for every recipe below, tokens x FLOPs a token / (nominal rate of a card x MFU), stage by stage and in all,
-with the MFU that the kernels of a step reach at most (student/training/roofline.py), and the time to expect. Models
-are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
+with the MFU that the kernels of a step reach at most (student/training/cost/roofline.py), and the time to expect.
+Models are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
 """
 
 import json
@@ -19,8 +19,8 @@ from distill.planning import stage_plans, stage_times
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
-from student.training import workload
-from student.training.workload import Load
+from student.training.cost import workload
+from student.training.cost.workload import Load
 
 CARDS = {
     "siq-vl-0.5b": "L40S",

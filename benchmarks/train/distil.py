@@ -21,8 +21,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from distill.artifacts.journal import Journal
 from distill.traces.logprobs import encode
 from student.data.teacher_logprobs import collect
-from student.models import training_loss
-from student.training.teacher_divergence import from_teacher
+from student.loss import training_loss
+from student.loss.teacher_divergence import from_teacher
 
 SHAPES = {
     # hidden, feed-forward, layers, heads, vocabulary, tokens, turns: on a CPU, on a GPU

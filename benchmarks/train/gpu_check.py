@@ -122,7 +122,7 @@ def attention(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def head(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The loss head against plain cross-entropy in float32, and its speed."""
-    from student.models.training_loss import score
+    from student.loss.training_loss import score
 
     tokens, width, words = (64, 32, 500) if ground.small else (4096, 896, 151_936)
     layer = torch.nn.Linear(width, words, bias=False, device=ground.device, dtype=torch.bfloat16)
@@ -160,7 +160,7 @@ def head(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def optimizer(ground: Ground) -> tuple[str, dict[str, Any]]:
     """Updates of bfloat16 weights against float64, and the time for the layers of the 0.5B decoder."""
-    from student.training.optimizer import CompensatedAdamW
+    from student.training.optimizer.compensated_adamw import CompensatedAdamW
 
     weights = [torch.randn(64, 64, device=ground.device).to(torch.bfloat16).requires_grad_() for _ in range(3)]
     reference = [weight.detach().double().clone().requires_grad_() for weight in weights]
@@ -279,9 +279,9 @@ def checkpoint(ground: Ground) -> tuple[str, dict[str, Any]]:
 
     from safetensors.torch import load_file
 
-    from student.training.checkpoint_writer import CheckpointWriter
-    from student.training.checkpoints import OPTIMIZER, WEIGHTS, write_checkpoint
-    from student.training.optimizer import CompensatedAdamW
+    from student.training.checkpoints.checkpoint_files import OPTIMIZER, WEIGHTS, write_checkpoint
+    from student.training.checkpoints.checkpoint_writer import CheckpointWriter
+    from student.training.optimizer.compensated_adamw import CompensatedAdamW
 
     size, count = (256, 8) if ground.small else (2048, 128)
     made = [torch.randn(size, size, device=ground.device).to(torch.bfloat16) for _ in range(count)]
@@ -480,7 +480,7 @@ def _planned(trained: Any, stage: int, keys: dict[str, str], first: Any, last: A
 
     from distill.recipe.stages import Stage
     from student.models.siq_vl import parts
-    from student.training import memory
+    from student.training.cost import memory
 
     tokens = (last.tokens - first.tokens) / steps
     section = Stage(name="stage", data="questions", train=TRAINED[stage])

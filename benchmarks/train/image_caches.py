@@ -26,7 +26,8 @@ from distill.recipe.stages import Lora, Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore
-from student.models import attention, freeze, siq_vl, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, siq_vl
 from student.models.inputs import end_ids, pad_id, type_name
 from student.training.step_dataset import MICRO_BATCHES, build_step_dataset
 

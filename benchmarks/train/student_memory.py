@@ -13,10 +13,11 @@ import torch
 from transformers import Idefics3Config
 
 from distill.recipe.stages import Lora, Stage
-from student.models import attention, freeze, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze
 from student.models.siq_vl import parts, without_weights
-from student.training import memory
-from student.training.optimizer import CompensatedAdamW
+from student.training.cost import memory
+from student.training.optimizer.compensated_adamw import CompensatedAdamW
 
 TRAINED = {
     "projector": (("projector",), None),

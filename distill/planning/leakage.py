@@ -24,7 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import TRACES
 from distill.reports.text_table import table
 from filters import source_overlap
-from filters.signals.contamination import ASKED as ASKED
+from filters.signals.families.contamination import ASKED
 from filters.source_overlap import Overlap
 
 FOLDER = "leakage"

@@ -84,7 +84,7 @@ def _generation(recipe: Recipe) -> str:
     """What the teachers may write at most; `distill generate --check` knows more."""
     if not recipe.teachers or "questions" not in recipe.data:
         return ""
-    from student.training.workload import questions
+    from student.training.cost.workload import questions
     from teacher.estimate import attempt_growth, most_traces
 
     asked = questions(recipe, "questions")

@@ -1,6 +1,6 @@
 """What each stage of a training will take, before anything is loaded, and how it fits a card.
 
-Memory is that of tensors in a step (student/training/memory.py) beside a reserve for what surrounds them.
+Memory is that of tensors in a step (student/training/cost/memory.py) beside a reserve for what surrounds them.
 """
 
 import functools
@@ -19,10 +19,10 @@ from distill.recipe.stages import Stage
 if TYPE_CHECKING:
     from student.models.flops import Cost
     from student.models.freeze import PartRow
-    from student.training.memory import Memory
-    from student.training.roofline import StepKernels
-    from student.training.step_trace import DecoderTrace
-    from student.training.workload import Load, Schedule
+    from student.training.cost.memory import Memory
+    from student.training.cost.roofline import StepKernels
+    from student.training.cost.step_trace import DecoderTrace
+    from student.training.cost.workload import Load, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class StagePlanner:
 
     def prepared(self, stage: Stage) -> Any:
         """The student as a stage trains it, without weights. Raises ModelError where nothing of it can be trained."""
-        from student.training import memory
+        from student.training.cost import memory
 
         key = _outlined_alike(stage)
         if key not in self._prepared:
@@ -121,7 +121,7 @@ class StagePlanner:
     def load(self, stage: Stage) -> "Load":
         """How much a stage has to learn. Raises what reading its data raises, where it is there."""
         from student.models.flops import Cost
-        from student.training import workload
+        from student.training.cost import workload
 
         if stage.name not in self._loads:
             cost = Cost.of(self.prepared(stage), self._roles)
@@ -133,7 +133,7 @@ class StagePlanner:
     def plan(self, stage: Stage) -> StagePlan:
         """Raises what preparing the student for a stage raises, and reading the stage's data."""
         from student.models.flops import Cost
-        from student.training import memory, workload
+        from student.training.cost import memory, workload
 
         assert self._recipe.student is not None
         student, load, key = self.prepared(stage), self.load(stage), _outlined_alike(stage)
@@ -157,8 +157,8 @@ class StagePlanner:
     ) -> "StepKernels":
         """What a step of so many tokens in so many passes launches. About 0.2 s for a pass not seen before."""
         from student.models.flops import Cost
-        from student.training import roofline
-        from student.training.step_trace import PassWork, trace
+        from student.training.cost import roofline
+        from student.training.cost.step_trace import PassWork, trace
 
         student, rows = self.prepared(stage), step_tokens / load.tokens
         work = PassWork(

@@ -1,6 +1,6 @@
 """How long a stage takes on a card at least, what limits it, and the setting that lifts the limit.
 
-The bound is that of student/training/roofline.py; MFU and HFU are shares of the card's nominal bf16 rate, as in
+The bound is that of student/training/cost/roofline.py; MFU and HFU are shares of the card's nominal bf16 rate, as in
 metrics.jsonl.
 """
 
@@ -13,7 +13,7 @@ from distill.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan
 
 if TYPE_CHECKING:
-    from student.training.roofline import Bound
+    from student.training.cost.roofline import Bound
 
 _FULLER = 4
 """A step of so many times the tokens is tried where kernels are too small for a card."""

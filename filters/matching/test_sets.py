@@ -3,7 +3,7 @@
 `build_index` reads the sources once and writes a folder: `samples.parquet`, `texts.parquet` (each distinct wording
 once), `images.parquet`, and one sorted array of hashes for all look-ups by text. Its last file, `index.json`, holds
 the fingerprint of the sources; a valid folder is used again. `load_index` opens it once a process; the array is
-memory-mapped, so workers share it. `filters.signals.contamination` decides what counts as a match.
+memory-mapped, so workers share it. `filters.signals.families.contamination` decides what counts as a match.
 """
 
 import hashlib

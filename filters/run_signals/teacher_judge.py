@@ -17,8 +17,8 @@ from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import fingerprint
 from distill.types import Sample, Trace
-from filters.signals.answer import judge_trace
 from filters.signals.base import ERROR, OK, UNDECIDABLE
+from filters.signals.families.answer import judge_trace
 from filters.signals.schema import JUDGE
 from filters.tables import run_signal_tables
 from filters.tables.run_signal_tables import Done, Item

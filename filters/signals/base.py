@@ -1,11 +1,14 @@
-"""How a family of signals describes its columns, and the states that a measurement can have.
+"""What a family of signals is, how it describes its columns, and the states that a measurement can have.
 
 A value is valid only where the family's `<name>_state` is `ok`.
 """
 
-from typing import Any
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import pyarrow as pa
+
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
 
 OK = "ok"
 NOT_APPLICABLE = "not_applicable"
@@ -28,6 +31,24 @@ VALUE_TYPES: dict[str, pa.DataType] = {
     "count": pa.int64(),
     "flag": pa.bool_(),
 }
+
+
+class Extractor(Protocol):
+    """A family of signals: a frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    """Raised whenever the same trace could get another value."""
+    scope: ClassVar[Literal["trace", "sample"]]
+    """Whether a value depends on its own trace only, or on all traces of the sample."""
+    columns: ClassVar[pa.Schema]
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Self: ...
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        """One row a trace, in their order; a column left out is NULL. The traces are in the order of their ids."""
+        ...
 
 
 def family(name: str, **columns: tuple[str, str]) -> pa.Schema:

@@ -1,7 +1,7 @@
 """Every family of signals by name, and how one is run so that one bad trace cannot end the run.
 
-A family is a class of a module of this folder, found by the name that filter.signals has for it; or a class of a
-user's file or of an installed package, which the recipe names (`filters.signals.user_signals`).
+A family is a class of a module of filters/signals/families, found by the name that filter.signals has for it; or a
+class of a user's file or of an installed package, which the recipe names (`filters.signals.user_signals`).
 """
 
 from collections import Counter
@@ -11,52 +11,35 @@ from importlib import import_module
 from inspect import isclass
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
-import filters.signals as folder_of_families
+import filters.signals.families as families_folder
 from distill.errors import DistillError
 from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals import contamination, user_signals
-from filters.signals.base import ERROR, TIMED_OUT
+from filters.signals import user_signals
+from filters.signals.base import ERROR, TIMED_OUT, Extractor
+from filters.signals.families import contamination
 from filters.signals.schema import FACTS, SIDE
 from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
 
 
-class Extractor(Protocol):
-    """A family of signals: a frozen dataclass whose fields are its parameters."""
-
-    name: ClassVar[str]
-    version: ClassVar[str]
-    """Raised whenever the same trace could get another value."""
-    scope: ClassVar[Literal["trace", "sample"]]
-    """Whether a value depends on its own trace only, or on all traces of the sample."""
-    columns: ClassVar[pa.Schema]
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> Self: ...
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        """One row a trace, in their order; a column left out is NULL. The traces are in the order of their ids."""
-        ...
-
-
 def _find_families() -> dict[str, type[Extractor]]:
-    """The families of this folder's modules, in the order of their names in the recipe's model."""
+    """The families of filters/signals/families, in the order of their names in the recipe's model."""
     class_of_name: dict[str, type[Extractor]] = {}
-    for module in iter_modules(folder_of_families.__path__, f"{folder_of_families.__name__}."):
-        if module.name != __name__:
-            defined = vars(import_module(module.name)).values()
-            classes: Iterator[Any] = (
-                value for value in defined if isclass(value) and value.__module__ == module.name
-            )
-            class_of_name |= {
-                value.name: value for value in classes if hasattr(value, "measure") and hasattr(value, "from_recipe")
-            }
+    for module in iter_modules(families_folder.__path__, f"{families_folder.__name__}."):
+        classes: Iterator[Any] = (
+            value
+            for value in vars(import_module(module.name)).values()
+            if isclass(value) and value.__module__ == module.name
+        )
+        class_of_name |= {
+            value.name: value for value in classes if hasattr(value, "measure") and hasattr(value, "from_recipe")
+        }
     return {name: class_of_name[name] for name in SIGNAL_NAMES if name in class_of_name}
 
 

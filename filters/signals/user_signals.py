@@ -1,6 +1,6 @@
 """Families of signals from outside the project: from a file that the recipe names, or from an installed package.
 
-`filters.signals.registry.Extractor` defines such a family. Its rows are checked, those of the project's families are
+`filters.signals.base.Extractor` defines such a family. Its rows are checked, those of the project's families are
 not; a fault of a row is a counted error of its trace.
 """
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from inspect import isclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,17 +16,14 @@ from distill import extensions
 from distill.errors import RecipeError
 from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
-from filters.signals.base import VALUE_TYPES
+from filters.signals.base import VALUE_TYPES, Extractor
 from filters.signals.schema import FACTS
-
-if TYPE_CHECKING:
-    from filters.signals.registry import Extractor
 
 _KEY = "filter.signals"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> "dict[str, type[Extractor]]":
+def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> dict[str, type[Extractor]]:
     """The families of filter.signals that are none of the project's, each under its own name.
 
     `taken` has the columns of the families that are there. Raises RecipeError for a family that cannot be used, or
@@ -96,13 +93,13 @@ def _wrong_columns(name: str, columns: pa.Schema) -> str:
     return ""
 
 
-def identity(extractor: "Extractor") -> dict[str, str]:
+def identity(extractor: Extractor) -> dict[str, str]:
     """What identifies the code of a family from outside; nothing for the project's own."""
     code = extensions.code_of(type(extractor))
     return {} if code is None else {"code": code}
 
 
-def check_rows(extractor: "Extractor", rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
+def check_rows(extractor: Extractor, rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
     """The rows of a family; those of one from outside are known to fit its columns. Raises ValueError."""
     if type(extractor).__module__.startswith("filters.signals."):
         return rows

@@ -32,7 +32,8 @@ from distill.artifacts.manifest import fingerprint
 from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.signals import registry
-from filters.signals.registry import Extractor, errors_text
+from filters.signals.base import Extractor
+from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
 from filters.text.minhash import Scheme, remember_forms, sign

@@ -1,6 +1,6 @@
 """Phrases by which a writer doubts or redoes the text before them, by a word that each phrase contains.
 
-Patterns are over lower-case text with straight apostrophes. `filters.signals.reasoning_steps` decides where a phrase
+Patterns are over lower-case text with straight apostrophes. `filters.signals.families.reasoning_steps` decides where a phrase
 counts.
 """
 

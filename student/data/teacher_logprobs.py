@@ -4,7 +4,7 @@
 batches need it: a row for every response token, 6 bytes a place, so 100,000 responses of 500 tokens take 6.3 GB at 21
 places, and next to no memory. A response is framed otherwise than what the teacher wrote (tags, the answer's
 spelling), so only tokens inside a run that both share have a distribution. Does not cover the loss
-(student/training/teacher_divergence.py).
+(student/loss/teacher_divergence.py).
 """
 
 import re

@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils import _pytree as pytree
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from student.loss.training_loss import Scored
 from student.models.freeze import TOWER, plain_model, role_of
 from student.models.siq_vl import Parts
-from student.models.training_loss import Scored
 
 # FSDP hangs its hooks on the tensors that it finds in what a module gives back.
 pytree.register_dataclass(Scored)

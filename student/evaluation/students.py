@@ -21,7 +21,7 @@ from distill.recipe.eval import BASE, AnyStudent
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from student.train import student_fields
-from student.training.saved_model import require_saved
+from student.training.checkpoints.saved_model import require_saved
 
 SERVED_NOTE = (
     "Known by its address and the name of its model alone: which weights answered there is the server's word, and "

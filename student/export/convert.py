@@ -3,7 +3,8 @@
 vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a Qwen2
 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are the same.
 The plain form keeps Qwen2; vLLM serves it through its Transformers backend only. Does not cover merging adapters
-(student/training/saved_model.py leaves merged checkpoints) or proving that all this holds (student/export/verify.py).
+(student/training/checkpoints/saved_model.py leaves merged checkpoints) or proving that all this holds
+(student/export/verify.py).
 """
 
 import shutil
@@ -28,8 +29,8 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from student.models import siq_vl
-from student.training.checkpoints import give_usual_modes, refused_writes
-from student.training.saved_model import require_saved
+from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
+from student.training.checkpoints.saved_model import require_saved
 
 MODEL = "model"
 NATIVE, PLAIN = "native", "plain"

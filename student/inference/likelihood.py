@@ -21,9 +21,9 @@ from student.data.collate import Collator, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
+from student.loss.training_loss import capped_head, require_plain_head
 from student.models import attention, siq_vl
 from student.models.inputs import end_ids, type_name
-from student.models.training_loss import capped_head, require_plain_head
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""

@@ -1,7 +1,7 @@
 """Faster layers for the language model, one kind a stage: compiled, Liger's, or those of the hub.
 
 They do not stack: torch.compile around Liger's kernels has been seen to read memory that is not its own. The loss has
-a fused head of its own (student/models/training_loss.py), so no kind replaces that. Does not choose attention
+a fused head of its own (student/loss/training_loss.py), so no kind replaces that. Does not choose attention
 (student/models/attention.py).
 """
 
@@ -80,7 +80,7 @@ def _liger(language: nn.Module) -> None:
     """RMSNorm and SwiGLU of this model; the loss stays ours.
 
     Liger also replaces classes and functions of transformers' module, for every model made later. They are put back:
-    on a model without weights (student/training/memory.py) Liger's kernels read memory that is not there.
+    on a model without weights (student/training/cost/memory.py) Liger's kernels read memory that is not there.
     """
     kind = language.config.model_type  # type: ignore[union-attr]
     try:

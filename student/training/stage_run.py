@@ -46,22 +46,16 @@ from student.data.image_tokens import TokenStore
 from student.data.images import ImageStore
 from student.data.teacher_logprobs import TopLogprobs
 from student.distributed import processes
-from student.models import attention, freeze, kernels, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, kernels
 from student.models.flops import Cost
 from student.models.inputs import end_ids, pad_id, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
-from student.training import (
-    checkpoints,
-    freeze_checks,
-    kernel_choice,
-    memory,
-    metrics_log,
-    saved_model,
-    shared_memory,
-    step_dataset,
-    trainer,
-)
+from student.training import freeze_checks, kernel_choice, metrics_log, shared_memory, step_dataset, trainer
+from student.training.checkpoints import checkpoint_files as checkpoints
+from student.training.checkpoints import saved_model
+from student.training.cost import memory
 from student.training.metrics_log import StepLog
 from student.training.session import Session
 from student.training.step_dataset import StepDataset

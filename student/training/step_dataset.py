@@ -26,11 +26,11 @@ from student.data.images import ImageSource, ImageStore
 from student.data.responses import KINDS
 from student.data.teacher_logprobs import TopLogprobs
 from student.distributed import processes
+from student.loss.token_weights import StepWeights, counts
 from student.models.flops import Cost
 from student.models.row_bounds import BOUNDS, with_row_sizes
 from student.models.siq_vl import Parts
 from student.training.metrics_log import StepFacts
-from student.training.token_weights import StepWeights, counts
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
 STEP, PARTS = "step", "parts"
@@ -233,7 +233,7 @@ class StepData(Dataset[dict[str, Any]]):
         }
 
     def _teacher(self, layout: Layout, counted: np.ndarray) -> dict[str, np.ndarray]:
-        """What `student.training.teacher_divergence.from_teacher` takes.
+        """What `student.loss.teacher_divergence.from_teacher` takes.
 
         Where the teacher says nothing the likelihood counts whole, or the framing that only the student writes would
         be learned less than the rest.

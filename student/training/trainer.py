@@ -27,15 +27,15 @@ from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
 from student.distributed.step_watch import StepWatch
+from student.loss.teacher_divergence import from_teacher
+from student.loss.training_loss import Scored
 from student.models.flops import product_rates
 from student.models.freeze import plain_model
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts
-from student.models.training_loss import Scored
 from student.training import sft_config
 from student.training.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
-from student.training.checkpoint_writer import CheckpointWriter
-from student.training.checkpoints import (
+from student.training.checkpoints.checkpoint_files import (
     OPTIMIZER,
     PREFIX,
     SCHEDULER,
@@ -46,12 +46,12 @@ from student.training.checkpoints import (
     write_checkpoint,
     write_files,
 )
+from student.training.checkpoints.checkpoint_writer import CheckpointWriter
 from student.training.halving import Halving, sum_in_float32
 from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
-from student.training.optimizer import CompensatedAdamW
+from student.training.optimizer.compensated_adamw import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, TEACHER, StepDataset
-from student.training.teacher_divergence import from_teacher
 from student.validation.early_stopping import EarlyStopping, Measured
 
 

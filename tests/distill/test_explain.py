@@ -11,7 +11,7 @@ from distill.errors import DataError
 from filters.apply import apply
 from filters.dataset.exports import export
 from filters.signals import registry, schema
-from filters.signals.repetition import Repetition
+from filters.signals.families.repetition import Repetition
 
 FACTS = schema.FACTS.names
 

@@ -18,7 +18,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.data import encode, images, rows
 from student.models import inputs, siq_vl
-from student.training import workload
+from student.training.cost import workload
 
 TOWER = {
     "model_type": "siglip_vision_model",

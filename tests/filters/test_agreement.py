@@ -4,7 +4,7 @@ from itertools import permutations
 import pytest
 from run_fixtures import default, sample, trace
 
-from filters.signals.agreement import Agreement, majority_answer
+from filters.signals.families.agreement import Agreement, majority_answer
 
 FOUR = sample("How many apples?", "4", answer_type="number")
 OPEN = sample("How many apples?", answer_type="number")

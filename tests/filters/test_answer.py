@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from run_fixtures import default, sample, trace
 
-from filters.signals.answer import Answer
+from filters.signals.families.answer import Answer
 
 APPLES = sample("How many apples?", "12", answer_type="number")
 

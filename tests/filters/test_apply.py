@@ -21,7 +21,7 @@ from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.signals import registry
-from filters.signals.repetition import Repetition
+from filters.signals.families.repetition import Repetition
 from filters.tables import measure
 
 RESULTS = ("decisions.parquet", "report.html", "dataset/README.md", "dataset/train/part-00000.parquet")

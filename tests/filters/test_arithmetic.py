@@ -11,9 +11,9 @@ from run_fixtures import default
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry, time_limits
-from filters.signals.arithmetic import Arithmetic
+from filters.signals.families.arithmetic import Arithmetic
+from filters.signals.families.repetition import Repetition
 from filters.signals.registry import FAMILIES
-from filters.signals.repetition import Repetition
 from filters.signals.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
 from teacher.messages.parse import parse
 

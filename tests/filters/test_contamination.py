@@ -21,7 +21,7 @@ from filters.apply import apply
 from filters.matching import test_sets
 from filters.matching.question_match import is_same_question, meaning, parse_wording, tokenize
 from filters.signals import registry
-from filters.signals.contamination import Contamination, prepare
+from filters.signals.families.contamination import Contamination, prepare
 
 ONE = [trace()]
 

@@ -10,7 +10,7 @@ from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
 from filters.decisions.dataset_checks import DatasetCheck, _conclusions, _leak_check, _related_check, _upper_check
-from filters.signals.answer_consistency import Conclusion
+from filters.signals.families.answer_consistency import Conclusion
 
 PAIRS = [
     (

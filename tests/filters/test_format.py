@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from run_fixtures import sample, trace
 
-from filters.signals.format import PROBLEMS, Format, format_problem, truncated_by
+from filters.signals.families.format import PROBLEMS, Format, format_problem, truncated_by
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from run_fixtures import default
 
 from distill.types import Sample, Trace, Usage
-from filters.signals.grounding import FEW, Grounding
+from filters.signals.families.grounding import FEW, Grounding
 
 COLOURS = ("red", "blue", "green", "yellow", "purple", "orange")
 

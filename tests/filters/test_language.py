@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from run_fixtures import sample, trace
 
-from filters.signals.language import Guess, Language, guess_language, main_script
+from filters.signals.families.language import Guess, Language, guess_language, main_script
 from filters.text.scripts import latin_alone, scripts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +121,7 @@ def test_the_language_of_short_texts_is_right_and_names_and_numbers_have_none():
 def test_the_language_is_guessed_without_a_network():
     code = (
         "import socket; socket.socket.connect = socket.getaddrinfo = None\n"
-        "from filters.signals.language import guess_language\n"
+        "from filters.signals.families.language import guess_language\n"
         "print(guess_language('Der Balken auf der linken Seite ist der höchste.', 'latin').language)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from distill.errors import ModelError
 from filters.signals import registry
-from filters.signals.length import Length
+from filters.signals.families.length import Length
 
 STUDENT = '[student]\nmodel = "student"\n'
 

@@ -4,8 +4,8 @@ import pytest
 from run_fixtures import default, recipe, sample, trace
 
 from distill.errors import RecipeError
-from filters.signals import personal_data
-from filters.signals.personal_data import FINDERS, Sensitive
+from filters.signals.families import personal_data
+from filters.signals.families.personal_data import FINDERS, Sensitive
 from filters.signals.registry import build, identity
 
 

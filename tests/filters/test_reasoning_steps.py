@@ -3,7 +3,7 @@ import time
 import pytest
 from run_fixtures import sample, trace
 
-from filters.signals.reasoning_steps import Steps, count_steps, find_backtracks
+from filters.signals.families.reasoning_steps import Steps, count_steps, find_backtracks
 
 
 @pytest.mark.parametrize(

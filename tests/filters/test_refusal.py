@@ -4,7 +4,7 @@ import pytest
 from refusal_sentences import HELD_OUT, TUNED
 from run_fixtures import sample, trace
 
-from filters.signals.refusal import Refusal, refusal_phrase
+from filters.signals.families.refusal import Refusal, refusal_phrase
 
 
 def measured(reasoning="", answer="", of=None, **named):

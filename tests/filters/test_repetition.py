@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from run_fixtures import default, sample, trace
 
-from filters.signals.repetition import Repetition, compression_ratio, loop_length, repeated_share
+from filters.signals.families.repetition import Repetition, compression_ratio, loop_length, repeated_share
 from filters.text.shingles import hash_shingles, hash_words
 from filters.text.words import words
 

@@ -13,7 +13,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.types import Sample, Trace
 from filters.run_signals import teacher_judge
 from filters.signals import schema
-from filters.signals.answer import judge_trace
+from filters.signals.families.answer import judge_trace
 
 PROMPT = "Q: {question} G: {gold} P: {prediction} {other}"
 UNCLEAR = ("a wolf, grey, I believe", "weeee, a wolf, grey, or so I believe")

@@ -7,8 +7,8 @@ import pytest
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
-from filters.signals.language import foreign_sentences, measure_mix
-from filters.signals.personal_data import addresses
+from filters.signals.families.language import foreign_sentences, measure_mix
+from filters.signals.families.personal_data import addresses
 
 SAMPLE = Sample(id="a", images=(), question="How many more?", answers=("7",), meta={"table": {"red": 8, "blue": 6}})
 

@@ -4,8 +4,8 @@ from itertools import permutations
 import numpy as np
 from run_fixtures import default, sample, trace
 
-from filters.signals import trace_duplicates
-from filters.signals.trace_duplicates import Duplicates, components, similarities
+from filters.signals.families import trace_duplicates
+from filters.signals.families.trace_duplicates import Duplicates, components, similarities
 from filters.text.words import words
 
 FOUR = sample("How many apples?", "4", answer_type="number")

@@ -14,7 +14,7 @@ from distill.recipe.loading import load
 from filters import what_if
 from filters.apply import apply
 from filters.signals import registry
-from filters.signals.refusal import Refusal
+from filters.signals.families.refusal import Refusal
 from filters.tables import measure
 
 HEDGING = """

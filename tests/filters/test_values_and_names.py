@@ -7,7 +7,7 @@ import pytest
 from run_fixtures import default, sample, trace
 
 from filters.matching.near_duplicates import LshIndex
-from filters.signals.trace_duplicates import Duplicates
+from filters.signals.families.trace_duplicates import Duplicates
 from filters.text.layout import without_layout
 from filters.text.minhash import Scheme, shingle_texts, sign, similarity
 from filters.text.values_and_names import compute_forms, split_groups_by_name

@@ -138,7 +138,7 @@ from pathlib import Path
 from distill.recipe.loading import load
 from filters.what_if import what_if
 what_if(load({str(run.parent / "recipe.toml")!r}), Path({str(run)!r}))
-print(sorted({{"pandas", "filters.signals.registry", "filters.signals.language"}} & sys.modules.keys()))"""
+print(sorted({{"pandas", "filters.signals.registry", "filters.signals.families.language"}} & sys.modules.keys()))"""
     done = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 

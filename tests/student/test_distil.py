@@ -18,11 +18,12 @@ from student.data import images, teacher_logprobs
 from student.data.encode import Encoder
 from student.data.encode import encode as encode_rows
 from student.data.rows import read
-from student.models import freeze, inputs, training_loss
+from student.loss import training_loss
+from student.loss.teacher_divergence import from_teacher, topk_divergence
+from student.models import freeze, inputs
 from student.models.siq_vl import parts
 from student.train import train
 from student.training.step_dataset import build_step_dataset
-from student.training.teacher_divergence import from_teacher, topk_divergence
 
 OWN, OTHER = 0.6, 0.3
 """What the made-up teachers give the token of their text and the one after it in the vocabulary."""

@@ -13,7 +13,8 @@ from torch._dynamo.utils import counters
 from torch.nn.attention import varlen
 
 from distill.recipe.stages import Stage
-from student.models import attention, freeze, kernels, siq_vl, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, kernels, siq_vl
 from student.training.step_dataset import StepDataset
 
 

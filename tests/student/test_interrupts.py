@@ -21,7 +21,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
-from student.training import checkpoints as checkpoint_files
+from student.training.checkpoints import checkpoint_files
 from student.training.interrupts import Interrupts
 from student.validation import measure
 

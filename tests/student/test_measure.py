@@ -19,7 +19,8 @@ from distill.types import Sample
 from student.data import collate, encode, images
 from student.inference import generation
 from student.inference.scoring import score_reply, summarize_predictions
-from student.models import attention, freeze, inputs, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, inputs
 from student.models.siq_vl import parts
 from student.validation import measure
 

@@ -9,8 +9,9 @@ from transformers import Idefics3Config
 
 from distill import hardware
 from distill.recipe.stages import Lora, Stage
-from student.models import attention, freeze, siq_vl, training_loss
-from student.training import memory
+from student.loss import training_loss
+from student.models import attention, freeze, siq_vl
+from student.training.cost import memory
 
 TEXT = {
     "model_type": "qwen2",

@@ -26,8 +26,9 @@ from student.export import convert
 from student.models import attention
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import memory, stage_run, step_dataset
-from student.training.checkpoints import refused_writes
+from student.training import stage_run, step_dataset
+from student.training.checkpoints.checkpoint_files import refused_writes
+from student.training.cost import memory
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
 

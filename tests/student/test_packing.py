@@ -10,7 +10,8 @@ import torch
 
 from student.data import collate, encode, packing
 from student.data import images as pictures
-from student.models import attention, inputs, recurrent, training_loss
+from student.loss import training_loss
+from student.models import attention, inputs, recurrent
 
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""

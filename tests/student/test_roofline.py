@@ -14,9 +14,9 @@ from distill import hardware
 from distill.recipe.stages import Lora
 from student.models import freeze, siq_vl
 from student.models.flops import Cost
-from student.training import roofline, step_trace
-from student.training.roofline import Bound, StepKernels
-from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
+from student.training.cost import roofline, step_trace
+from student.training.cost.roofline import Bound, StepKernels
+from student.training.cost.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 
 SMALL = {**QWEN_HALF_BILLION, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 6, "vocab_size": 600}
 SMALL |= {"num_attention_heads": 4}

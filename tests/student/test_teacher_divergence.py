@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from student.training.teacher_divergence import from_teacher, topk_divergence
+from student.loss.teacher_divergence import from_teacher, topk_divergence
 
 VOCABULARY = 50
 

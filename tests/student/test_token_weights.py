@@ -10,8 +10,7 @@ from distill.recipe.stages import Loss, SpanWeights
 from student.data.encoded_rows import Example
 from student.data.responses import ANSWER, FORMAT, RATIONALE
 from student.data.rows import TrainingRow
-from student.models import training_loss
-from student.training import token_weights
+from student.loss import token_weights, training_loss
 
 
 def example(rationale: int, answer: int, form: int, weight: float = 1.0) -> Example:

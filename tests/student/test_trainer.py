@@ -15,9 +15,12 @@ import torch
 from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe.stages import Lora, Stage
 from student.data import encode, images
-from student.models import attention, freeze, inputs, kernels, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, inputs, kernels
 from student.models.siq_vl import parts
-from student.training import checkpoint_writer, checkpoints, freeze_checks, halving, trainer
+from student.training import freeze_checks, halving, trainer
+from student.training.checkpoints import checkpoint_files as checkpoints
+from student.training.checkpoints import checkpoint_writer
 from student.training.metrics_log import MetricsLog, StepFacts, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 

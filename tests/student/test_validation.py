@@ -200,7 +200,7 @@ def test_two_processes_measure_what_one_measures(place: Path, tmp_path: Path):
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):
-    from student.training import saved_model
+    from student.training.checkpoints import saved_model
 
     decided = 'metric = "loss"\npatience = 1\nkeep = "best"\n'
     wild = reason(decided, steps=40).replace("learning_rate = 5e-3", f"learning_rate = {WILD}")

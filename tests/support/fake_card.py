@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import backend_registration
 
 from distill.recipe.stages import Lora, Stage
-from student.models import attention, freeze, row_bounds, siq_vl, training_loss
+from student.loss import training_loss
+from student.models import attention, freeze, row_bounds, siq_vl
 
 CARD = "card:0"
 KINDS = {

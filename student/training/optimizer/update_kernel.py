@@ -1,5 +1,6 @@
-"""The update of student/training/optimizer.py as one kernel for all weights: each passes the memory once, with its
-state.
+"""The update of student/training/optimizer/compensated_adamw.py as one kernel for all weights.
+
+Each weight passes the memory once, with its state.
 
 As a chain of torch's operations the same update moves four times as many bytes, in thousands of launches. Needs a GPU
 and Triton.

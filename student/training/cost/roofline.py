@@ -1,7 +1,7 @@
 """The least time of a training step on a card: the sum over its kernels, each bound by FLOPs or by memory.
 
-Decoder and head are counted operation by operation (student/training/step_trace.py), tower and projector from their
-matrices and the usual pointwise operations of a block, the optimizer from the weights. A kernel takes
+Decoder and head are counted operation by operation (student/training/cost/step_trace.py), tower and projector from
+their matrices and the usual pointwise operations of a block, the optimizer from the weights. A kernel takes
 max(bytes / bandwidth, FLOPs / rate) by the maker's figures, and a gap to the next one. A real step is slower: kernels
 reach a share of these figures, and the host may be too slow to start them. So this is a bound, with its bottleneck.
 """
@@ -18,8 +18,8 @@ from distill.hardware import Gpu
 from student.models import freeze
 from student.models.flops import matrices_of_sight, patch_values
 from student.models.siq_vl import Parts
-from student.training.optimizer import STATE_BYTES
-from student.training.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
+from student.training.cost.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
+from student.training.optimizer.compensated_adamw import STATE_BYTES
 
 GAP_S = 1e-6
 """Between two kernels of one stream."""

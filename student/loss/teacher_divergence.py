@@ -16,7 +16,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 if TYPE_CHECKING:
-    from student.models.training_loss import Extra
+    from student.loss.training_loss import Extra
 
 
 def topk_divergence(logits: torch.Tensor, ids: torch.Tensor, logprobs: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Checkpoints written while training goes on: tensors are copied to host memory, and a thread writes the copy.
 
 Only the copying holds training up; safetensors and torch write without Python's lock. A checkpoint counts when its
-marker is there (student/training/checkpoints.py), so a kill during a write costs that checkpoint alone: the one
-before it is removed afterwards. Does not know what a checkpoint holds (student/training/trainer.py).
+marker is there (student/training/checkpoints/checkpoint_files.py), so a kill during a write costs that checkpoint
+alone: the one before it is removed afterwards. Does not know what a checkpoint holds (student/training/trainer.py).
 """
 
 import threading

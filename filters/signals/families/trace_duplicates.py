@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
-from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.families.answer import judge_trace
 from filters.text.minhash import forms_of
 from filters.text.shingles import Hashes, hash_shingles, hash_words, join_hashes
 from filters.text.values_and_names import Form, same_names, split_groups_by_name

@@ -2,7 +2,7 @@
 
 A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
 checkpoint holds is the business of student/training/trainer.py, when it is written of
-student/training/checkpoint_writer.py.
+student/training/checkpoints/checkpoint_writer.py.
 """
 
 import shutil

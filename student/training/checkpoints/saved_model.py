@@ -52,7 +52,7 @@ def gather_student(student: Any, recipe: Recipe, stage: Stage, start: Path | Non
 def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
     from student.models import lora
-    from student.training.checkpoints import give_usual_modes, refused_writes
+    from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
 
     partial = folder / f".{MODEL}.tmp"
     with refused_writes(folder / MODEL):

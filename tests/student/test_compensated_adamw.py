@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from student.training.optimizer import CompensatedAdamW
+from student.training.optimizer.compensated_adamw import CompensatedAdamW
 
 SETTINGS = {"lr": 2e-5, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 

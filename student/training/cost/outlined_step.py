@@ -1,8 +1,8 @@
 """One training step of a student without weights, on the meta device: tensors have sizes but no content.
 
 What runs is the language model and the head, forward and backward, as a GPU would run them; attention is one
-operation as a flash kernel is one. Counting modes watch it: bytes alive (student/training/memory.py), bytes moved and
-FLOPs (student/training/roofline.py).
+operation as a flash kernel is one. Counting modes watch it: bytes alive (student/training/cost/memory.py), bytes
+moved and FLOPs (student/training/cost/roofline.py).
 """
 
 import functools
@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from transformers import AttentionInterface
 
+from student.loss.training_loss import cap_of, score
 from student.models import freeze
 from student.models.siq_vl import Parts
-from student.models.training_loss import cap_of, score
 
 DECODER, HEAD = "decoder", "head"
 _ATTENTION = "outlined"

@@ -118,8 +118,8 @@ def capped_head(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor
 def _slopes_in_place(
     logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`student.models.loss_kernel.slopes_`, as one operation for what watches a step without a GPU."""
-    from student.models.loss_kernel import slopes_
+    """`student.loss.loss_kernel.slopes_`, as one operation for what watches a step without a GPU."""
+    from student.loss.loss_kernel import slopes_
 
     return slopes_(logits, labels, weights)
 

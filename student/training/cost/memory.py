@@ -26,8 +26,8 @@ from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
 from student.models.siq_vl import Parts, without_weights
-from student.training import outlined_step
-from student.training.optimizer import STATE_BYTES
+from student.training.cost import outlined_step
+from student.training.optimizer.compensated_adamw import STATE_BYTES
 
 _ADAM_STATES = 2
 _FOUR_BITS = 0.516

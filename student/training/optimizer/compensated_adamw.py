@@ -54,7 +54,7 @@ class CompensatedAdamW(torch.optim.Optimizer):
         state["step"] += 1
 
     def _update_together(self, number: int, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
-        from student.training.optimizer_kernel import FusedUpdate
+        from student.training.optimizer.update_kernel import FusedUpdate
 
         states = [self.state[weight] for weight in weights]
         key = number, tuple(state["lost"].data_ptr() for state in states)

@@ -1,7 +1,7 @@
 """The size of a stage before it starts: rows, tokens, patches and steps, estimated from a sample of its rows.
 
 Where the data is not there yet, or has to be downloaded, the most that the recipe allows takes its place. Prices
-nothing (student/models/flops.py, student/training/memory.py).
+nothing (student/models/flops.py, student/training/cost/memory.py).
 """
 
 import math

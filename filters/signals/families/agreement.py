@@ -17,8 +17,8 @@ import pyarrow as pa
 from distill.answers.verdicts import equivalent, infer_type
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.families.answer import judge_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

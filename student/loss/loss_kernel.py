@@ -1,5 +1,5 @@
 """Softmax, likelihood and slope of a chunk of logits in one kernel, for the head of
-student/models/training_loss.py.
+student/loss/training_loss.py.
 
 Each row is read twice and its slope is written over it, so a chunk takes the memory of its logits alone. As torch's
 operations the same passes over the vocabulary take three times as long (docs/log.md). Needs a GPU and Triton.

@@ -1,8 +1,8 @@
 """A training step without weights as the list of its kernels: what each reads, writes and computes.
 
-The language model and the head run on the meta device (student/training/outlined_step.py); every operation that a
-device would launch is noted. `fused` joins neighbouring pointwise operations of the layers as a compiler does. Does
-not say how long a kernel takes (student/training/roofline.py).
+The language model and the head run on the meta device (student/training/cost/outlined_step.py); every operation that
+a device would launch is noted. `fused` joins neighbouring pointwise operations of the layers as a compiler does. Does
+not say how long a kernel takes (student/training/cost/roofline.py).
 """
 
 import functools
@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from student.models import freeze
 from student.models.siq_vl import Parts
-from student.training import outlined_step
+from student.training.cost import outlined_step
 
 MATRICES, ATTENTION, POINTWISE = "matrix products", "attention", "pointwise operations"
 _LAYERS = 2
