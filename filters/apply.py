@@ -23,6 +23,7 @@ from distill.data.source_answer_types import load_answer_types
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
+from distill.traces.human_labels import TraceLabel, compare_with_judge, read_labels
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset import ablation_sets, exports, writer
 from filters.dataset.card import VERSION, render_card
@@ -31,7 +32,7 @@ from filters.decisions import dataset_checks, decide, funnel
 from filters.decisions import rules as conditions
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
-from filters.run_signals import corpus_duplicates, question_duplicates
+from filters.run_signals import corpus_duplicates, human_verdicts, question_duplicates
 from filters.signals import registry, schema
 from filters.signals.base import Extractor
 from filters.signals.schema import MODELS
@@ -80,11 +81,14 @@ def apply(
         }
         if (scheme := _scheme(recipe)) is not None:
             identities["corpus"] = scheme.as_fields()
+        labels = read_labels(run)
+        if "human" in recipe.filter.signals:
+            identities["human"] = human_verdicts.identity(labels)
         fields = manifest.flatten(_fields(recipe, generated, identities))
-        if fresh or _only_traces_differ(Manifest.read(folder), fields):
+        if fresh or _only_inputs_differ(Manifest.read(folder), fields):
             _start_over(folder)
         done = manifest.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
-        packaging = _packaging_fingerprint(recipe)
+        packaging = _packaging_fingerprint(recipe, labels)
         if (
             done is not None
             and done.inputs.get(_PACKAGING) == packaging
@@ -97,8 +101,8 @@ def apply(
                 left.unlink()
         traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows)
         watch = _Watch(on_progress, "filter", traces.count)
-        tables = _measure(recipe, traces, extractors, measurers, folder, watch)
-        counts, outputs = _decide(recipe, rules, traces, tables, folder)
+        tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch)
+        counts, outputs = _decide(recipe, rules, traces, tables, labels, folder)
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
@@ -130,18 +134,20 @@ def _scheme(recipe: Recipe) -> Scheme | None:
     return Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
 
 
-def _packaging_fingerprint(recipe: Recipe) -> str:
-    """Fingerprint of the settings that affect only the card and the exports: a change makes no training stale."""
+def _packaging_fingerprint(recipe: Recipe, labels: Mapping[str, TraceLabel]) -> str:
+    """Fingerprint of what affects only the card and the exports: a change makes no training stale."""
     settings = affecting(recipe.filter, "card")
+    if labels:
+        settings["labels"] = human_verdicts.identity(labels)
     if outside := format_codes(recipe.filter.exports, recipe.path.parent):
         settings["outside"] = outside
     return manifest.fingerprint(settings | {"version": VERSION})
 
 
-def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
-    """Whether the last result was made by the same settings from other traces."""
+def _only_inputs_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
+    """Whether the last result was made by the same settings from other traces or other labels."""
     changed = manifest.changes(before.fields, fields).keys() if before is not None else set()
-    return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs"}
+    return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs", "extractors.human.labels"}
 
 
 def _measure(
@@ -149,6 +155,7 @@ def _measure(
     traces: PlannedTraces,
     extractors: tuple[Extractor, ...],
     measurers: Mapping[str, ModelSignal],
+    labels: Mapping[str, TraceLabel],
     folder: Path,
     watch: "_Watch",
 ) -> Tables:
@@ -178,13 +185,20 @@ def _measure(
                 workers=settings.workers or measure.available_cores(),
             ),
         )
+    if "human" in settings.signals:
+        side["human"] = (human_verdicts.write(labels, folder / "human"),)
     for name, measurer in measurers.items():
         side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
     return Tables(signals=signals, side=side, columns=registry.columns(recipe))
 
 
 def _decide(
-    recipe: Recipe, rules: list[conditions.Condition], traces: PlannedTraces, tables: Tables, folder: Path
+    recipe: Recipe,
+    rules: list[conditions.Condition],
+    traces: PlannedTraces,
+    tables: Tables,
+    labels: Mapping[str, TraceLabel],
+    folder: Path,
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
     from filters.report import page
@@ -201,7 +215,10 @@ def _decide(
     write_json(folder / HEALTH, health.as_fields())
     parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
-    text = render_card(recipe, counted_funnel, database, traces.makers, written.rows, generated, health, digest)
+    agreement = compare_with_judge(labels, _verdicts(database, labels))
+    text = render_card(
+        recipe, counted_funnel, database, traces.makers, written.rows, generated, health, digest, agreement
+    )
     write_text(temporary / "README.md", text)
     writer.replace(temporary, folder / DATASET)
     page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health)
@@ -217,6 +234,14 @@ def _decide(
     outputs = {name: describe(folder / name, count) for name, count in files.items()}
     outputs |= {f"dataset/{name}": part for name, part in parts.items()}
     return _counts(counted_funnel, traces, recipe) | health.counts(), dict(sorted(outputs.items()))
+
+
+def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:
+    """The judge's verdicts on labelled traces."""
+    if not labels:
+        return {}
+    query = "SELECT id, answer_verdict FROM signals WHERE id IN (SELECT unnest(?)) AND answer_verdict IS NOT NULL"
+    return dict(database.execute(query, [list(labels)]).fetchall())
 
 
 def _write_dataset(

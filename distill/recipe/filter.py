@@ -30,6 +30,7 @@ SignalName = Literal[
     "question",
     "student",
     "judge",
+    "human",
 ]
 SIGNAL_NAMES: tuple[str, ...] = get_args(SignalName)
 SignalEntry = Annotated[

@@ -19,8 +19,8 @@ from aiohttp import web
 from distill import redact
 from distill.data import images
 from distill.errors import BusyError, DistillError, ImageError
+from distill.traces.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
-from distill.view.labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from functools import cache
 from pathlib import Path, PurePath
+from typing import Any
 
 import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -52,10 +53,11 @@ def render_card(
     generated: Manifest | None = None,
     health: Health | None = None,
     digest: str = "",
+    agreement: Mapping[str, Any] | None = None,
 ) -> str:
     """README.md of the dataset with `rows` examples, from a database with the tables `signals` and `decisions`.
 
-    `digest` is one of the content of the dataset's files.
+    `digest` is one of the content of the dataset's files. `agreement`: people's labels against the judge.
     """
     known, settings = facts(database), recipe.filter.card
     default = (recipe.eval.data,) if recipe.eval.data in recipe.data else ()
@@ -74,6 +76,7 @@ def render_card(
             funnel=funnel,
             known=known,
             health=health,
+            agreement=agreement if agreement and agreement["labels"] else None,
             steps=STEPS,
             states=STATES,
             duplicates=DUPLICATES,
@@ -110,9 +113,21 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        cell=_cell, count=lambda value: f"{value:,}", percent=lambda share: f"{100 * share:.1f}", listed=_listed
+        cell=_cell,
+        count=lambda value: f"{value:,}",
+        percent=lambda share: f"{100 * share:.1f}",
+        listed=_listed,
+        rate=_rate,
     )
     return environment
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    """A rate of people's labels: share, interval and counts."""
+    if not rate["of"]:
+        return "not known (no such label)"
+    low, high = rate["ci95"]
+    return f"{100 * rate['share']:.1f} % [{100 * low:.1f}, {100 * high:.1f}] ({rate['n']} of {rate['of']})"
 
 
 def _header(recipe: Recipe, rows: int, digest: str) -> str:

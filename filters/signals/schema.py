@@ -59,11 +59,18 @@ JUDGE = family(
     judge_reason=("text", "what the teacher said"),
 )
 
+HUMAN = family(
+    "human",
+    human_verdict=("text", "correct, wrong or unsure: the last label that a person gave the trace in `distill view`"),
+    human_blind=("flag", "the person did not see the judge's verdict before"),
+)
+
 SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
     "corpus": ("id", CORPUS),
     "question": ("sample_id", QUESTION),
     "student": ("id", STUDENT),
     "judge": ("id", JUDGE),
+    "human": ("id", HUMAN),
 }
 """What one partition alone, or this process, cannot measure: the key by which a table is joined, and its columns."""
 

@@ -17,7 +17,7 @@ from view_servers import Visitor, viewed
 
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError
-from distill.view.labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.traces.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
 from distill.view.trace_facts import marks
 from distill.view.trace_table import Query, TraceTable
 from filters.apply import apply

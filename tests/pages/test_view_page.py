@@ -10,7 +10,7 @@ from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import viewed
 
-from distill.view.labels import read_labels
+from distill.traces.human_labels import read_labels
 from filters.apply import apply
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
