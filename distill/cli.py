@@ -10,14 +10,14 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from distill import packages
 from distill.command_line import planning, recipes, results, stages
-from distill.commands.progress import hide_secrets, say
+from distill.commands.progress import hide_secrets, say, show
 from distill.errors import DistillError
 from student.distributed import processes
 
@@ -57,8 +57,27 @@ app = typer.Typer(
     help="Offline chain-of-thought distillation of small vision-language models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        show(f"distill {version('cot-distill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the program as a whole."""
+
+
 _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
     ("generate", stages.generate),
     ("filter", stages.filter_),

@@ -8,7 +8,7 @@ another name for 127.0.0.1 reaches the run. The page fetches nothing from elsewh
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -223,5 +223,5 @@ def _failure(status: int, message: str) -> web.Response:
 
 def view_run(run: Path, *, port: int, on_start: Callable[[str], None]) -> None:
     """Serve a run until interrupted."""
-    with closing(ViewServer(run)) as server:
+    with closing(ViewServer(run)) as server, suppress(KeyboardInterrupt):  # Ctrl-C is how a person ends it
         asyncio.run(server.serve(port, on_start))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import orjson
@@ -202,3 +203,12 @@ def test_progress_is_one_plain_line_a_stage_where_there_is_no_terminal(capsys: p
     assert lines[0].startswith("generate: 0/100 traces")
     assert lines[-1] == "generate: 100/100 traces, complete 100"
     assert len(lines) == 2
+
+
+def test_version_short_help_and_completion_are_there() -> None:
+    runner = CliRunner()
+    assert runner.invoke(cli.app, ["--version"]).stdout == f"distill {version('cot-distill')}\n"
+    for command in ([], ["filter"], ["recipes", "copy"]):
+        short, long = (runner.invoke(cli.app, [*command, option]).stdout for option in ("-h", "--help"))
+        assert short == long and "Usage:" in short
+    assert "_distill_completion" in runner.invoke(cli.app, ["--show-completion", "bash"], prog_name="distill").stdout

@@ -18,6 +18,7 @@ from view_servers import Visitor, viewed
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError
 from distill.traces.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.view.server import view_run
 from distill.view.trace_facts import marks
 from distill.view.trace_table import Query, TraceTable
 from filters.apply import apply
@@ -266,3 +267,19 @@ def test_a_second_view_of_a_run_shows_and_does_not_label(run: Path, visitor: Vis
         assert second.ask("/api/traces")[1]["total"] > 0
         status, told, _ = second.ask("/api/labels", {"trace": "aa", "label": "wrong"})
         assert status == 409 and "labels.jsonl" in told["error"]
+
+
+def test_a_port_in_use_is_told_with_the_next_step(run: Path) -> None:
+    with viewed(run) as (visitor, _), pytest.raises(BusyError, match=rf"port {visitor.port} .* --port"):
+        view_run(run, port=visitor.port, on_start=lambda address: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_person_ends_the_view_without_an_error(run: Path, how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "distill", "view", str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stderr is not None
+        assert "token=" in server.stdout.readline()
+        server.send_signal(how)
+        assert server.wait(20) == 0 and server.stderr.read() == ""
