@@ -93,6 +93,7 @@ class ViewServer:
             await runner.cleanup()
 
     def close(self) -> None:
+        self.table.close()
         if self.journal is not None:
             self.journal.close()
 

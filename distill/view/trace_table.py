@@ -120,6 +120,9 @@ class TraceTable:
         if not self.filtered:
             self._read.more()
 
+    def close(self) -> None:
+        self._database.close()
+
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """The current label of every labelled trace."""
         with self._lock:
