@@ -21,6 +21,7 @@ from distill.data import images
 from distill.errors import BusyError, DistillError, ImageError
 from distill.traces.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
+from distill.view.policy import compare_policy, policy
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
 
@@ -75,6 +76,8 @@ class ViewServer:
         application.router.add_get("/api/agreement", self._agreement)
         application.router.add_get("/picture/{sample}/{index}", self._picture)
         application.router.add_post("/api/labels", self._label)
+        application.router.add_get("/api/policy", self._policy)
+        application.router.add_post("/api/policy", self._compare)
         return application
 
     async def serve(self, port: int, on_start: Callable[[str], None]) -> None:
@@ -187,16 +190,27 @@ class ViewServer:
     async def _label(self, request: web.Request) -> web.Response:
         if self.journal is None:
             return _failure(409, self.busy)
-        try:
-            values = orjson.loads(await request.read())
-        except orjson.JSONDecodeError:
-            values = None
-        if not isinstance(values, dict):
-            return _failure(400, "a label is a JSON object with trace, label and note")
+        values = await _object(request)
         # Written on this thread: labels keep their order, and the answer is sent when the label is on the disk.
         label = self.journal.add(values)
         await asyncio.to_thread(self.table.set_label, label.trace, label.label)
         return _json({"labelled": len(self.labels)})
+
+    async def _policy(self, _: web.Request) -> web.Response:
+        return _json(await asyncio.to_thread(policy, self.table))
+
+    async def _compare(self, request: web.Request) -> web.Response:
+        return _json(await asyncio.to_thread(compare_policy, self.table, await _object(request)))
+
+
+async def _object(request: web.Request) -> dict[str, Any]:
+    try:
+        values = orjson.loads(await request.read())
+    except orjson.JSONDecodeError:
+        values = None
+    if not isinstance(values, dict):
+        raise web.HTTPBadRequest(reason="the body is no JSON object")
+    return values
 
 
 def _portable(reference: dict[str, Any]) -> tuple[bytes, str]:

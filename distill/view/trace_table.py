@@ -81,6 +81,7 @@ class TraceTable:
         if self.filtered:
             tables = Tables.of(folder)
             self._database = connect(tables, more=more | {"decisions": folder / DECISIONS})
+            self.signal_columns = tables.columns
             self.columns = pa.schema([*tables.columns, *_OWN])
             # `signals` joins the side tables; without any, rows of the aligned files are put side by side.
             joined = (
@@ -198,6 +199,12 @@ class TraceTable:
             return {}
         rows = self._rows("SELECT * FROM samples WHERE id IN (SELECT unnest(?))", [list(dict.fromkeys(ids))])
         return {row["id"]: row for row in rows}
+
+    def value_range(self, column: str) -> tuple[float, float]:
+        """The smallest and the largest value of a column; zeros where it has none."""
+        name = identifier(column)
+        (row,) = self._rows(f"SELECT coalesce(min({name}), 0) AS low, coalesce(max({name}), 0) AS high FROM facts")
+        return float(row["low"]), float(row["high"])
 
     def record_place(self, trace_id: str) -> tuple[Path, int] | None:
         """Journal and first byte of a trace's record, in a run that is not filtered."""

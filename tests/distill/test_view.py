@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from view_servers import Visitor, viewed
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError
 from distill.traces.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.view.policy import compare_policy, policy
 from distill.view.server import view_run
 from distill.view.trace_facts import marks
 from distill.view.trace_table import Query, TraceTable
@@ -29,7 +31,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A filtered run."""
     folder = tmp_path_factory.mktemp("view")
     generate_folder(folder / "run", *small_world(folder / "pictures", questions=8))
-    apply(recipe(folder), folder / "run")
+    settings = recipe(folder)
+    apply(settings, folder / "run")
+    (folder / "run" / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
     return folder / "run"
 
 
@@ -283,3 +287,35 @@ def test_a_person_ends_the_view_without_an_error(run: Path, how: signal.Signals)
         assert "token=" in server.stdout.readline()
         server.send_signal(how)
         assert server.wait(20) == 0 and server.stderr.read() == ""
+
+
+# --- the policy bench -----------------------------------------------------------------------------------------------
+
+
+def test_the_policy_of_the_run_changes_nothing_and_another_one_is_compared_with_it(run: Path) -> None:
+    table = TraceTable(run)
+    own = policy(table)
+    same = compare_policy(table, own)
+    assert same["total"]["kept"] == same["total"]["now_kept"] > 0
+    assert {name: one["count"] for name, one in same["moved"].items()} == dict.fromkeys(same["moved"], 0)
+    wider = [rule for rule in own["rules"] if rule["name"] != "wrong_answer"]
+    found = compare_policy(table, {"rules": wider, "per_question": 2})
+    assert found["total"]["now_kept"] > found["total"]["kept"]
+    assert found["reasons"]["wrong_answer"][0] > 0 == found["reasons"]["wrong_answer"][1]
+    lines = tomllib.loads(found["recipe"])["filter"]
+    assert lines["select"] == {"per_question": 2}
+    assert [rule["name"] for rule in lines["rules"]] == [rule["name"] for rule in wider]
+
+
+def test_a_threshold_comes_with_the_range_of_its_column(run: Path) -> None:
+    (rule,) = [rule for rule in policy(TraceTable(run))["rules"] if rule["name"] == "repetition"]
+    threshold = rule["threshold"]
+    assert threshold["column"] == "repetition_ngram" and 0 <= threshold["low"] <= threshold["high"] <= 1
+
+
+def test_a_policy_that_cannot_be_right_names_the_rule(visitor: Visitor, tmp_path: Path, run: Path) -> None:
+    told = visitor.ask("/api/policy", {"rules": [{"name": "long", "drop": "no_column > 3"}], "per_question": None})
+    assert told[0] == 400 and "filter.rules.long" in told[1]["error"] and "no_column" in told[1]["error"]
+    assert "a list of rules" in visitor.ask("/api/policy", {"rules": "all"})[1]["error"]
+    with pytest.raises(DataError, match="not filtered yet"):
+        policy(TraceTable(unfiltered(run, tmp_path)))

@@ -24,7 +24,9 @@ def run(tmp_path: Path) -> Path:
     hostile = [replace(trace, reasoning=HOSTILE + trace.reasoning) for trace in traces]
     asked = [replace(sample, question=sample.question + HOSTILE) for sample in samples]
     generate_folder(tmp_path / "run", asked, hostile)
-    apply(recipe(tmp_path), tmp_path / "run")
+    settings = recipe(tmp_path)
+    apply(settings, tmp_path / "run")
+    (tmp_path / "run" / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
     return tmp_path / "run"
 
 
@@ -90,11 +92,33 @@ def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:
     assert "became" in open_text
 
 
+def test_the_policy_bench_shows_what_another_rule_would_keep(run: Path) -> None:
+    async def look(tab: Tab) -> tuple[str, str, list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('bench').click()")
+        await until(tab, "document.querySelector('#effect table') !== null")
+        before = await tab.evaluate("document.querySelector('#effect table').innerText")
+        await tab.evaluate(
+            "[...document.querySelectorAll('#rules .rule')].find((rule) => "
+            "rule.querySelector('[name=name]').value === 'wrong_answer').querySelector('button').click()"
+        )
+        await until(tab, f"document.querySelector('#effect table').innerText !== {before!r}")
+        return await tab.evaluate("document.getElementById('lines').textContent"), before, tab.problems
+
+    with viewed(run) as (_, address):
+        lines, before, found = browse(look)
+    assert found == [] and "kept" in before
+    assert "wrong_answer" not in lines and "[[filter.rules]]" in lines
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_everybody_can_read_the_page_and_phones_scroll_one_way(run: Path, size: tuple[int, int]) -> None:
     async def look(tab: Tab) -> tuple[str, bool]:
         await tab.open(address, size)
         await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('bench').click()")
+        await until(tab, "document.querySelector('#effect table') !== null")
         await tab.evaluate(
             "fetch('/view.css').then((sheet) => sheet.text()).then((text) => {"
             "const style = document.createElement('style'); style.textContent = text;"
