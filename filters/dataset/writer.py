@@ -167,20 +167,30 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     for batch in batches:
-        records = batch.to_pylist()
-        samples = index.samples_of(record["sample_id"] for record in records)
-        traces = index.traces([record["id"] for record in records])
-        for record, trace in zip(records, traces, strict=True):
-            sample = samples[record["sample_id"]]
+        names, values = _signals_of(batch)
+        samples = index.samples_of(batch["sample_id"].to_pylist())
+        traces = index.traces(batch["id"].to_pylist())
+        for trace, asked, row_values in zip(traces, batch[_WEIGHT].to_pylist(), values, strict=True):
+            sample = samples[trace.sample_id]
             if shown[0] != sample.id:
                 shown = (sample.id, _pictures(sample, max_pixels, written))
             if shown[1] is not None:
-                asked = record.pop(_WEIGHT)
                 weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
-                signals = {
-                    name: value for name, value in record.items() if value is not None and name not in FACTS.names
-                }
+                signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
                 yield row(sample, trace, shown[1], signals, style, weight)
+
+
+def _signals_of(batch: pa.RecordBatch) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
+    """The names of the signals that a batch has values of, and the values of each row."""
+    # FACTS.names is a new list at each look.
+    no_signals = {*FACTS.names, _WEIGHT}
+    names = [
+        name
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name not in no_signals and column.null_count < len(column)
+    ]
+    columns = [batch[name].to_pylist() for name in names]
+    return names, zip(*columns, strict=True) if columns else [()] * len(batch)
 
 
 def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[str, Any]] | None:
