@@ -86,7 +86,7 @@ def generate(
     started = time.monotonic()
     with locked(Path(run)):
         for teacher in recipe.teachers:
-            require_same_options(folder / teacher.name, teacher)
+            require_same_options(folder / teacher.name, teacher, recipe.path.parent)
         earlier = None if fresh else finished(folder, fields, remedy=REMEDY)
         inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
         if fresh or not question_plan.is_current(folder, inputs):

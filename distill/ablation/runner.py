@@ -7,11 +7,12 @@ change: distill/ablation/arms.py; what the figures say: distill/ablation/results
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from distill import packages
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
 from distill.ablation.power import POWER, keep_statement
 from distill.ablation.shared_traces import traces_run
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 ABLATE, ARMS, SHARED = "ablate", "arms", "shared"
 
 
+Compare = Callable[[Recipe, Path], object]
+"""Raises DataError where training data of a recipe stand in its evaluation data."""
+
+
+def _uncompared(recipe: Recipe, run: Path) -> None:
+    """The data of an arm are not compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One arm trained with one seed."""
@@ -53,12 +62,14 @@ def ablate(
     jobs: int = 1,
     report: bool = False,
     fresh: bool = False,
+    compare: Compare = _uncompared,
     on_progress: ProgressCallback = unwatched,
 ) -> Path:
     """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
 
     `jobs` arms are trained at a time, each by a process of its own. `report` runs nothing: results and report of what
-    is finished. Raises RecipeError for arms that there aren't.
+    is finished. `compare` looks at arms that change the data; one whose data leak is left out, with the reason.
+    Raises RecipeError for arms that there aren't.
     """
     from distill.ablation import results
 
@@ -68,10 +79,11 @@ def ablate(
         if fresh:
             _set_aside(folder)
         if not report:
+            packages.require("distill ablate", *packages.TRAIN)  # before teachers are paid
             _generate(recipe, run, on_progress)
             if recipe.ablate.studies:
                 keep_statement(recipe, folder, chosen(recipe, (), None)[0])
-            skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
+            skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, compare, on_progress)
         # The table also has the arms that earlier commands finished.
         result = finished_arms(recipe, run, names)
         if REFERENCE not in result:
@@ -83,7 +95,13 @@ def ablate(
 
 
 def _run(
-    recipe: Recipe, run: Path, names: Sequence[str], seeds: Sequence[int], jobs: int, on_progress: ProgressCallback
+    recipe: Recipe,
+    run: Path,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    jobs: int,
+    compare: Compare,
+    on_progress: ProgressCallback,
 ) -> dict[str, str]:
     """Run every arm with every seed; return the arms without trainable data, with reasons."""
     # The reference of a seed goes first: the others train as many steps as it did.
@@ -91,7 +109,9 @@ def _run(
     # Seed by seed, so that arms of a study that is stopped have the same seeds.
     other_jobs = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
     skipped: dict[str, str] = {}
-    for done, (job, problem) in enumerate(_run_jobs(recipe, run, first, other_jobs, jobs, on_progress), start=1):
+    for done, (job, problem) in enumerate(
+        _run_jobs(recipe, run, first, other_jobs, jobs, compare, on_progress), start=1
+    ):
         if problem is not None:
             if job.arm == REFERENCE:
                 raise problem
@@ -156,13 +176,14 @@ def _run_jobs(
     first: Sequence[Job],
     other_jobs: Sequence[Job],
     processes: int,
+    compare: Compare,
     on_progress: ProgressCallback,
 ) -> Iterator[tuple[Job, DataError | None]]:
     """Run jobs, several at a time; yield each finished job, with the error if its data are not enough."""
     if processes == 1:
         for job in (*first, *other_jobs):
             try:
-                run_job(recipe, run, job, on_progress)
+                run_job(recipe, run, job, compare, on_progress)
             except DataError as error:
                 yield job, error
             else:
@@ -170,7 +191,7 @@ def _run_jobs(
         return
     with JobPool(processes, on_progress) as pool:
         for job in first:
-            pool.submit(job, run_job, recipe, run, job)
+            pool.submit(job, run_job, recipe, run, job, compare)
         for name, future in pool.results():
             assert isinstance(name, Job)
             problem = future.exception()
@@ -179,7 +200,7 @@ def _run_jobs(
             yield name, problem
             for following in other_jobs if name in first else ():
                 if following.seed == name.seed:
-                    pool.submit(following, run_job, recipe, run, following)
+                    pool.submit(following, run_job, recipe, run, following, compare)
 
 
 def place(run: Path, name: str, seed: int) -> Path:
@@ -187,7 +208,13 @@ def place(run: Path, name: str, seed: int) -> Path:
     return run / ABLATE / ARMS / name / f"seed-{seed}"
 
 
-def run_job(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
+def run_job(
+    recipe: Recipe,
+    run: Path,
+    job: Job,
+    compare: Compare = _uncompared,
+    on_progress: ProgressCallback = unwatched,
+) -> None:
     """Filter, train and measure one arm, or find that it is done."""
     from filters.dataset.ablation_sets import materialise_stages
     from student.evaluate import evaluate, identity
@@ -201,6 +228,8 @@ def run_job(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback =
     folder = place(run, job.arm, job.seed)
     shared = Shared(run / ABLATE / SHARED)
     write_text(folder / RECIPE, planned.recipe.to_toml())
+    if _data_of(planned.recipe) != _data_of(recipe):
+        compare(planned.recipe, folder)
     _link_traces(recipe, planned.recipe, run, folder, watched)
     stages = planned.recipe.stages
     if any(is_traces(stage) for stage in stages):
@@ -221,6 +250,15 @@ def run_job(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback =
     shared.link(key, folder / "eval")
     evaluate(planned.recipe, folder, on_progress=watched)
     shared.keep(key, folder / "eval")
+
+
+def _data_of(recipe: Recipe) -> tuple[Any, ...]:
+    """What a recipe learns from, and what it measures with."""
+    stages = [
+        (stage.data, set(stage.replay), stage.validation.data if stage.validation else None)
+        for stage in recipe.stages
+    ]
+    return recipe.data, recipe.eval.data, recipe.filter.contamination.sources, stages
 
 
 def _trained(run: Path) -> dict[str, Path]:

@@ -216,6 +216,7 @@ def ablate_recipe(
             jobs=jobs,
             report=report,
             fresh=fresh,
+            compare=verbs.compare_trained,
             on_progress=on_progress,
         )
     return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / REPORT}"

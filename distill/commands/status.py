@@ -3,7 +3,7 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
 from distill.reports.text_table import table
 
+DROPPED = "dropped_"
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
     "filter": ("input", "complete", "correct", "kept", "selected"),
@@ -96,7 +97,21 @@ def training(run: Path) -> str:
                 f"{manifest.seconds:,.0f} s",
             )
         )
-    return table(("trained", "rows", "steps", "trainable", "tokens", "took"), rows) if rows else ""
+    if not rows:
+        return ""
+    head = ("trained", "rows", "steps", "trainable", "tokens", "took")
+    return "\n".join([table(head, rows), *(line for _, trained in _trained(run) for line in _unlearned(trained))])
+
+
+def _unlearned(trained: Manifest) -> Iterator[str]:
+    """A warning where a stage left out more than a tenth of its rows, with the reasons."""
+    dropped = {name.removeprefix(DROPPED): n for name, n in trained.counts.items() if name.startswith(DROPPED)}
+    rows = trained.counts.get("rows", 0) + trained.counts.get("held_out", 0)
+    if (left_out := sum(dropped.values())) > (rows + left_out) / 10:
+        reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(dropped.items()))
+        longest = trained.fields.get("stage.max_length")
+        limit = f" (max_length = {longest:,} tokens)" if "too_long" in dropped and longest else ""
+        yield f"warning: {trained.stage} uses {rows:,} of {rows + left_out:,} rows; left out: {reasons}{limit}"
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:

@@ -18,7 +18,7 @@ from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm.vllm_options import answer_options, server_answer_options
+from teacher.engines.vllm.vllm_options import answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"
@@ -41,24 +41,39 @@ def record_engine(folder: Path, served: EngineInfo) -> EngineInfo:
     return replace(served, engine={**served.engine, _KEY: key})
 
 
-def require_same_options(folder: Path, teacher: Teacher) -> None:
+def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     """Raises StaleError when a teacher's traces came from servers whose options make them answer otherwise than now.
+
+    So do files behind the options, such as a chat template, and the server's own script, which counts from `base`.
 
     Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
     """
     if not teacher.managed:
         return
-    commands = [facts["command"] for facts in read_engines(folder).values() if "command" in facts]
-    if not commands or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+    engines = [facts for facts in read_engines(folder).values() if "command" in facts]
+    if not engines or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
     now = server_answer_options(teacher.server)
-    known = [answer_options(command) for command in commands]
+    known = [answer_options(facts["command"]) for facts in engines]
     if now not in known:
         raise StaleError(
             f"{folder} holds traces of a server with {_format_options(known[-1])}; "
             f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. "
-            "Set the options back, choose another --run, or move the folder away to have its questions answered anew"
+            f"Set the options back, {_OR_ELSE}"
         )
+    files = server_files(teacher.server, base)
+    noted = [facts["files"] for facts in engines if "files" in facts]  # earlier versions noted none
+    if noted and files not in noted:
+        before = noted[-1]
+        changed = [name or "its script" for name in sorted({*files, *before}) if files.get(name) != before.get(name)]
+        raise StaleError(
+            f"{folder} holds traces of a server whose files had other content than those of teachers.{teacher.name}."
+            f"server have now: {', '.join(changed)}. "
+            f"Set the files back, {_OR_ELSE}"
+        )
+
+
+_OR_ELSE = "choose another --run, or move the folder away to have its questions answered anew"
 
 
 def _format_options(options: dict[str, list[str]]) -> str:

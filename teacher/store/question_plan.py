@@ -92,8 +92,8 @@ def check_teachers(recipe: Recipe) -> dict[str, Model]:
 
 
 def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
-    """Raises RecipeError for two teachers that would write the same traces."""
-    for first, second in combinations(recipe.teachers, 2):
+    """Raises RecipeError for two teachers with a model in `models` that would write the same traces."""
+    for first, second in combinations([teacher for teacher in recipe.teachers if teacher.name in models], 2):
         if may_share(first, second) and _attempt_settings(first, models[first.name]) == _attempt_settings(
             second, models[second.name]
         ):

@@ -11,6 +11,7 @@ import pytest
 from distill.answers import verdicts
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
 from distill.answers.numbers.number_words import spelled
+from distill.answers.numbers.quantities import read_quantities
 from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
@@ -125,3 +126,9 @@ def test_number_words_are_read_in_linear_time(unit: str) -> None:
 def test_a_number_word_that_a_hyphen_ties_to_the_next_word_is_no_number() -> None:
     texts = ("twenty one-way tickets", "two hundred and five-star", "three-bedroom", "twenty-one", "twenty-twenty-")
     assert [[int(value) for value, _, _ in spelled(text)] for text in texts] == [[20], [200], [], [21], []]
+
+
+def test_after_a_numeral_no_more_letters_are_read_than_a_unit_can_have() -> None:
+    """Each numeral of a text without spaces would be followed by all the rest, and reading would be quadratic."""
+    found = read_quantities("x三" * 1000)
+    assert len(found) > 10 and max(len(quantity.unit) for quantity in found) <= 64

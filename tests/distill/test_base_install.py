@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import stub_server
 import student_worlds as worlds
 
 from distill import packages
@@ -69,6 +70,15 @@ def test_a_command_that_needs_the_train_extra_says_the_line_that_installs_it(
     assert what in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == 2
+
+
+def test_ablate_asks_no_teacher_before_what_it_needs_is_there(folder: Path, tmp_path: Path) -> None:
+    with stub_server.serve() as url:
+        served = ("--set", f"teachers.only.base_url={url}", "--set", "teachers.only.backend=vllm")
+        done = distill("ablate", folder / "recipe.toml", "--run", tmp_path / "run", *served)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert "distill ablate needs torch" in done.stderr and "pip install 'cot-distill[train]'" in done.stderr
+        assert not [*(tmp_path / "run").glob("generate/only/part-*")]
 
 
 def test_a_signal_of_the_student_is_refused_before_anything_is_measured(folder: Path, tmp_path: Path) -> None:

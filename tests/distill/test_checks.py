@@ -19,7 +19,10 @@ from distill.artifacts.files import locked
 from distill.checks import hub, machine
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckReport, CheckResult
+from distill.errors import RecipeError
 from distill.recipe.loading import load
+from teacher.messages.request import Model
+from teacher.store.question_plan import require_different
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +189,17 @@ def test_a_run_that_would_fail_does_not_start(folder: Path) -> None:
     assert done.exit_code == 2
     assert "data.test" in done.stderr
     assert not list((folder / "run").rglob("part-*"))
+
+
+def test_finished_teachers_that_are_not_asked_again_are_not_compared(folder: Path) -> None:
+    recipe = load(folder / "recipe.toml")
+    (teacher, *_) = recipe.teachers
+    twins = recipe.model_copy(update={"teachers": (teacher, teacher.model_copy(update={"name": "twin"}))})
+    model = Model(name=teacher.model, revision="r", local=False)
+    with pytest.raises(RecipeError, match="are the same model"):
+        require_different(twins, {teacher.name: model, "twin": model})
+    require_different(twins, {})
+    require_different(twins, {"twin": model})
 
 
 def test_generate_check_says_all_that_is_lacking_before_it_estimates(folder: Path) -> None:

@@ -16,6 +16,7 @@ from distill.ablation.runner import Job, ablate, place
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
+from distill.commands.stages import ablate_recipe
 from distill.errors import RecipeError, StaleError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
@@ -132,6 +133,16 @@ def test_every_arm_lands_in_one_table_with_effect_and_cost(finished: Path) -> No
     assert merged["trace_tokens"] < 0.9 * merged["train_tokens"]
     assert found["studies"]["choice"]["claims"][0]["verdict"] in (effects.HOLDS, effects.FAILS, effects.UNDECIDED)
     assert found["arms"]["distilled"]["metrics"]["format_rate"] >= 0
+
+
+def test_an_arm_that_learns_from_the_test_set_is_left_out_with_the_reason(here: Path) -> None:
+    text = (here / "mine.toml").read_text()
+    text = text.replace('arms = ["untouched", "random", "merged", "nothing"]', 'arms = ["untouched", "cheats"]')
+    cheats = '[ablate.own.cheats]\nabout = "x"\nset = { "stages.align.data" = "test" }\n[ablate.studies'
+    (here / "mine.toml").write_text(text.replace("[ablate.studies", cheats, 1))
+    ablate_recipe(load(here), here / "run", arms=(), study=None, seeds=[0], jobs=1, report=False, fresh=False)
+    assert "training data stands in evaluation data" in results(here)["skipped"]["cheats"]
+    assert "cheats" not in results(here)["arms"]
 
 
 def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:

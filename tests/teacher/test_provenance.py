@@ -105,3 +105,19 @@ def test_options_that_change_a_servers_answers_are_not_mixed_in_one_run(tmp_path
     with pytest.raises(StaleError, match=r"has none of these options.*--run"):
         asked(rows=5)
     assert asked("--dtype=half", "--max-num-seqs=8", rows=5) == 5
+
+
+@pytest.mark.parametrize("option", ["script", "chat-template"])
+def test_traces_of_a_server_whose_script_or_template_was_replaced_are_refused(tmp_path: Path, option: str) -> None:
+    script, template = tmp_path / "server.py", tmp_path / "chat.jinja"
+    start = f"import runpy, sys; sys.path.insert(0, {str(Path(stub_server.__file__).parent)!r})\n"
+    script.write_text(f"{start}runpy.run_path({stub_server.__file__!r}, run_name='__main__')\n")
+    template.write_text("{{ messages }}")
+    settings = f'[teachers.server]\ncommand = ["{script}"]\narguments = {{ chat-template = "{template}" }}'
+    records, known = generated(tmp_path, settings)
+    assert len(records) == 3 and all("files" in facts for facts in known.values())
+    assert len(generated(tmp_path, settings, rows=4)[0]) == 4
+    changed, name = (script, "its script") if option == "script" else (template, "--chat-template")
+    changed.write_text(changed.read_text() + "  \n")
+    with pytest.raises(StaleError, match=rf"files had other content.*{name}"):
+        generated(tmp_path, settings, rows=5)

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 _SMALL_TEXT: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
@@ -205,6 +206,7 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
             yield value, match.start(), match.end()
 
 
+@lru_cache(maxsize=4096)
 def numeral(run: str) -> Decimal | None:
     """The value of a Chinese or Japanese numeral, also one with figures, by cn2an; None if it is none.
 

@@ -29,6 +29,7 @@ class HttpEngine:
         self._settings = settings
         self._stack = AsyncExitStack()
         self._command: list[str] = []
+        self._files: dict[str, str] = {}
         self._client = self._client_of(settings.teacher.urls or (_NO_SERVER_YET,))
 
     @staticmethod
@@ -40,7 +41,8 @@ class HttpEngine:
     @property
     def info(self) -> EngineInfo:
         info = self._client.info
-        return replace(info, facts={**info.facts, "command": self._command}) if self._command else info
+        started = {"command": self._command, "files": self._files} if self._command else {}
+        return replace(info, facts={**info.facts, **started})
 
     @property
     def in_flight(self) -> int:
@@ -58,7 +60,7 @@ class HttpEngine:
                 base=settings.recipe.path.parent,
             )
             await self._stack.enter_async_context(servers)
-            self._command = servers.command
+            self._command, self._files = servers.command, servers.files
             self._client = self._client_of(servers.urls, revive=servers.revive, local_media=servers.local_media)
         await self._stack.enter_async_context(self._client)
         await self._client.check(patience_s=settings.start_patience_s)

@@ -29,7 +29,7 @@ from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.processes.worker_process import LostError, WorkerProcess
 from teacher.engines.vllm.export_server import PYTHON
-from teacher.engines.vllm.vllm_options import check_options, interpreter, render
+from teacher.engines.vllm.vllm_options import check_options, interpreter, render, server_files
 from teacher.engines.vllm.vllm_server import MEDIA, server_environment, server_program, with_program
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
@@ -147,6 +147,7 @@ class OfflineEngine:
         self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
         self._images = ImageParts(teacher, self._folders, max_pixels=settings.max_pixels, local_media=True, urls=())
         self._slot_free = asyncio.Event()
+        self._files = server_files(settings.teacher.server, settings.recipe.path.parent)
         self._program: tempfile.TemporaryDirectory[str] | None = None
 
     @staticmethod
@@ -163,6 +164,7 @@ class OfflineEngine:
             facts = {
                 "max_model_len": facts["max_model_len"],
                 "command": redact.command(self._command(("worker.py",))),
+                "files": self._files,
             }
         return EngineInfo(model=self._settings.teacher.model, engine=engine, facts=facts)
 

@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from distill import redact
-from distill.artifacts.files import write_json
+from distill.artifacts.files import file_sha256, storage_errors, write_json
 from distill.errors import RecipeError
 from distill.recipe.teachers import Server
 
@@ -225,6 +225,20 @@ def answer_options(command: Sequence[str]) -> dict[str, list[str]]:
         elif values is not None:
             values += _items(part)
     return options
+
+
+def server_files(server: Server, base: Path) -> dict[str, str]:
+    """Digests of the files that change what a recipe's server answers, by option; those of its own script by "".
+
+    A path of an option counts from the working directory, as the server reads it; that of a script from `base`.
+    """
+    scripts = [part for part in server.command[:2] if part.endswith(".py")]
+    files = {"": base.absolute() / Path(scripts[0]).expanduser()} if scripts else {}
+    for name, values in server_answer_options(server).items():
+        files |= {f"--{name} {value}": Path(value) for value in values}
+    with storage_errors(base):
+        # Not Path.is_file: a value may be too long for a path.
+        return {name: file_sha256(path) for name, path in files.items() if os.path.isfile(path)}  # noqa: PTH113
 
 
 def _items(text: str) -> list[str]:

@@ -21,7 +21,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
-from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render
+from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render, server_files
 
 _PORTS = range(18000, 32000)
 _RESTART_PAUSE_S = 1.0
@@ -79,6 +79,7 @@ class Servers:
         """Whether the servers may read the files below `media_root`."""
         self.command = redact.command(self._replicas[0].command)
         """The command line of the first replica, for provenance; secrets are masked."""
+        self.files = server_files(server, base or Path())
 
     async def __aenter__(self) -> Self:
         """Start every replica and wait until all answer. Raises TeacherError when one does not."""
