@@ -1,33 +1,36 @@
-"""Mutation testing: change one thing in a module, run its tests, and see whether one fails.
+"""Mutation testing: change one thing in a module, run the tests that reach it, and see whether one fails.
 
     python benchmarks/project/mutants.py [--group judge ...] [--mutants 60] [--seed 0]
 
 Mutated are, one at a time: comparisons, `and` and `or`, `not`, arithmetic, numbers and truth values, and what a
-function returns. A mutant is killed when a test fails or the tests take five times as long as unchanged ones. The
-sample is drawn by the seed. All runs in a copy of the checkout, so the working tree stays as it is. Each run is a
-fork of a process that has imported the libraries and nothing of the project.
+function returns. A mutant is killed when a test fails or the tests take several times as long as unchanged ones. The
+sample is drawn by the seed. All runs in a copy of the checkout, so the working tree stays as it is.
+
+The tests of a group are collected once, in one process. Its first fork runs them all and notes how long each takes
+and which functions it calls. Each mutant is a fork in which the code of one function is exchanged; it runs the tests
+that call this function, the shortest first, until one fails. A change of what happens when a module is loaded is
+tested by a fork of a process that has imported the libraries and nothing of the project; so is a survivor in a
+function that is called while modules are loaded.
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mutant_tests import Campaign, Mutant, Shortest, in_fork, tested, written
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("distill", "teacher", "filters", "student")
-LIBRARIES = ("duckdb", "hypothesis", "numpy", "orjson", "PIL.Image", "pyarrow.parquet", "pydantic", "pytest", "scipy")
-SPARE_S = 10.0
-TIMES_LONGER = 5
+LIBRARIES = ("duckdb", "hypothesis", "numpy", "orjson", "PIL.Image", "pyarrow.parquet", "pydantic", "scipy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ GROUPS = {
             "tests/distill/test_effects.py",
             "tests/distill/test_manifest.py",
             "tests/filters/test_measure.py",
+            "tests/teacher/test_choices.py",
             "tests/teacher/test_request.py",
         ),
     ),
@@ -124,16 +128,6 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 
 _FALSE = ("None", "False", "0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    path: Path
-    line: int
-    before: str
-    after: str
-    source: str
-    """The whole module with the change."""
 
 
 def changed(node: ast.AST) -> Iterator[ast.AST]:
@@ -179,6 +173,9 @@ class _Sites(ast.NodeTransformer):
             # Types and decorators say nothing that a run could show.
             if name in ("annotation", "returns", "decorator_list", "bases", "keywords" if _is_class(node) else ""):
                 continue
+            # `strict` of zip is a check that right code never fails.
+            if isinstance(node, ast.keyword) and node.arg == "strict":
+                continue
             if isinstance(value, list):
                 value[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in value]
             elif isinstance(value, ast.AST):
@@ -218,69 +215,37 @@ def _mutant(path: Path, wanted: frozenset[str], place: int, number: int) -> Muta
     tree = ast.parse(path.read_text(encoding="utf-8"))
     site = _Sites(number)
     site.visit(_parts(tree, wanted)[place])
-    source = ast.unparse(ast.fix_missing_locations(tree))
-    return Mutant(path=path, line=site.line, before=site.before, after=site.after, source=source)
+    tree = ast.fix_missing_locations(tree)
+    return Mutant(path=path, line=site.line, before=site.before, after=site.after, tree=tree)
 
 
-def tested(root: Path, tests: list[str], limit_s: float) -> tuple[bool, float]:
-    """Whether the tests pass within a limit, and how long they took."""
-    begun = time.monotonic()
-    child = os.fork()
-    if not child:
-        os.setsid()
-        os.chdir(root)
-        silent = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(silent, stream)
-        sys.path[:0] = [str(root)]
-        os.environ["PYTHONPATH"] = str(root)
-        import pytest
-
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not timing and not vllm"]
-        os._exit(int(pytest.main([*options, *tests])))
-    while time.monotonic() - begun < limit_s:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            _end(child)
-            return os.waitstatus_to_exitcode(status) == 0, time.monotonic() - begun
-        time.sleep(0.02)
-    _end(child)
-    os.waitpid(child, 0)
-    return False, time.monotonic() - begun
-
-
-def _end(session: int) -> None:
-    """What the tests started too."""
-    with suppress(ProcessLookupError):
-        os.killpg(session, signal.SIGKILL)
-
-
-def run(root: Path, name: str, count: int, seed: int) -> float:
+def run(root: Path, name: str, group: Group, count: int, seed: int) -> float:
     """The share of mutants that the tests of a group kill; prints those that live."""
-    group = GROUPS[name]
     if gone := [pattern for pattern in group.tests if not any(root.glob(pattern))]:
         sys.exit(f"{name}: no such tests: {', '.join(gone)}")
     tests = sorted({str(path.relative_to(root)) for pattern in group.tests for path in root.glob(pattern)})
-    passes, baseline_s = tested(root, tests, 1800.0)
-    if not passes:
-        sys.exit(f"{name}: its tests fail without any change")
     chosen, all_of_them = mutants(root, group, count, seed)
-    alive, late = [], 0
-    limit_s = SPARE_S + TIMES_LONGER * baseline_s
-    for mutant in chosen:
-        before = mutant.path.read_bytes()
-        mutant.path.write_text(mutant.source, encoding="utf-8")
-        passes, took_s = tested(root, tests, limit_s)
-        mutant.path.write_bytes(before)
-        late += took_s >= limit_s
-        if passes:
+    begun, report = time.monotonic(), root.parent / "report.json"
+    report.unlink(missing_ok=True)
+    in_fork(lambda: tested(root, tests, Campaign(chosen, report)), 24 * 3600.0)
+    if not report.exists():
+        sys.exit(f"{name}: its tests fail without any change")
+    noted = json.loads(report.read_bytes())
+    usual_s = sum(noted["times"].values())
+    alive, anew = [], noted["killed"].count(None)
+    for mutant, killed in zip(chosen, noted["killed"], strict=True):
+        if killed is None:
+            with written(mutant):
+                killed = not in_fork(lambda: tested(root, tests, Shortest(noted["times"])), 20.0 + usual_s)[0]
+        if not killed:
             alive.append(mutant)
             where = f"{mutant.path.relative_to(root)}:{mutant.line}"
             print(f"  alive  {where}  {mutant.before}  ->  {mutant.after}", flush=True)
-    killed = len(chosen) - len(alive)
-    share = killed / max(1, len(chosen))
-    print(f"{name}: {killed} of {len(chosen)} killed ({share:.1%}), {late} by the time limit", flush=True)
-    print(f"  drawn from {all_of_them}; the tests take {baseline_s:.0f} s", flush=True)
+    killed_count = len(chosen) - len(alive)
+    share = killed_count / max(1, len(chosen))
+    print(f"{name}: {killed_count} of {len(chosen)} killed ({share:.1%}), drawn from {all_of_them}", flush=True)
+    took_s = time.monotonic() - begun
+    print(f"  {usual_s:.0f} s for the tests unchanged, {took_s:.0f} s in all, {anew} loaded anew", flush=True)
     return share
 
 
@@ -299,7 +264,7 @@ def main() -> None:
         skip = shutil.ignore_patterns(".*", "__pycache__", "runs", "dist")
         shutil.copytree(ROOT, root, ignore=skip)
         for name in options.group:
-            run(root, name, options.mutants, options.seed)
+            run(root, name, GROUPS[name], options.mutants, options.seed)
 
 
 if __name__ == "__main__":
