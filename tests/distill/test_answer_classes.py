@@ -138,3 +138,13 @@ def test_a_number_of_the_question_is_still_an_answer_where_it_is_offered_as_one(
 def test_numbers_and_times_in_words_of_other_languages_and_clocks(answer: str, gold: str):
     assert judge(answer, [gold]).verdict == "correct"
     assert judge(answer, [gold.replace("0", "1").replace("3", "4")]).verdict != "correct"
+
+
+def test_a_time_zone_without_its_season_is_either_of_its_seasons_and_no_other_zone() -> None:
+    for said, gold, verdict in (
+        ("3 pm PT", "3 pm PST", "correct"),
+        ("3:00 pm EST", "3:00 pm ET", "correct"),
+        ("3 pm ET", "3 pm PST", "wrong"),
+        ("3:00 pm PST", "3:00 pm PDT", "wrong"),
+    ):
+        assert judge(said, gold).verdict == verdict, (said, gold)
