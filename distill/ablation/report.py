@@ -10,7 +10,7 @@ from typing import Any
 from distill.ablation.power import statement_text
 from distill.artifacts.files import write_text
 from distill.reports import gallery, html, metric_table, plots
-from distill.reports.metric_table import interval, probability
+from distill.reports.metric_table import accuracy_estimate, interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
 from student.evaluation.error_breakdown import breakdown_table
@@ -81,7 +81,7 @@ def write(
         "more": metric_table.table(flat, columns("more")),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval and its seeds",
-            [_share(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
+            [accuracy_estimate(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
             zero=False,
         ),
         "effects": _effects(f"Effects against {reference}", {name: arm.get("effect") for name, arm in arms.items()}),
@@ -134,19 +134,6 @@ def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict
             text += f" p {p}" if p.startswith("<") else f" p = {p}"
         result[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
     return {"label": label, "cells": result}
-
-
-def _share(name: str, arm: Mapping[str, Any], reference: str) -> plots.Estimate:
-    low, high = arm["ci95"]
-    return plots.Estimate(
-        label=name,
-        value=arm["accuracy"],
-        low=low,
-        high=high,
-        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
-        dots=tuple(seed["accuracy"] for seed in arm.get("seeds", {}).values()),
-        tone="reference" if name == reference else "",
-    )
 
 
 def _effects(caption: str, effects: Mapping[str, Mapping[str, Any] | None]) -> plots.Estimates | None:
@@ -230,7 +217,7 @@ def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict
         ],
         "accuracy": plots.estimates(
             f"Accuracy of the arms of {name}",
-            [_share(arm, facts, reference) for arm, facts in limited.items() if facts.get("ci95")],
+            [accuracy_estimate(arm, facts, reference) for arm, facts in limited.items() if facts.get("ci95")],
             zero=False,
         ),
         "effects": _effects(f"Effects of {name} against {reference}", effects),

@@ -55,7 +55,7 @@ def _measured(context: CheckContext, sample: Sample) -> list[dict[str, object]]:
 
 
 def _ideal(sample: Sample, sentences: int) -> Trace:
-    """A trace with the gold answer and so many different sentences."""
+    """A trace with the gold answer and this number of different sentences."""
     lines = [f"Step {number}: part {number} of it shows item {number * 7 % 11}." for number in range(sentences)]
     reasoning, answer = " ".join(lines), sample.answer or ""
     words = len(reasoning.split())

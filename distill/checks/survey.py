@@ -19,7 +19,7 @@ KEPT = 512
 """Samples that are kept for further checks."""
 _DECODING_SHARE = 0.6
 _DECODED_AFTERWARDS = 50
-"""Of so many rows one is still decoded when the time for decoding is over."""
+"""When the time for decoding is over, one of this number of rows is still decoded."""
 _SIZED = 200
 _SHOWN = 3
 

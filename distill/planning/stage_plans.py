@@ -155,7 +155,7 @@ class StagePlanner:
     def step(
         self, stage: Stage, load: "Load", step_tokens: float, passes: int, checkpointing: bool, kernels: str
     ) -> "StepKernels":
-        """What a step of so many tokens in so many passes launches. About 0.2 s for a pass not seen before."""
+        """The kernels of a step of these tokens in this number of passes. About 0.2 s for a pass not seen before."""
         from student.models.flops import Cost
         from student.training.cost import roofline
         from student.training.cost.step_trace import PassWork, trace

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from student.training.cost.roofline import Bound
 
 _FULLER = 4
-"""A step of so many times the tokens is tried where kernels are too small for a card."""
+"""Factor on the tokens of the step that is tried where kernels are too small for a card."""
 _GAIN = 1.05
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from distill.reports.plots import percent
+from distill.reports.plots import Estimate, percent
 
 Kind = Literal["share", "tokens", "count", "seconds", "number"]
 
@@ -105,6 +105,20 @@ def write(number: float, kind: Kind) -> str:
 def interval(ends: Sequence[float], *, signed: bool = False) -> str:
     """[low, high] in percent."""
     return f"[{percent(ends[0], signed=signed)}, {percent(ends[1], signed=signed)}]"
+
+
+def accuracy_estimate(name: str, arm: Mapping[str, Any], reference: str = "") -> Estimate:
+    """An arm's accuracy with its interval, and that of each of its seeds."""
+    low, high = arm["ci95"]
+    return Estimate(
+        label=name,
+        value=arm["accuracy"],
+        low=low,
+        high=high,
+        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
+        dots=tuple(seed["accuracy"] for seed in arm.get("seeds", {}).values()),
+        tone="reference" if name == reference else "",
+    )
 
 
 def ends_of(values: Any) -> tuple[float, float] | None:

@@ -69,7 +69,7 @@ class BatchPlan:
         return self._epoch(epoch)[step - (self._ends[epoch - 1] if epoch else 0)]
 
     def epoch(self, steps: int) -> float:
-        """How many epochs so many steps are."""
+        """The number of epochs that these steps are."""
         index = min(int(np.searchsorted(self._ends, steps, side="left")), len(self._ends) - 1)
         begin = self._ends[index - 1] if index else 0
         return index + (steps - begin) / len(self._epoch(index))

@@ -246,7 +246,7 @@ def token_store(
     """
     cache = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
     images = list({ref.sha256: ref for ref in refs}.values())
-    # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
+    # Reading all of them finds damaged entries while the tower is still loaded.
     missing = [ref for ref in images if cache.get(ref.sha256) is None]
     store.prepare(missing, max_pixels)
     done = len(images) - len(missing)

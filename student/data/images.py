@@ -33,7 +33,7 @@ TOKEN_AXES = 6
 """Axes of `pixel_values` that hold tokens of images in the place of pixels, which have two to five."""
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
 _COMPARED_SHAPES = 8
-"""Of so many different shapes the first image is compared with what the processor makes of it."""
+"""Number of different shapes whose first image is compared with the processor's output."""
 
 Features = Mapping[str, torch.Tensor]
 

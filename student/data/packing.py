@@ -46,7 +46,7 @@ def best_fit(
 def _roomy(
     free: list[tuple[int, int]], length: int, more: int, held: Sequence[int], limit: int
 ) -> tuple[list[tuple[int, int]], int] | None:
-    """The fullest bin of a list that takes a row of so many tokens and images."""
+    """The fullest bin of a list that has room for a row with these numbers of tokens and images."""
     for position in range(bisect_left(free, (length, -1)), len(free)):
         if not more or held[free[position][1]] + more <= limit:
             return free, position

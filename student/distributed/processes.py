@@ -145,7 +145,7 @@ def hold_back() -> None:
 
 
 def be_patient(patience_s: Callable[[], float] | None) -> None:
-    """Let the work at hand come to its end after a signal, for as long as this says; None: it has."""
+    """After a signal, let the running work finish for as many seconds as this returns; None: it is finished."""
     global _patience
     _patience = patience_s
 

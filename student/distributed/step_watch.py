@@ -19,9 +19,9 @@ from student.distributed import processes
 LIMIT_S = 300.0
 """Below the ten minutes after which NCCL ends a process."""
 _FIRST = 6
-"""The first step may compile kernels: its limit is so many times as long."""
+"""Factor on the limit of the first step, which may compile kernels."""
 _TIMES = 20
-"""A step may take so many times as long as the longest before it."""
+"""Limit of a step, as a multiple of the longest step before it."""
 _ANSWER_S = 5.0
 _KEY = "distill/step_watch"
 

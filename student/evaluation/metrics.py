@@ -27,7 +27,7 @@ WINDOW = 50
 """Questions in one window of the running accuracy."""
 _POINTS = 100
 _LEVELS = 8
-"""So many different difficulties are shown as they are."""
+"""Up to this number of different difficulties, each is shown by itself."""
 _TERCILES = ("easy", "medium", "hard")
 
 

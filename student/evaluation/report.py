@@ -55,7 +55,7 @@ def write_report(
         "more": metric_table.table(arms, columns("more", shown)),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval",
-            [_share(name, arm) for name, arm in arms.items()],
+            [metric_table.accuracy_estimate(name, arm) for name, arm in arms.items()],
             zero=False,
         ),
         "effects": plots.estimates(
@@ -105,17 +105,6 @@ def _origin(name: str, arm: Mapping[str, Any]) -> str:
 def _minus(name: str) -> str:
     """`later-earlier` as it is read; names that hold a hyphen stay as they are."""
     return name.replace("-", " − ", 1) if name.count("-") == 1 else name
-
-
-def _share(name: str, arm: Mapping[str, Any]) -> plots.Estimate:
-    low, high = arm["ci95"]
-    return plots.Estimate(
-        label=name,
-        value=arm["accuracy"],
-        low=low,
-        high=high,
-        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
-    )
 
 
 def _difference(name: str, delta: Mapping[str, Any]) -> plots.Estimate:

@@ -205,7 +205,7 @@ def _learned(
     if stage.lora is None:
         return checks
     if stage.lora.quantize is not None:
-        # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
+        # The adapter was trained on the start model rounded to 4 bits, and no file holds that model.
         return [
             *checks,
             ExportCheck(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base"),

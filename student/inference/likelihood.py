@@ -31,7 +31,7 @@ _LINE_TOKENS = 4096
 _LOGITS = 1 << 24
 """Entries of the largest tensor over the vocabulary: 64 MiB of float32."""
 _LEAST_SURPRISAL = 1e-6
-"""Nats a token that count at least, so that a text known by heart has a large ratio and not an infinite one."""
+"""Lower bound in nats per token; keeps the ratio finite for a memorised text."""
 _NO_RESPONSE = "no_response"
 
 Scores = tuple[np.ndarray, np.ndarray]

@@ -23,7 +23,7 @@ from student.inference.error_causes import error_cause
 from student.inference.reply_metrics import BUILT_IN, Prediction, aggregate, metric_values
 
 FEW = 20
-"""So many unsupported values of a rationale are written out; all are counted."""
+"""Most unsupported values of a rationale that are written out; all are counted."""
 
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 

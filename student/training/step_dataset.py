@@ -203,7 +203,7 @@ class StepData(Dataset[dict[str, Any]]):
         return {MICRO_BATCHES: micro_batches, FACTS: facts, STEP: step, PARTS: parts}
 
     def _divided(self, rows: MicroBatch, parts: int) -> list[MicroBatch]:
-        """A micro-batch in so many of about equal length, or one for each row where these are fewer."""
+        """A micro-batch split into `parts` of about equal length, or into one for each row where rows are fewer."""
         parts = min(parts, len(rows))
         if parts < 2:
             return [rows]

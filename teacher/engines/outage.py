@@ -26,7 +26,7 @@ _BACKOFF_S = 0.5
 _REFUSED_BACKOFF_S = 0.1
 MAX_WAIT_S = 60.0
 _FAILING_ROWS = 3
-"""After so many different failing rows without a pass, the dependency counts as down."""
+"""Number of different failing rows without a pass after which the dependency counts as down."""
 _UNPROVEN_REFUSAL_S = 30.0
 """A refusal of what the request says is waited for so long at most where no request has ever passed: waiting does not
 cure it."""

@@ -73,7 +73,7 @@ class Memory:
     """Pixels and the tower's output, for the whole step."""
 
     def needed(self, *, tokens: float, patches: float, checkpointing: bool) -> int:
-        """The peak for micro-batches of so many tokens, padding included, and patches of images."""
+        """The peak in bytes for micro-batches of `tokens`, padding included, and `patches` of images."""
         step = (self.checkpointed if checkpointing else self.plain).at(tokens)
         return int(self.static + self.kept_per_patch * patches + max(step, self.tower_per_patch * patches))
 

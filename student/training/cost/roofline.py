@@ -120,7 +120,7 @@ COMPILED, FUSED = ("compile", "auto"), ("liger", "hub")
 def step_kernels(
     student: Any, parts: Parts, work: PassWork, decoder: DecoderTrace, *, passes: int, kernels: str
 ) -> Counter[Kernel]:
-    """The kernels of a step of so many passes, each over `work`, for a student prepared for its stage."""
+    """The kernels of a step of `passes` passes, each over `work`, for a student prepared for its stage."""
     each = decoder.kernels(compiled=kernels in COMPILED)
     each.update(_sight(student, parts, work))
     plain: Any = freeze.plain_model(student)

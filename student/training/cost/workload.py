@@ -51,7 +51,7 @@ class Load:
     """Whether rows and tokens are the most there can be."""
 
     def flops(self, cost: "Cost", tokens: float) -> float:
-        """FLOPs of training on so many tokens."""
+        """FLOPs of training on these numbers of tokens."""
         of_row = cost.flops(
             tokens=self.tokens,
             squared_lengths=self.squared_length,

@@ -33,7 +33,7 @@ _MIN_SHARE = 0.35
 """A round that brought less than this share of the answers a second that it might have brought ends that."""
 _HEADROOM = 2.0
 _FIRST_ANSWERS = 4
-"""So many answers say first how fast a server is."""
+"""Number of answers that give the first estimate of a server's speed."""
 _STEP = 1.25
 _BACK_OFF = 0.7
 _HOLD_AFTER_REFUSAL_S = 2.0

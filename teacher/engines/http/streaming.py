@@ -16,7 +16,7 @@ FIRST = 32
 _QUICK_SHARE = 1 / 8
 """Of timeout_s: a teacher whose every answer took less is quick."""
 _SILENCE_FACTOR = 8
-"""A server that is silent for so many times the longest answer of a quick teacher will say nothing more."""
+"""A server counts as lost when it is silent for this multiple of the longest answer of a quick teacher."""
 _MIN_SILENCE_S = 60.0
 STREAM_SETTINGS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 CONTENT_TYPE = "text/event-stream"
