@@ -1,7 +1,7 @@
-"""Pictures of the pocket world, 256 x 256, and what is where in them: for the tower's lessons, never for students.
+"""Pictures of the pocket world, 240 x 240, and what is where in them: for the tower's lessons, never for students.
 
-Three kinds: things on a plain ground, bar charts with printed values, and receipts or notices. Fonts are
-Pillow's own.
+Three kinds: things on a plain ground, bar charts with printed values, and receipts or notices. The font is Pillow's
+own. Lines of text lie on the rows of a grid of 6 x 6 cells: a cell becomes an image token of the student.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,15 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from sources import Thing
 
-SIZE = 256
+SIZE = 240
+CELL = 40
+"""Side of a cell: two patches of the tower."""
 GRID = 3
 """Rows and columns of places for things."""
 Generator = np.random.Generator
 GROUNDS = ((255, 255, 255), (246, 244, 236), (236, 243, 248), (240, 247, 238))
+TEXT = 15
+INK = (30, 30, 30)
 BARS = ((31, 119, 180), (214, 92, 40), (44, 140, 60), (148, 80, 170), (90, 90, 100), (190, 140, 20))
 
 
@@ -35,17 +39,18 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def write(drawing: Drawing, text: str, left: float, middle: float, size: int, fill: tuple[int, int, int]) -> None:
-    """Text from a left edge, its middle line at a height."""
+    """Text from a left edge, which goes to a whole pixel, its middle line at a height."""
+    left = round(left)
     ImageDraw.Draw(drawing.image).text((left, middle), text, fill=fill, font=font(size), anchor="lm")
     drawing.words.append((text, left, middle, size))
 
 
 @cache
 def cut_out(thing: Thing) -> Image.Image:
-    """A thing's picture without empty margins, at most 240 pixels wide and high."""
+    """A thing's picture without empty margins, at most 220 pixels wide and high."""
     image = Image.open(thing.path).convert("RGBA")
     image = image.crop(image.getchannel("A").getbbox() or (0, 0, *image.size))
-    image.thumbnail((240, 240))
+    image.thumbnail((220, 220))
     return image
 
 
@@ -70,13 +75,13 @@ def draw_things(chosen: list[Thing], rng: Generator) -> tuple[Drawing, list[int]
     """Things in different places of a 3 x 3 grid, or one that fills the picture; the places, ascending."""
     drawing = ground(rng)
     if len(chosen) == 1:
-        side = int(rng.integers(150, 230))
+        side = int(rng.integers(150, 215))
         place(drawing, chosen[0], side, *(int(edge) for edge in rng.integers(4, SIZE - side - 3, size=2)), rng)
         return drawing, [4]
     places = sorted(int(cell) for cell in rng.choice(GRID**2, size=len(chosen), replace=False))
     pitch = SIZE // GRID
     for thing, cell in zip(chosen, places, strict=True):
-        side = int(rng.integers(60, 74))
+        side = int(rng.integers(60, 72))
         row, column = divmod(cell, GRID)
         slack = pitch - side - 8
         left, top = (int(edge) for edge in rng.integers(4, slack + 5, size=2))
@@ -87,46 +92,43 @@ def draw_things(chosen: list[Thing], rng: Generator) -> tuple[Drawing, list[int]
 def draw_chart(title: str, rows: list[tuple[str, int]], rng: Generator) -> Drawing:
     """Bars with their labels and values printed; upright where labels are short."""
     drawing = ground(rng)
-    write(drawing, title, 8, 15, 13, (30, 30, 30))
-    upright = all(len(label) <= 6 for label, _ in rows) and rng.random() < 0.6
+    write(drawing, title, 8, CELL / 2, 13, (30, 30, 30))
+    upright = all(len(label) <= 4 for label, _ in rows) and rng.random() < 0.6
     colours = [BARS[index] for index in rng.permutation(len(BARS))]
     one_colour = rng.random() < 0.5
     highest = max(value for _, value in rows)
     pen = ImageDraw.Draw(drawing.image)
-    pitch = (SIZE - 20) / len(rows) if upright else (SIZE - 36) / len(rows)
+    pitch = (SIZE - CELL) / len(rows) if upright else CELL
     for index, (label, value) in enumerate(rows):
         fill = colours[0 if one_colour else index]
+        middle = CELL * (index + 1.5)
         if upright:
-            middle = 10 + pitch * (index + 0.5)
-            top = 226 - max(2, 160 * value / highest)
-            pen.rectangle((middle - pitch * 0.3, top, middle + pitch * 0.3, 226), fill=fill)
-            _centred(drawing, label, middle, 240, 13)
-            _centred(drawing, str(value), middle, top - 11, 14)
+            middle = CELL / 2 + pitch * (index + 0.5)
+            top = 200 - max(2, round(120 * value / highest))
+            pen.rectangle((middle - pitch * 0.3, top, middle + pitch * 0.3, 200), fill=fill)
+            _centred(drawing, label, middle, 220)
+            _centred(drawing, str(value), middle, top - 10)
         else:
-            middle = 34 + pitch * (index + 0.5)
-            right = 104 + max(2, 118 * value / highest)
-            pen.rectangle((104, middle - pitch * 0.28, right, middle + pitch * 0.28), fill=fill)
-            write(drawing, label, 100 - font(13).getlength(label), middle, 13, (40, 40, 40))
-            write(drawing, str(value), right + 5, middle, 14, (20, 20, 20))
-    axis = (10, 227, SIZE - 10, 227) if upright else (103, 34, 103, SIZE - 4)
-    pen.line(axis, fill=(60, 60, 60))
+            right = 104 + max(2, round(100 * value / highest))
+            pen.rectangle((104, middle - 11, right, middle + 11), fill=fill)
+            write(drawing, label, 100 - font(TEXT).getlength(label), middle, TEXT, INK)
+            write(drawing, str(value), right + 5, middle, TEXT, INK)
+    pen.line((10, 201, SIZE - 10, 201) if upright else (103, CELL, 103, SIZE - 4), fill=(60, 60, 60))
     return drawing
 
 
-def _centred(drawing: Drawing, text: str, middle: float, height: float, size: int) -> None:
-    write(drawing, text, middle - font(size).getlength(text) / 2, height, size, (30, 30, 30))
+def _centred(drawing: Drawing, text: str, middle: float, height: float) -> None:
+    write(drawing, text, middle - font(TEXT).getlength(text) / 2, height, TEXT, INK)
 
 
 def draw_page(title: str, lines: list[tuple[str, str]], rng: Generator) -> Drawing:
     """A receipt or a notice: a heading, then lines of a name at the left and what belongs to it at the right."""
     drawing = ground(rng)
-    write(drawing, title, 20 + int(rng.integers(0, 40)), 20, 18, (20, 20, 20))
-    pen = ImageDraw.Draw(drawing.image)
-    pen.line((16, 36, SIZE - 16, 36), fill=(120, 120, 120))
-    pitch = min(40, (SIZE - 48) / len(lines))
-    right = int(rng.integers(205, 236))
+    write(drawing, title, 20 + int(rng.integers(0, 40)), CELL / 2, 18, INK)
+    ImageDraw.Draw(drawing.image).line((16, 38, SIZE - 16, 38), fill=(120, 120, 120))
+    right = int(rng.integers(180, 230))
     for index, (name, value) in enumerate(lines):
-        middle = 42 + pitch * (index + 0.5)
-        write(drawing, name, 20, middle, 15, (30, 30, 30))
-        write(drawing, value, right - font(15).getlength(value), middle, 15, (30, 30, 30))
+        middle = CELL * (index + 1.5)
+        write(drawing, name, 20, middle, TEXT, INK)
+        write(drawing, value, right - font(TEXT).getlength(value), middle, TEXT, INK)
     return drawing

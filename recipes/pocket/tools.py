@@ -132,23 +132,23 @@ def named(found: list[tuple[str, str]], name: str) -> str | None:
 
 
 def of_words(found: list[tuple[str, str]], question: str) -> Reply:
-    """Read everything, then compute."""
-    read = "I read: " + ", ".join(f"{label} {value}" for label, value in found) + "."
+    """Say what was read of what is asked for, then compute."""
     if question.startswith("What is the highest"):
         values = [value for _, text in found if (value := number(text)) is not None]
+        read = "The values are " + ", ".join(f"{value:g}" for value in values) + "."
         if not values:
-            return f"{read} There is no number.", UNKNOWN
+            return "There is no number.", UNKNOWN
         high, low = max(values), min(values)
         result = f"{high - low:g}"
         return f"{read} The highest is {high:g}, the lowest is {low:g}. {high:g} - {low:g} = {result}.", result
     for pattern, sign in _TWO.items():
         if match := re.fullmatch(pattern, question):
-            return _two(read, found, match[1], match[2], sign)
+            return _two(found, match[1], match[2], sign)
     match = re.fullmatch(r"What (?:is the value of|stands beside) (.+)\?", question)
     value = named(found, match[1]) if match else None
     if match is None or value is None:
-        return f"{read} I do not find what is asked for.", UNKNOWN
-    return f"{read} {match[1]} is {value}.", value
+        return "I do not find what is asked for.", UNKNOWN
+    return f"{match[1]} is {value}.", value
 
 
 _TWO = {
@@ -158,13 +158,13 @@ _TWO = {
 }
 
 
-def _two(read: str, found: list[tuple[str, str]], first: str, second: str, sign: str) -> Reply:
+def _two(found: list[tuple[str, str]], first: str, second: str, sign: str) -> Reply:
     one, other = named(found, first) or "", named(found, second) or ""
     high, low = number(one), number(other)
     if high is None or low is None:
-        return f"{read} I do not find both numbers.", UNKNOWN
+        return "I do not find both numbers.", UNKNOWN
     result = shown(high + low if sign == "+" else high - low, one)
-    return f"{read} {first} is {one}, {second} is {other}. {one} {sign} {other} = {result}.", result
+    return f"{first} is {one}, {second} is {other}. {one} {sign} {other} = {result}.", result
 
 
 def of_things(seen: list[tuple[str, float]], question: str) -> Reply:

@@ -2,22 +2,23 @@
 
     python tower.py [steps]      # writes tower/
 
-Its lessons are dense. For each of 8 x 8 cells of a picture it learns the characters that stand there, the kind of the
-thing that covers it, and the ImageNet features that EfficientNet-Lite2 has of that thing. The heads are thrown away.
-Only pictures and tables of the train split are seen.
+Its lessons are dense. For each of 6 x 6 cells of a picture it learns the words whose middle lies there, letter by
+letter, the kind of the thing that covers it, and the ImageNet features that EfficientNet-Lite2 has of that thing.
+The heads are thrown away. Only pictures and tables of the train split are seen.
 """
 
 import json
 import math
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import drawing
 import numpy as np
 import torch
 import world
-from drawing import SIZE, Drawing, font
+from drawing import CELL, INK, SIZE, TEXT, Drawing, font
 from lite import FEATURES, Lite
 from PIL import Image
 from setup import HERE, STAMPS
@@ -25,15 +26,15 @@ from sources import KINDS, Thing, others
 from torch.nn.functional import cosine_similarity, cross_entropy
 from transformers import SiglipImageProcessorPil, SiglipVisionConfig, SiglipVisionModel
 
-PATCH = 16
-CELLS = 8
+PATCH = CELL // 2
+CELLS = SIZE // CELL
 """Cells along a side; a cell becomes an image token of the student."""
-SLOTS = 6
-"""Characters told apart within a cell, by where their middle lies."""
+SLOTS = 10
+"""The first characters of what stands in a cell."""
 CHARACTERS = " 0123456789.:,%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-'()"
-TOWER = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 6, "num_attention_heads": 4}
-STEPS = 3000
-BATCH = 64
+TOWER = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 4, "num_attention_heads": 4}
+STEPS = 1500
+BATCH = 32
 
 
 class Naming(torch.nn.Module):
@@ -42,6 +43,7 @@ class Naming(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         config = SiglipVisionConfig(**TOWER, image_size=SIZE, patch_size=PATCH, vision_use_head=False)
+        config._attn_implementation = "eager"  # its backward pass is quicker here than that of a fused kernel
         self.tower = SiglipVisionModel(config)
         width = 4 * TOWER["hidden_size"]
         self.characters = torch.nn.Linear(width, SLOTS * len(CHARACTERS))
@@ -49,7 +51,7 @@ class Naming(torch.nn.Module):
         self.features = torch.nn.Linear(width, FEATURES)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Pixels (n, 3, 256, 256) in [-1, 1] to logits of characters (n, 64, 6, c), of kinds, and features."""
+        """Pixels (n, 3, 240, 240) in [-1, 1] to logits of characters (n, 36, 10, c), of kinds, and features."""
         patches = self.tower(pixel_values=images).last_hidden_state
         grid = patches.view(len(patches), CELLS, 2, CELLS, 2, -1).transpose(2, 3)
         cells = grid.reshape(len(patches), CELLS**2, -1)
@@ -58,20 +60,25 @@ class Naming(torch.nn.Module):
 
 
 def written(drawn: Drawing) -> np.ndarray:
-    """Index of the character in each slot of each cell, (64, 6); 0 where there is none."""
-    slots = np.zeros((CELLS, CELLS * SLOTS), dtype=np.int64)
+    """Indices of the first characters of the words whose middle lies in each cell, (36, 10); 0 for none."""
+    texts = [""] * CELLS**2
     for text, left, middle, size in drawn.words:
-        line = min(CELLS - 1, int(middle * CELLS / SIZE))
-        for index, character in enumerate(text):
-            before, after = (font(size).getlength(text[: index + more]) for more in (0, 1))
-            slot = int((left + (before + after) / 2) * CELLS * SLOTS / SIZE)
-            if 0 <= slot < CELLS * SLOTS and character in CHARACTERS:
-                slots[line, slot] = CHARACTERS.index(character)
-    return slots.reshape(CELLS**2, SLOTS)
+        start = 0
+        for word in text.split():
+            start = text.index(word, start)
+            centre = left + font(size).getlength(text[:start]) + font(size).getlength(word) / 2
+            cell = min(CELLS - 1, int(middle / CELL)) * CELLS + min(CELLS - 1, max(0, int(centre / CELL)))
+            texts[cell] = f"{texts[cell]} {word}".strip()
+            start += len(word)
+    cells = np.zeros((CELLS**2, SLOTS), dtype=np.int64)
+    for cell, text in enumerate(texts):
+        known = [CHARACTERS.index(character) for character in text[:SLOTS] if character in CHARACTERS]
+        cells[cell, : len(known)] = known
+    return cells
 
 
 def covered(drawn: Drawing) -> np.ndarray:
-    """Which box covers the middle of each cell, (64,); -1 where none does."""
+    """Which box covers the middle of each cell, (36,); -1 where none does."""
     cells = np.full((CELLS, CELLS), -1)
     middles = (np.arange(CELLS) + 0.5) * SIZE / CELLS
     for index, (_, (left, top, right, bottom)) in enumerate(drawn.boxes):
@@ -80,8 +87,8 @@ def covered(drawn: Drawing) -> np.ndarray:
     return cells.reshape(-1)
 
 
-class Lessons:
-    """Freshly drawn pictures with their labels."""
+class Lessons(torch.utils.data.IterableDataset[tuple[np.ndarray, ...]]):
+    """Freshly drawn pictures with their labels, without end."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -93,18 +100,17 @@ class Lessons:
         features = Lite().features([_on_white(cut) for cut in cuts])
         self.mean = features.mean(0)
         self.feature = {thing: feature - self.mean for thing, feature in zip(self.things, features, strict=True)}
+        labels = [label for table in self.world.series for one in table for label, _ in one.rows]
+        self.words = [word for text in (*labels, *(thing.name for thing in known)) for word in text.split()]
 
-    def batch(self) -> tuple[torch.Tensor, ...]:
-        """Images, characters, kinds and features."""
-        chosen = [self._lesson() for _ in range(BATCH)]
-        images, characters, kinds, features = (np.stack(part) for part in zip(*chosen, strict=True))
-        noise = self.rng.normal(0, 6, (BATCH, 1, 1, 3)) + self.rng.normal(0, 4, (*images.shape[:3], 1))
-        pixels = torch.from_numpy(np.clip(images + noise, 0, 255)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
-        return pixels, torch.from_numpy(characters), torch.from_numpy(kinds), torch.from_numpy(features)
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        while True:
+            yield self._lesson()
 
-    def _lesson(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _lesson(self) -> tuple[np.ndarray, ...]:
+        """Image, characters, kinds and features."""
         draw = self.rng.random()
-        if draw < 0.2:  # things of any kind, and of none
+        if draw < 0.15:  # things of any kind, and of none
             chosen = [
                 self.things[index] for index in self.rng.integers(len(self.things), size=self.rng.integers(1, 8))
             ]
@@ -123,15 +129,29 @@ class Lessons:
     def _words(self) -> Drawing:
         drawn = drawing.ground(self.rng)
         letters = list(CHARACTERS[1:])
-        for line in range(int(self.rng.integers(3, 8))):
+        for line in range(CELLS):
             left = float(self.rng.integers(4, 60))
-            while left < SIZE - 40:
-                digits = self.rng.random() < 0.5
-                text = "".join(self.rng.choice(letters[:12] if digits else letters, size=self.rng.integers(1, 9)))
-                size = int(self.rng.integers(13, 17))
-                drawing.write(drawn, text, left, 20 + 33 * line + int(self.rng.integers(-5, 6)), size, (30, 30, 30))
+            while left < SIZE - 44:
+                if self.rng.random() < 0.5:
+                    text = "".join(self.rng.choice(letters[:12], size=self.rng.integers(1, 5)))
+                elif self.rng.random() < 0.4:
+                    text = "".join(self.rng.choice(letters, size=self.rng.integers(1, 9)))
+                else:
+                    text = str(self.rng.choice(self.words))
+                    text = text if self.rng.random() < 0.5 else text.capitalize()
+                middle = CELL * (line + 0.5) + float(self.rng.integers(-12, 13) if self.rng.random() < 0.4 else 0)
+                size = int(self.rng.choice([13, 18])) if line == 0 else TEXT
+                drawing.write(drawn, text, left, middle, size, INK)
                 left += font(size).getlength(text) + float(self.rng.integers(12, 60))
         return drawn
+
+
+def pixels_of(images: torch.Tensor, noisy: bool = True) -> torch.Tensor:
+    """uint8 (n, 240, 240, 3) to (n, 3, 240, 240) in [-1, 1]; with a tint and grain where `noisy`."""
+    pixels = images.permute(0, 3, 1, 2).float()
+    if noisy:
+        pixels = pixels + 6 * torch.randn(len(pixels), 3, 1, 1) + 4 * torch.randn(len(pixels), 1, SIZE, SIZE)
+    return pixels.clamp_(0, 255).div_(127.5).sub_(1.0)
 
 
 def _on_white(cut: Image.Image) -> Image.Image:
@@ -146,12 +166,13 @@ def _kind(thing: Thing, names: list[str]) -> int:
 
 def loss_of(naming: Naming, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, dict[str, float]]:
     """The sum of the three losses, and shares named rightly."""
-    pixels, characters, kinds, features = batch
+    images, characters, kinds, features = batch
     with torch.autocast("cpu", torch.bfloat16):
-        read, seen, felt = naming(pixels)
+        read, seen, felt = naming(pixels_of(images))
     read, seen = read.float(), seen.float()
     something = characters > 0
-    weight = torch.where(something, 1.0, 0.1)
+    ends = torch.nn.functional.pad(something, (1, 0), value=True)[..., :-1] & ~something
+    weight = torch.where(something, 1.0, torch.where(ends, 0.2, 0.02))
     letters = cross_entropy(read.flatten(0, 2), characters.flatten(), reduction="none")
     reading = (letters * weight.flatten()).sum() / weight.sum()
     naming_loss = cross_entropy(seen.flatten(0, 1), kinds.flatten())
@@ -168,13 +189,14 @@ def loss_of(naming: Naming, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tens
 
 def train(steps: int, folder: Path, seed: int = 0) -> None:
     torch.manual_seed(seed)
-    lessons, naming, started = Lessons(seed), Naming(), time.process_time()
+    lessons = iter(torch.utils.data.DataLoader(Lessons(seed), BATCH, num_workers=1, prefetch_factor=4))
+    naming, started = Naming(), time.process_time()
     optimizer = torch.optim.AdamW(naming.parameters(), weight_decay=0.05, betas=(0.9, 0.98))
     for step in range(steps):
-        rate = 1e-3 * min((step + 1) / 100, 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
+        rate = 1.5e-3 * min((step + 1) / 100, 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss, shares = loss_of(naming, lessons.batch())
+        loss, shares = loss_of(naming, next(lessons))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(naming.parameters(), 1.0)

@@ -22,7 +22,7 @@ from setup import HERE, PACKAGES, STAMPS, TABLES
 from sources import KINDS, PLURAL, Series, Thing, series, things
 
 SEED = 20261123
-ROWS = {"captions": 3000, "instruct": 3000, "questions": 2400, "test": 720}
+ROWS = {"captions": 3000, "instruct": 3000, "questions": 1500, "test": 720}
 GOODS = ("tea", "coffee", "bread", "milk", "soup", "cake", "rice", "juice", "salad", "cheese", "eggs", "fish")
 SHOPS = ("Corner Shop", "City Market", "Green Cafe", "Old Mill", "Sea View", "North Star")
 NOTICES = {
@@ -172,10 +172,10 @@ def _ask_page(content: dict[str, Any], rng: Generator) -> Asked:
 
 
 def caption(scene: Scene) -> str:
-    """Everything that a picture shows, in reading order."""
+    """What a picture shows in reading order, without the heading of a chart or a page."""
     content = scene.content
     if scene.domain != "things":
-        return f"{content['title']}: " + ", ".join(f"{label} {value}" for label, value in content["rows"])
+        return ", ".join(f"{label} {value}" for label, value in content["rows"])
     named = [f"{name} ({kind})" for name, kind in zip(content["names"], content["kinds"], strict=True)]
     if len(named) == 1:
         return named[0]

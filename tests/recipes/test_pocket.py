@@ -205,14 +205,31 @@ def test_things_on_a_plain_ground_are_found_one_by_one(scripts: dict[str, Module
         assert len(scripts["tools"].find_things(scene.drawn.image)) == len(scene.content["kinds"])
 
 
-def test_each_character_is_a_lesson_in_the_cell_where_it_stands(scripts: dict[str, ModuleType]) -> None:
+def test_the_words_of_a_cell_are_its_lesson(scripts: dict[str, ModuleType]) -> None:
     drawing, tower = scripts["drawing"], scripts["tower"]
     drawn = drawing.ground(np.random.default_rng(0))
-    drawing.write(drawn, "42", 130, 80, 14, (0, 0, 0))
+    drawing.write(drawn, "42", 130, 60, drawing.TEXT, drawing.INK)
+    drawing.write(drawn, "New York", 2, 100, drawing.TEXT, drawing.INK)
     labels = tower.written(drawn)
-    (cell,) = np.flatnonzero(labels.any(1))
-    assert divmod(int(cell), tower.CELLS) == (80 // 32, 130 // 32)
-    assert "".join(tower.CHARACTERS[index] for index in labels[cell] if index) == "42"
+    texts = {
+        divmod(cell, tower.CELLS): "".join(tower.CHARACTERS[index] for index in labels[cell]).strip()
+        for cell in np.flatnonzero(labels.any(1))
+    }
+    assert texts == {(1, 3): "42", (2, 0): "New", (2, 1): "York"}
+
+
+def test_lines_of_text_lie_on_rows_of_cells_and_stay_in_the_picture(
+    scripts: dict[str, ModuleType], packages: Path
+) -> None:
+    """A cell is an image token of the student: two lines in one cell are hard to tell apart."""
+    drawing, here, rng = scripts["drawing"], scripts["world"].load("train", packages), np.random.default_rng(3)
+    for number in range(60):
+        drawn = here.scene(("charts", "pages")[number % 2], rng).drawn
+        rows = drawn.words[1:]
+        for text, left, _, size in rows:
+            assert left >= 0 and left + drawing.font(size).getlength(text) <= drawing.SIZE
+        level = len({middle for _, _, middle, _ in rows}) == len(rows) / 2  # no upright bars
+        assert not level or all(middle % drawing.CELL == drawing.CELL / 2 for _, _, middle, _ in rows)
 
 
 @pytest.fixture
