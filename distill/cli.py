@@ -89,6 +89,7 @@ _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
     ("check", planning.check),
     ("split", planning.split),
     ("status", results.status),
+    ("pull", results.pull),
     ("repair", results.repair),
     ("explain", results.explain),
     ("view", results.view),

@@ -19,6 +19,11 @@ _INSTEAD = {
     "http": "download it first and give the path of the copy",
 }
 
+_STORE_RUNS = (
+    "Only `distill generate` takes the address of a store, as --run, and `distill pull` copies such a run to a "
+    "folder; of anything else copy or mount the store and give the path of the copy"
+)
+
 
 def refuse_address(value: str | Path) -> None:
     """Raises RecipeError for an address."""
@@ -35,7 +40,7 @@ def address_problem(value: str) -> str:
     instead = _INSTEAD.get(scheme.removesuffix("s") if scheme == "https" else scheme)
     return (
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
-        f"Addresses are not read or written yet: {instead or 'copy or mount the store and give the path of the copy'}"
+        f"{instead or _STORE_RUNS}"
     )
 
 

@@ -3,7 +3,7 @@
 What earlier attempts have sealed is put into the journals first, so the verb asks only for what is missing. While it
 works, finished lines are sealed every few seconds; at the end the journals are committed. `collect_units` brings
 committed units to a folder, where `distill generate` finds all traces and plans and counts them as those of a local
-run. No command uses this yet.
+run. `teacher/store_run.py` lets an agent work on all units of a run.
 """
 
 import threading
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from distill.artifacts.files import atomic_path, locked
+import orjson
+
+from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.layout import SAMPLES, part_path
 from distill.data import sample_files
 from distill.errors import StaleError
@@ -20,6 +22,7 @@ from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.commits import Attempt, Commit, Unit, compress, decompress, read_commit, read_file, run_unit
+from teacher.engines.provenance import ENGINES, read_engines
 from teacher.generate import ask
 from teacher.scheduling.routing import route
 from teacher.store.question_plan import QuestionPlan, check_teachers
@@ -48,10 +51,10 @@ def generate_unit(
         with locked(scratch):
             plan = _write_plan(recipe, samples, scratch / "generate")
             for teacher in recipe.teachers:
-                _write_sealed(attempt, plan.folder / teacher.name)
-            with _Sealer(attempt, plan.folder, [teacher.name for teacher in recipe.teachers], seal_s):
+                write_sealed(attempt, plan.folder / teacher.name)
+            with Sealer(attempt, plan.folder, [teacher.name for teacher in recipe.teachers], seal_s):
                 ask(recipe, check_teachers(recipe), plan, on_progress)
-            return {"samples": len(samples)} | _put_journals(attempt, plan.folder, recipe)
+            return {"samples": len(samples)} | put_journals(attempt, plan.folder, recipe)
 
     return run_unit(store, unit, work)
 
@@ -71,6 +74,9 @@ def collect_units(store: ObjectStore, units: Iterable[Unit], recipe: Recipe, run
         for name, folder in folders.items():
             with atomic_path(part_path(folder, number, ".jsonl")) as temporary:
                 temporary.write_bytes(decompress(read_file(store, unit, commit, _file_name(name))))
+            if (key := f"{name}/{ENGINES}") in commit.files:
+                known = orjson.loads(read_file(store, unit, commit, key))
+                write_json(folder / ENGINES, read_engines(folder) | known)
 
 
 def _write_plan(recipe: Recipe, samples: Sequence[Sample], folder: Path) -> QuestionPlan:
@@ -79,7 +85,7 @@ def _write_plan(recipe: Recipe, samples: Sequence[Sample], folder: Path) -> Ques
     return QuestionPlan(folder=folder, samples=len(samples), quarantined=Counter(), routed=routed)
 
 
-def _write_sealed(attempt: Attempt, folder: Path) -> None:
+def write_sealed(attempt: Attempt, folder: Path) -> None:
     """What earlier attempts have sealed as the first part of a journal, and an empty part for the new traces.
 
     Of several records with one id the journal keeps the first.
@@ -89,13 +95,15 @@ def _write_sealed(attempt: Attempt, folder: Path) -> None:
     part_path(folder, 1, ".jsonl").touch()
 
 
-def _put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]:
+def put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]:
     """Put the journal of every teacher as one file. Returns the number of lines of each."""
     lines = Counter[str]()
     for teacher in recipe.teachers:
         data = b"".join(part.read_bytes() for part in trace_parts(folder / teacher.name))
         lines[teacher.name] = data.count(b"\n")
         attempt.put_file(_file_name(teacher.name), compress(data), count=lines[teacher.name])
+        if (engines := folder / teacher.name / ENGINES).is_file():
+            attempt.put_file(f"{teacher.name}/{ENGINES}", engines.read_bytes())
     return lines
 
 
@@ -103,7 +111,7 @@ def _file_name(teacher: str) -> str:
     return f"{teacher}/traces.jsonl.zst"
 
 
-class _Sealer:
+class Sealer:
     """Seals the new lines of some journals every few seconds, in a thread of its own, and once more at the end."""
 
     def __init__(self, attempt: Attempt, folder: Path, streams: Sequence[str], seal_s: float) -> None:

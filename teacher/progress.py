@@ -33,6 +33,12 @@ class GenerateProgress:
         self._reported = 0.0
         self._report()
 
+    def found(self, outcomes: Mapping[str, int]) -> None:
+        """Count traces of a further plan that were there before."""
+        self._outcomes.update(outcomes)
+        self._resumed += sum(outcomes.values())
+        self._done += sum(outcomes.values())
+
     def follow(self, in_flight: Callable[[], int]) -> None:
         """Show how many requests an engine has under way, too."""
         self._in_flight.append(in_flight)

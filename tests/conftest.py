@@ -71,6 +71,7 @@ SLOWEST = (
     "student/test_distil.py",
     "distill/test_plan.py",
     "teacher/test_export_server.py",
+    "teacher/test_store_run.py",
     "teacher/test_generate_unit.py",
     "distill/test_object_store.py",
 )

@@ -27,6 +27,7 @@ import measure
 import stub_server
 import tiny_models
 
+import teacher.agent
 import teacher.generate
 from distill.recipe.loading import load
 from teacher.engines.connect import Done, EngineSettings, Get
@@ -78,7 +79,7 @@ def make_run(recipe: Path, run: Path, words: int) -> None:
     async def connect(_: EngineSettings) -> AsyncIterator[InstantEngine]:
         yield InstantEngine(text, EngineInfo(model="stub", engine={"name": "vllm", "version": "0.0-stub"}))
 
-    teacher.generate.connect = connect
+    teacher.agent.connect = connect
     teacher.generate.generate(load(recipe), run)
 
 

@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and how they choose a recipe and a run directory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from distill import redact
 from distill.artifacts.layout import RECIPE
 from distill.errors import RecipeError
 from distill.local_paths import address_problem
+from distill.object_store.open_store import SCHEMES
 from student.distributed import processes
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ def local_path(value: str) -> Path:
     return Path(value)
 
 
+def run_place(value: str) -> Path | str:
+    """A path of this machine, or the address of a store as it is."""
+    return value if value.partition("://")[0] in (*SCHEMES, "file") and "://" in value else local_path(value)
+
+
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
 ]
@@ -32,6 +38,16 @@ RunArgument = Annotated[Path, typer.Argument(parser=local_path, metavar="RUN", h
 RunOption = Annotated[
     Path | None,
     typer.Option("--run", parser=local_path, metavar="DIR", help="Run directory [default: runs/<recipe name>]."),
+]
+PlaceOption = Annotated[
+    Any,
+    typer.Option(
+        "--run",
+        parser=run_place,
+        metavar="DIR|ADDRESS",
+        help="Run directory [default: runs/<recipe name>], or the address of a run in an object store, such as "
+        "s3://bucket/run.",
+    ),
 ]
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Start this stage over; results whose content is still valid are reused.")

@@ -17,6 +17,19 @@ def status(run: RunArgument) -> None:
     show(run_status(run))
 
 
+def pull(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A finished run in a store, s3://bucket/run.")],
+    folder: Annotated[Path, typer.Argument(parser=local_path, metavar="DIR", help="A new run directory.")],
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="RECIPE", help="A recipe whose [store] says where it is.")
+    ] = None,
+) -> None:
+    """Bring a run from an object store to a folder, where all other commands work on it."""
+    from distill.commands.store_runs import pull_run
+
+    show(pull_run(address, folder, recipe))
+
+
 def repair(
     run: RunArgument,
     apply: Annotated[

@@ -6,6 +6,7 @@ import typer
 
 from distill.command_line.options import (
     FreshOption,
+    PlaceOption,
     RecipeArgument,
     RunOption,
     SetOption,
@@ -18,7 +19,7 @@ from distill.errors import RecipeError
 
 def generate(
     recipe: RecipeArgument,
-    run: RunOption = None,
+    run: PlaceOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many samples.")] = None,
     fresh: FreshOption = False,
     check: Annotated[
@@ -44,6 +45,15 @@ def generate(
         raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
     if probe and not check:
         raise RecipeError("--probe needs --check, which estimates a run from the questions asked")
+    if isinstance(run, str):
+        from distill.commands.store_runs import generate_stage_in_store
+
+        if replay or check or fresh:
+            raise RecipeError(
+                f"{run}: --check, --replay and --fresh work on a run directory; `distill pull` brings one here"
+            )
+        show(generate_stage_in_store(open_recipe(recipe, None, overrides)[0], run, limit=limit))
+        return
     chosen = open_recipe(recipe, run, overrides)
     if replay:
         show(replay_request(*chosen, replay, resend=resend))

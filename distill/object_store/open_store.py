@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from distill import packages
 from distill.errors import InputError
@@ -22,8 +22,10 @@ _FIRST_PATIENCE_S = 15.0
 def open_store(address: str | Path, *, config: Mapping[str, Any] | None = None) -> ObjectStore:
     """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused."""
     parts = urlsplit(str(address))
-    if not parts.scheme:
-        return LocalStore(Path(address))
+    if not parts.scheme or (parts.scheme == "file" and not parts.netloc):
+        store: ObjectStore = LocalStore(Path(unquote(parts.path) if parts.scheme else address))
+        require_commits(store)
+        return store
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise InputError(
             f"{address}: not a store; its address begins with one of {', '.join(SCHEMES)}, then ://bucket"
@@ -38,7 +40,8 @@ def open_store(address: str | Path, *, config: Mapping[str, Any] | None = None) 
     from distill.object_store.remote_store import RemoteStore
 
     endpoint = (config or {}).get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
-    remote = RemoteStore(str(address), config=config, http=(endpoint or "").startswith("http://"))
-    store = RetryingStore(store=remote)
-    require_commits(replace(store, patience_s=_FIRST_PATIENCE_S))
-    return store
+    options = dict(config or {})
+    http = options.pop("allow_http", (endpoint or "").startswith("http://"))
+    remote = RetryingStore(store=RemoteStore(str(address), config=options, http=http))
+    require_commits(replace(remote, patience_s=_FIRST_PATIENCE_S))
+    return remote

@@ -21,6 +21,7 @@ from distill.recipe.eval import BASE, Eval
 from distill.recipe.filter import ARMS, Filter
 from distill.recipe.generate import Generate
 from distill.recipe.messages import unknown_value
+from distill.recipe.scale import Placement, StoreSettings
 from distill.recipe.stages import Stage
 from distill.recipe.student import Student
 from distill.recipe.teachers import Teacher
@@ -44,6 +45,8 @@ class Recipe(Section):
     stages: tuple[Stage, ...] = key((), "The training stages, in order.", strict=False)
     eval: Eval = key(Eval(), "Held-out evaluation.")
     ablate: Ablate = key(Ablate(), "Controlled comparisons.")
+    engine: Placement = key(Placement(), "How a run in an object store is worked on.")
+    store: StoreSettings = key(StoreSettings(), "The object store of a run whose --run is an address.")
 
     _path: Path = Path("recipe.toml")
 

@@ -10,6 +10,9 @@ minute is taken for lost, by the clock of the store, and one that was only slow 
 import os
 import platform
 import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -17,7 +20,7 @@ from typing import Self
 import orjson
 
 from distill.artifacts.manifest import canonical
-from distill.errors import BusyError
+from distill.errors import BusyError, StorageError
 from distill.object_store.interface import ObjectStore, StoredObject
 
 BEAT_S, SILENCE_S = 15.0, 60.0
@@ -67,6 +70,33 @@ class DriverRecord:
     @property
     def _folder(self) -> str:
         return _folder(self.number)
+
+
+@contextmanager
+def driving(store: ObjectStore) -> Iterator[Callable[[], bool]]:
+    """Be the driver inside the block. Gives a function that says whether another driver has taken over."""
+    record = DriverRecord.take(store)
+    closed, lost = threading.Event(), threading.Event()
+
+    def keep_beating() -> None:
+        try:
+            while not closed.wait(BEAT_S):
+                record.beat()
+                if not record.is_current():
+                    lost.set()
+                    return
+        except StorageError:  # the work itself meets the same error and reports it
+            lost.set()
+
+    thread = threading.Thread(target=keep_beating, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield lost.is_set
+    finally:
+        closed.set()
+        if not lost.is_set():
+            record.end()
+        thread.join(BEAT_S)
 
 
 def _folder(number: int) -> str:

@@ -56,6 +56,8 @@ class EngineSettings:
     """A request that was answered in an earlier run, to find out whether a server answers at all."""
     say: Callable[[str], None] = say_nothing
     """Gets one line for each outage and each start."""
+    media_root: Path | None = None
+    """The folder that images lie in, where it is not that of the source."""
 
     @property
     def checkpoint(self) -> str:
@@ -65,7 +67,7 @@ class EngineSettings:
     @property
     def images_root(self) -> Path:
         """The folder that images lie in."""
-        return sources.locate(self.recipe, SOURCE).root
+        return self.media_root or sources.locate(self.recipe, SOURCE).root
 
 
 class Engine(Protocol):

@@ -53,7 +53,7 @@ class Window:
         self._samples = samples
         self._lengths = lengths
         self._size = size
-        self._count = 0
+        self.count = 0
         self._kinds: dict[Kind, deque[str]] = {}
         """Of every kind the images (first one's digest, or the sample's id) whose questions wait, in order."""
         self._groups: dict[str, deque[Sample]] = {}
@@ -66,12 +66,12 @@ class Window:
             self._current = self._longest()
         if not self._current:
             return None
-        self._count -= 1
+        self.count -= 1
         return self._current.popleft()
 
     def _refill(self) -> None:
-        while self._count < self._size and (sample := next(self._samples, None)) is not None:
-            self._count += 1
+        while self.count < self._size and (sample := next(self._samples, None)) is not None:
+            self.count += 1
             name = sample.images[0].sha256 if sample.images else sample.id
             group = self._groups.get(name)
             if group is None:

@@ -4,7 +4,6 @@ Holds the samples under way and a bounded window of those to come, never the who
 another one waits for each of its samples until the other is done with it; both read the source in step.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,10 +27,12 @@ class RequestQueue:
         samples: Iterator[Sample],
         upstream: "RequestQueue | None" = None,
         on_done: Callable[[Teacher, Sample, SampleState], None] | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
 
-        `on_done` gets what the teacher's work on each sample has come to.
+        `on_done` gets what the teacher's work on each sample has come to. `on_change` is called when a request may
+        have become ready, or the last one has been answered.
         """
         self.policy = policy
         self._on_done = on_done
@@ -47,7 +48,7 @@ class RequestQueue:
         self._dependents: list[RequestQueue] = []
         self._drained = False
         self._closed = False
-        self._changed = asyncio.Event()
+        self.on_change = on_change
         if upstream is not None:
             upstream._dependents.append(self)
 
@@ -55,6 +56,15 @@ class RequestQueue:
     def finished(self) -> bool:
         """Whether no request will ever come again."""
         return self._drained and not self._ready and not self._active and not self._held
+
+    @property
+    def undrawn(self) -> int:
+        """Samples that are read and not drawn; few only at the end of the source."""
+        return self._window.count
+
+    def holds(self, sample: Sample) -> bool:
+        """Whether requests about a sample are under way."""
+        return sample.id in self._active
 
     def take(self) -> Request | None:
         """The next request; None when none is ready now."""
@@ -67,22 +77,13 @@ class RequestQueue:
         """Return a request that was taken and not asked."""
         self._ready.appendleft(request)
 
-    async def get(self) -> Request | None:
-        """The next request, waiting for one to become ready; None when none will ever come again."""
-        while True:
-            self._changed.clear()
-            request = self.take()
-            if request is not None or self.finished:
-                return request
-            await self._changed.wait()
-
     def done(self, request: Request, record: dict[str, Any]) -> None:
         """Record that the trace of a request is in the index."""
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
         self._queue_open(self._active[request.sample.id], first=False)
-        self._changed.set()
+        self.on_change()
 
     def close(self) -> None:
         """End this teacher's work in this round, so that no other teacher waits for it."""
@@ -135,10 +136,10 @@ class RequestQueue:
         sample = self._held.pop(sample_id, None)
         if sample is not None:
             self._add_sample(sample)
-        self._changed.set()
+        self.on_change()
 
     def _release(self) -> None:
         held, self._held = self._held, {}
         for sample in held.values():
             self._add_sample(sample)
-        self._changed.set()
+        self.on_change()

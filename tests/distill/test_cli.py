@@ -55,7 +55,8 @@ def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(re
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["generate", "mine.toml", "--run", "s3://me:canary@bucket/run"],
+        ["generate", "mine.toml", "--run", "hdfs://me:canary@bucket/run"],
+        ["train", "mine.toml", "--run", "s3://me:canary@bucket/run"],
         ["run", "mine.toml", "--run", "file:///tmp/run"],
         ["status", "gs://bucket/run"],
         ["explain", "hf://owner/name", "abc"],

@@ -113,7 +113,8 @@ def test_a_later_attempt_asks_only_for_what_an_interrupted_one_has_not_sealed(
     assert seen[0] == sealed and asked_of(url) - before == 90 - sealed
     assert commit.counts == {"samples": 30, "stub": 90}
     assert [found.key for found in store.list_objects(unit.folder)] == [
-        f"{unit.folder}/{commit.attempt}/stub/traces.jsonl.zst"
+        f"{unit.folder}/{commit.attempt}/stub/engine.json",
+        f"{unit.folder}/{commit.attempt}/stub/traces.jsonl.zst",
     ]
     collect_units(store, [unit], recipe, tmp_path / "run")
     assert generate(recipe, tmp_path / "run").counts["traces"] == 90

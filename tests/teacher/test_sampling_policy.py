@@ -1,6 +1,5 @@
 """What is still wanted of a teacher: attempts, adaptive sampling, escalation, drafts. And how it is streamed."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -281,27 +280,19 @@ def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_d
     first = RequestQueue(desk.lines["t"], iter(samples))
     second = RequestQueue(desk.lines["editor"], iter(samples), first)
 
-    async def work() -> list[str]:
-        waiting = asyncio.create_task(second.get())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        got = []
-        for _ in samples:
-            request = await first.get()
-            assert request is not None
-            done(desk, first, request, "4")
-            edited = await asyncio.wait_for(waiting, 1)
-            assert edited is not None
-            got.append(edited.sample.id)
-            done(desk, second, edited, "4")
-            waiting = asyncio.create_task(second.get())
-            await asyncio.sleep(0)
-        assert await first.get() is None
-        first.close()
-        assert await asyncio.wait_for(waiting, 1) is None
-        return got
-
-    assert sorted(asyncio.run(work())) == [sample.id for sample in samples]
+    got = []
+    for _ in samples:
+        assert second.take() is None and not second.finished
+        request = first.take()
+        assert request is not None
+        done(desk, first, request, "4")
+        edited = second.take()
+        assert edited is not None
+        got.append(edited.sample.id)
+        done(desk, second, edited, "4")
+    assert first.take() is None and first.finished
+    assert second.take() is None and second.finished
+    assert sorted(got) == [sample.id for sample in samples]
 
 
 def test_a_sample_does_not_wait_for_a_teacher_that_stopped() -> None:
@@ -310,13 +301,11 @@ def test_a_sample_does_not_wait_for_a_teacher_that_stopped() -> None:
     first = RequestQueue(desk.lines["t"], iter(samples))
     second = RequestQueue(desk.lines["big"], iter(samples), first)
 
-    async def work() -> Request | None:
-        waiting = asyncio.create_task(second.get())
-        await asyncio.sleep(0)
-        first.close()
-        return await asyncio.wait_for(waiting, 1)
-
-    assert asyncio.run(work()) is None
+    changes: list[bool] = []
+    second.on_change = lambda: changes.append(True)
+    assert second.take() is None and not second.finished
+    first.close()
+    assert changes and second.take() is None and second.finished
 
 
 def names(teachers: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -1,0 +1,51 @@
+"""The sections `[engine]` and `[store]` of a recipe: how a run in an object store is worked on, and where it lies."""
+
+from typing import Any, Literal
+
+from distill.recipe.base import Section, key
+
+
+class Placement(Section):
+    """How a run in a store is cut, and how often its work is kept."""
+
+    scratch: str | None = key(
+        None,
+        "Folder for temporary files; a folder in the system's temporary folder where it is not set.",
+        because="nothing in it counts",
+    )
+    seal_s: float = key(
+        30.0,
+        "Seconds of work that a lost machine may have to do again, at most.",
+        because="it changes only what is done again after a loss",
+        gt=0,
+    )
+    unit_rows: int = key(
+        10_000,
+        "Samples of a unit, about. It is fixed when the run begins.",
+        because="every cut into units gives the same traces",
+        ge=1,
+    )
+
+
+class StoreSettings(Section):
+    """The store of a run whose --run is an address. Credentials come from the environment."""
+
+    endpoint: str | None = key(
+        None, "URL of a store that speaks S3 and is not AWS.", because="every store holds the same files"
+    )
+    region: str | None = key(None, "Region of the bucket.", because="every store holds the same files")
+    allow_http: bool = key(
+        False, "Whether the endpoint may be reached without encryption.", because="every store holds the same files"
+    )
+    addressing: Literal["path", "virtual"] = key(
+        "path",
+        "Whether the bucket is in the path or in the host name of requests.",
+        because="every store holds the same files",
+    )
+
+    def client_options(self) -> dict[str, Any]:
+        """These settings in the words of obstore; what is not set comes from the environment."""
+        named: dict[str, Any] = {"endpoint": self.endpoint, "region": self.region}
+        named["allow_http"] = self.allow_http or None
+        named["virtual_hosted_style_request"] = True if self.addressing == "virtual" else None
+        return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,260 @@
+"""The traces of one plan: which are there, which are open, and the end of the stage.
+
+Reads the journals of every teacher when it is made. `jobs` are what engines have to answer (teacher/agent.py);
+`finish` lists the final traces and writes the manifest.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.damaged_lines import count_damaged
+from distill.artifacts.files import Output
+from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
+from distill.errors import CircuitOpen, DistillError, TeacherError
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
+from distill.types import Outcome, ProgressCallback, unwatched
+from teacher.engines.connect import EngineSettings, engine_settings
+from teacher.engines.provenance import record_engine
+from teacher.messages.completion import Completion, EngineInfo
+from teacher.messages.request import Model, Request
+from teacher.progress import GenerateProgress
+from teacher.scheduling.request_queue import RequestQueue
+from teacher.store import question_plan
+from teacher.store.final_traces import FinalTraces, Tally, collect_final_traces, plan_outputs, teacher_policies
+from teacher.store.renamed_teachers import copy_traces_of_renamed_teachers
+from teacher.store.trace_index import TraceIndex
+from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index, rewrite_parts
+
+_SAMPLES_CHECKED = 2000
+
+Offline = Mapping[str, DistillError]
+"""Teachers that could not be reached, and why."""
+
+
+class Generation:
+    """One plan with the traces that there are of it."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        models: Mapping[str, Model],
+        plan: question_plan.QuestionPlan,
+        progress: ProgressCallback | GenerateProgress = unwatched,
+        *,
+        complete: bool = False,
+        fresh: bool = False,
+        engines: Path | None = None,
+        media_root: Path | None = None,
+    ) -> None:
+        """`complete`: there are traces of everything, so no server is waited for. `fresh`: errors are asked again.
+
+        A `progress` that several plans share counts the traces of each. `engines` gets what engines leave that
+        outlive a plan; `media_root` is the folder of the images where it is not that of the source.
+        """
+        self.recipe = recipe
+        self.plan = plan
+        self.models = models
+        self.patience_s = recipe.generate.patience_s
+        self.check_patience_s = 0.0 if complete else self.patience_s
+        self.indexes: dict[str, TraceIndex] = {}
+        for teacher in recipe.teachers:
+            index = self.indexes[teacher.name] = read_index(plan.folder / teacher.name, teacher)
+            if index.damaged:
+                (plan.folder / MANIFEST).unlink(missing_ok=True)
+            rewrite_parts(index, teacher, drop_errors=False)
+        self.finals = FinalTraces(recipe.teachers, self.indexes)
+        self.finals.load(plan)
+        notes = list(copy_traces_of_renamed_teachers(recipe, models, plan, plan.folder, self.indexes))
+        if fresh:
+            for index in self.indexes.values():
+                index.errors.clear()
+        outcomes = sum((index.outcomes() for index in self.indexes.values()), Counter[str]())
+        total = sum(
+            plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
+        )
+        if isinstance(progress, GenerateProgress):
+            progress.found(outcomes)
+        else:
+            progress = GenerateProgress(progress, done=outcomes.total(), total=total, outcomes=outcomes)
+        self.progress = progress
+        self._engines, self._media_root = engines, media_root
+        for note in notes:
+            self.progress.note(note)
+
+    def jobs(self, group: Sequence[Teacher]) -> list["Job"]:
+        """Work of those of a group that have something to do, or may get it from one another."""
+        policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=False)
+        jobs: dict[str, Job] = {}
+        for teacher in group:
+            upstream = jobs.get(teacher.after or "")
+            index = self.indexes[teacher.name]
+            queue = RequestQueue(
+                policies[teacher.name],
+                self.plan.read(self.finals.done_before),
+                upstream.queue if upstream else None,
+                self.finals.add,
+            )
+            request = queue.take()
+            if request is not None:
+                queue.put_back(request)
+            if not queue.finished:
+                model = self.models[teacher.name]
+                jobs[teacher.name] = Job(generation=self, teacher=teacher, model=model, index=index, queue=queue)
+        return list(jobs.values())
+
+    def engine_settings(self, job: "Job") -> EngineSettings:
+        """The settings of the engine that answers a job."""
+        return engine_settings(
+            self.recipe,
+            job.teacher,
+            job.model,
+            self._engines / job.teacher.name if self._engines else job.index.folder,
+            media_root=self._media_root,
+            patience_s=self.patience_s,
+            start_patience_s=self.check_patience_s,
+            known_request=lambda: self._find_answered_request(job),
+            say=self.progress.note,
+        )
+
+    def _find_answered_request(self, job: "Job") -> Request | None:
+        """A request that was answered in an earlier run, if there is one near the start of the plan."""
+        states = (job.queue.policy.state_of(sample) for sample in islice(self.plan.read(), _SAMPLES_CHECKED))
+        return next((final.request for state in states for final in state.finals if final.complete), None)
+
+    def finish(
+        self,
+        offline: Offline,
+        fields: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        started: float,
+    ) -> Manifest:
+        """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
+        finals = self.finals
+        if not finals.are_complete(self.plan):
+            policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
+            finals = collect_final_traces(self.plan, policies, self.indexes)
+        finals.write(self.plan)
+        tallies = finals.tallies()
+        _require_complete(self.recipe, self.plan.folder, tallies, offline)
+        outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
+        self.progress.finish(outcomes)
+        traces = outcomes.total() - sum(tally.dropped for tally in tallies.values())
+        files: dict[str, Output] = plan_outputs(self.plan, traces)
+        engines: dict[str, str] = {}
+        for name, index in self.indexes.items():
+            index.save()
+            engines |= index.engines
+            files |= {f"{name}/{part}": output for part, output in index.outputs().items()}
+        finals.save(self.plan)
+        return Manifest(
+            stage="generate",
+            fingerprint=fingerprint(fields),
+            fields=fields,
+            inputs={question_plan.SOURCE: str(inputs["content"]), "limit": str(inputs["limit"])},
+            outputs=files,
+            counts=_manifest_counts(
+                self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())
+            ),
+            tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
+            versions=versions("aiohttp", "orjson", "pillow") | engines,
+            seconds=round(time.monotonic() - started, 3),
+        ).write(self.plan.folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One teacher's share of the work on a plan."""
+
+    generation: Generation
+    teacher: Teacher
+    model: Model
+    index: TraceIndex
+    queue: RequestQueue
+    writer: "Writer | None" = None
+
+
+class Writer:
+    """Puts finished requests of one teacher on disk and on the screen, and hears what follows from them."""
+
+    def __init__(self, job: Job, served: EngineInfo) -> None:
+        self.job = job
+        self._form = TraceForm(job.teacher, job.model, record_engine(job.index.folder, served))
+        generation = job.generation
+        self._progress = generation.progress
+        self._skipped = job.queue.skipped
+        (generation.plan.folder / MANIFEST).unlink(missing_ok=True)
+        rewrite_parts(job.index, job.teacher, drop_errors=True)
+        self.journal = TraceJournal(
+            job.index,
+            flush_interval_s=generation.recipe.generate.flush_interval_s,
+            soon=asyncio.get_running_loop().call_soon,
+        )
+
+    def done(self, request: Request, completion: Completion) -> None:
+        job = self.job
+        record = self.journal.append(make_trace(self._form, request, completion))
+        job.queue.done(request, record)
+        extra = bool(request.attempt or job.teacher.after)
+        if extra or job.queue.skipped != self._skipped:
+            self._progress.expect(extra - (job.queue.skipped - self._skipped))
+            self._skipped = job.queue.skipped
+        self._progress.count(job.teacher, record)
+
+    def close(self) -> None:
+        """Write what is held, and end."""
+        self.journal.close()
+        self.job.index.close()
+
+
+def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], offline: Offline) -> None:
+    """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
+
+    One that only gets what others failed at may well fail at all of it.
+    """
+    if any(tally.open for tally in tallies.values()):
+        finished_count = sum(tally.outcomes.total() for tally in tallies.values())
+        raise no_server_error(
+            offline, f"{finished_count:,} traces are finished and kept; run again when all servers are up"
+        )
+    for teacher in recipe.teachers:
+        outcomes = tallies[teacher.name].outcomes
+        failed = outcomes[Outcome.ERROR]
+        if failed and failed == outcomes.total() and teacher.when == "always":
+            raise TeacherError(
+                f"teacher '{teacher.name}': all {failed} requests failed; the reasons are in "
+                f"{folder / teacher.name}; repair the server or the recipe, then run the same command again"
+            )
+
+
+def no_server_error(offline: Offline, *more: str) -> DistillError:
+    """The error of a run that could not reach all its teachers."""
+    text = "\n".join([*(str(error) for error in offline.values()), *more])
+    away = all(isinstance(error, CircuitOpen) for error in offline.values())
+    return CircuitOpen(text) if away else TeacherError(text)
+
+
+def _manifest_counts(
+    plan: question_plan.QuestionPlan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
+) -> dict[str, int]:
+    counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
+    for name, tally in tallies.items():
+        counts |= {f"{name}.{outcome}": count for outcome, count in tally.outcomes.items()}
+    counts |= {f"quarantined.{reason}": count for reason, count in plan.quarantined.items()}
+    for key in ("repeated", "dropped", "hinted"):
+        if total := sum(getattr(tally, key) for tally in tallies.values()):
+            counts[key] = total
+    if damaged := sum(count_damaged(plan.folder).values()):
+        counts["damaged_lines"] = damaged
+    counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
+    if proven := sum(tally.proven for tally in tallies.values()):
+        counts["errors_proven"] = proven
+    if odd:
+        counts["odd_numbers"] = odd
+    return counts

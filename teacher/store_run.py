@@ -1,0 +1,294 @@
+"""`generate` of a whole run in an object store, by this process.
+
+    plan/plan.json                     created once, last: settings, digest of the source, samples of each partition
+    plan/samples/<partition>.parquet   the samples of a partition
+    run/recipe.toml, run/generate/*    the run directory without its journals, which commits hold
+
+The source is read once, when the run begins. An agent then works on one unit after the other; what is sealed and
+committed is in the store, so the same command goes on from any machine that sees the images at the same paths. At the
+end the journals are collected in the scratch folder, and the stage is finished there as a run in a folder is.
+"""
+
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from distill.artifacts.files import atomic_path, locked, write_text
+from distill.artifacts.layout import PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES
+from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
+from distill.data import sample_files
+from distill.errors import BusyError, RecipeError, StaleError, StorageError
+from distill.object_store.interface import ObjectStore
+from distill.object_store.open_store import open_store
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.types import ProgressCallback, Sample, unwatched
+from distill.units.commits import Attempt, Unit, committed_units, read_commit
+from distill.units.driver_record import driving
+from distill.units.partitions import key_histogram, plan_partitions
+from distill.units.unit_queue import UnitQueue
+from teacher.agent import Agent
+from teacher.generate_unit import Sealer, collect_units, put_journals, write_sealed
+from teacher.generation import Generation
+from teacher.messages.request import Model
+from teacher.progress import GenerateProgress, announce
+from teacher.scheduling.concurrent_teachers import group_teachers
+from teacher.scheduling.routing import route
+from teacher.store import question_plan
+from teacher.store.question_plan import QuestionPlan
+
+_PLAN = "plan/plan.json"
+_PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
+_HELD_SAMPLES = 200_000
+"""Samples in memory while a source is cut into partitions; a larger one is read several times."""
+
+
+def generate_in_store(
+    recipe: Recipe, address: str, *, limit: int | None = None, on_progress: ProgressCallback = unwatched
+) -> Manifest:
+    """Let the teachers answer the questions of a run that lies in a store. Resumes; a finished run asks nothing.
+
+    Raises what `generate` raises, StorageError for a store that cannot hold a run, BusyError while another process
+    drives the run.
+    """
+    started, models = time.monotonic(), question_plan.check_teachers(recipe)
+    _require_one_round(recipe)
+    store = open_store(address, config=recipe.store.client_options())
+    scratch = scratch_folder(recipe, address)
+    folder = scratch / "run" / "generate"
+    fields = question_plan.result_settings(recipe, models)
+    with locked(scratch), driving(store) as is_lost:
+        plan = _read_plan(recipe, store, fields, limit)
+        if plan is None:
+            announce(on_progress, "reading the source")
+            plan = _write_plan(recipe, store, folder, fields, limit)
+        _ask_units(recipe, models, store, plan, scratch, is_lost, on_progress)
+        pull_plan(store, scratch / "run")
+        collect_units(store, _units(plan), recipe, scratch / "run")
+        finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
+            {}, fields, plan, started
+        )
+        manifest = replace(finished, inputs={**finished.inputs, "store": store.address}).write(folder)
+        store.put(f"run/{RECIPE}", recipe.to_toml().encode())
+        for name in (PLAN, MANIFEST):
+            store.put(f"run/generate/{name}", (folder / name).read_bytes())
+    return manifest
+
+
+def pull(store: ObjectStore, run: Path) -> Manifest:
+    """Write a finished run of a store to a new run directory. Raises StaleError for one that is not finished."""
+    try:
+        recipe_text, manifest = store.read(f"run/{RECIPE}"), store.read(f"run/generate/{MANIFEST}")
+        plan = orjson.loads(store.read(_PLAN))
+    except FileNotFoundError:
+        raise StaleError(f"{store.address}: no finished run; run `distill generate` first") from None
+    if run.exists() and any(run.iterdir()):
+        raise StaleError(f"{run}: not empty; give a new folder")
+    with locked(run):
+        write_text(run / RECIPE, recipe_text.decode())
+        pull_plan(store, run)
+        collect_units(store, _units(plan), load(run / RECIPE), run)
+        for name, data in ((PLAN, store.read(f"run/generate/{PLAN}")), (MANIFEST, manifest)):
+            _write(run / "generate" / name, data)
+    found = Manifest.read(run / "generate")
+    assert found is not None
+    return found
+
+
+def pull_plan(store: ObjectStore, run: Path) -> None:
+    """The list of questions of a run, in a folder without traces."""
+    shutil.rmtree(run / "generate", ignore_errors=True)
+    for name in _PLAN_FILES:
+        _write(run / "generate" / name, store.read(f"run/generate/{name}"))
+
+
+def scratch_folder(recipe: Recipe, address: str) -> Path:
+    """Where this machine keeps files of a run in a store; nothing in it counts."""
+    root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
+    root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
+    return root / hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+def _require_one_round(recipe: Recipe) -> None:
+    if len(group_teachers(recipe.teachers)) > 1:
+        raise RecipeError(
+            f"{recipe.path}: teachers that take turns on the same GPUs cannot share a run in a store yet; name "
+            "different gpus in [teachers.server], or write to a run directory"
+        )
+    if batch := [teacher.name for teacher in recipe.teachers if teacher.backend == "batch"]:
+        raise RecipeError(
+            f"{recipe.path}: teachers {', '.join(batch)}: batch files are noted in a run directory and would be paid "
+            "twice over a store; write to a run directory"
+        )
+
+
+def _units(plan: Mapping[str, Any]) -> list[Unit]:
+    return [Unit(round=0, partition=name) for name in sorted(plan["partitions"])]
+
+
+def _read_plan(
+    recipe: Recipe, store: ObjectStore, fields: Mapping[str, Any], limit: int | None
+) -> dict[str, Any] | None:
+    """The plan of a run that has begun. Raises StaleError where it was begun with other settings."""
+    try:
+        plan: dict[str, Any] = orjson.loads(store.read(_PLAN))
+    except FileNotFoundError:
+        return None
+    there = recipe.local(recipe.data[question_plan.SOURCE].source).exists()
+    now = {**fields, "limit": limit or 0, "source": question_plan.source_digest(recipe) if there else plan["content"]}
+    before = {**plan["fields"], "limit": plan["limit"], "source": plan["content"]}
+    if fingerprint(before) != fingerprint(now):
+        raise StaleError(
+            f"{store.address} was begun with other settings:\n{differences(before, now)}\n"
+            "take the change back, or choose another --run"
+        )
+    return plan
+
+
+def _write_plan(
+    recipe: Recipe, store: ObjectStore, folder: Path, fields: Mapping[str, Any], limit: int | None
+) -> dict[str, Any]:
+    """Read the source, write its samples to the store by partition, and begin the run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
+    inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
+    question_plan.install_plan(pending, folder, inputs, routed)
+    samples = folder / SAMPLES
+    partitions = plan_partitions(key_histogram(sample_files.read_samples(samples)), rows=recipe.engine.unit_rows)
+    counts = Counter(map(partitions.partition_of, sample_files.read_samples(samples)))
+    waiting = sorted(counts)
+    while waiting:
+        held: dict[str, list[Sample]] = {}
+        while waiting and (not held or sum(counts[name] for name in (*held, waiting[0])) <= _HELD_SAMPLES):
+            held[waiting.pop(0)] = []
+        for sample in sample_files.read_samples(samples):
+            if (name := partitions.partition_of(sample)) in held:
+                held[name].append(sample)
+        for name, group in held.items():
+            part = folder / "partition.parquet"
+            sample_files.write_samples(part, group)
+            store.put(_samples_key(name), part.read_bytes())
+    for name in _PLAN_FILES:
+        store.put(f"run/generate/{name}", (folder / name).read_bytes())
+    plan = {"attempt": secrets.token_hex(8), "fields": dict(fields), "partitions": counts, "routed": routed}
+    plan |= {"content": inputs["content"], "limit": inputs["limit"]}
+    if not store.create(_PLAN, canonical(plan)):
+        raise BusyError(f"{store.address}: another process has just begun this run; run the same command again")
+    return plan
+
+
+def _ask_units(
+    recipe: Recipe,
+    models: Mapping[str, Model],
+    store: ObjectStore,
+    plan: Mapping[str, Any],
+    scratch: Path,
+    is_lost: Callable[[], bool],
+    on_progress: ProgressCallback,
+) -> None:
+    """Let one agent work until every unit is committed."""
+    committed = set(committed_units(store))
+    done = 0
+    for unit in committed:
+        commit = read_commit(store, unit)
+        done += sum(commit.counts.get(teacher.name, 0) for teacher in recipe.teachers) if commit else 0
+    total = sum(
+        plan["routed"][teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
+    )
+    progress = GenerateProgress(on_progress, done=done, total=total, outcomes={})
+    queue = UnitQueue(unit for unit in _units(plan) if unit not in committed)
+    with UnitPlans(recipe, models, store, queue, scratch, progress, is_lost) as source:
+        Agent(recipe.teachers, progress, source).run()
+
+
+class UnitPlans:
+    """The units of a run as plans of an agent: opened with what earlier attempts sealed, committed at the end."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        models: Mapping[str, Model],
+        store: ObjectStore,
+        queue: UnitQueue,
+        scratch: Path,
+        progress: GenerateProgress,
+        is_lost: Callable[[], bool],
+    ) -> None:
+        self._recipe, self._models, self._store, self._queue = recipe, models, store, queue
+        self._scratch, self._progress, self._is_lost = scratch, progress, is_lost
+        self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self._queue.ended
+
+    def draw(self) -> Generation | None:
+        if self._is_lost():
+            raise BusyError(f"{self._store.address}: another process drives this run now; finished work is sealed")
+        unit = self._queue.draw()
+        if unit is None:
+            return None
+        attempt = Attempt(store=self._store, unit=unit)
+        folder = self._scratch / "units" / attempt.name
+        _write(folder / SAMPLES, self._store.read(_samples_key(unit.partition)))
+        samples = sample_files.count_samples(folder / SAMPLES)
+        routed = Counter(
+            teacher.name
+            for sample in sample_files.read_samples(folder / SAMPLES)
+            for teacher in route(self._recipe.teachers, sample)
+        )
+        for teacher in self._recipe.teachers:
+            write_sealed(attempt, folder / teacher.name)
+            (self._scratch / "engines" / teacher.name).mkdir(parents=True, exist_ok=True)
+        plan = QuestionPlan(folder=folder, samples=samples, quarantined=Counter(), routed=routed)
+        generation = Generation(self._recipe, self._models, plan, self._progress, engines=self._scratch / "engines")
+        names = [teacher.name for teacher in self._recipe.teachers]
+        sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s)
+        sealer.__enter__()
+        self._open[id(generation)] = generation, attempt, sealer
+        return generation
+
+    def finish(self, generation: Generation) -> None:
+        _, attempt, sealer = self._open[id(generation)]
+        sealer.__exit__(None)
+        lines = put_journals(attempt, generation.plan.folder, self._recipe)
+        attempt.commit({"samples": generation.plan.samples} | lines)
+        del self._open[id(generation)]
+        self._queue.done(attempt.unit)
+        shutil.rmtree(generation.plan.folder)
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self._scratch / "units", ignore_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for generation, attempt, sealer in self._open.values():
+            try:
+                sealer.__exit__(BaseException)
+            except StorageError as error:  # the run ends with an error already
+                logging.getLogger(__name__).warning(
+                    f"unit {attempt.unit.partition}: last traces are only in {generation.plan.folder}: {error}"
+                )
+
+
+def _samples_key(partition: str) -> str:
+    return f"plan/samples/{partition}.parquet"
+
+
+def _write(path: Path, data: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)

@@ -1,0 +1,170 @@
+"""`generate` with a run in a store gives what a run in a folder gives, from any scratch folder, and asks once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import store_servers
+import stub_server
+from generate_world import World, asked_of
+from typer.testing import CliRunner
+
+from distill.artifacts.files import file_sha256
+from distill.artifacts.layout import train_data_folder
+from distill.cli import app
+from distill.errors import BusyError, StaleError
+from distill.object_store.open_store import open_store
+from distill.types import Progress
+from distill.units.commits import committed_units
+from distill.units.driver_record import DriverRecord
+from filters.apply import apply
+from teacher.generation import Generation
+from teacher.store_run import UnitPlans, generate_in_store, pull
+
+PASSING = {"latency_s", "created", "crc"}
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.03) as url:
+        yield url
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with store_servers.s3_server() as endpoint:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield endpoint
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    world = World(tmp_path)
+    world.add_rows(30, images=9)
+    world.rows = [row | {"answer": None} for row in world.rows]  # the stub knows no right one
+    world.add_teacher(url, samples=3, max_in_flight=4)
+    return world
+
+
+def sections(world: World, scratch: str, endpoint: str = "") -> None:
+    """Small units, a scratch folder of its own, and the store."""
+    world.head = f'[engine]\nscratch = "{scratch}"\nunit_rows = 8\nseal_s = 0.05\n'
+    if endpoint:
+        world.head += f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
+    world.head += "[generate]\npatience_s = 2.0"
+
+
+def lines_of(world: World, run: Path) -> list[dict[str, object]]:
+    other = World(world.folder)
+    other.run = run
+    records = [{key: value for key, value in each.items() if key not in PASSING} for each in other.records()]
+    return sorted(records, key=lambda record: str(record["id"]))
+
+
+def dataset(run: Path) -> dict[str, str]:
+    folder = train_data_folder(run)
+    return {path.name: file_sha256(path) for path in sorted(folder.rglob("*.parquet"))}
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
+    world: World, url: str, endpoint: str, tmp_path: Path
+) -> None:
+    address = f"s3://{store_servers.BUCKET}/run"
+    sections(world, "first", endpoint)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.done >= 40:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        generate_in_store(world.recipe(), address, on_progress=interrupt)
+    assert 40 <= asked_of(url) < 60
+    sections(world, "second", endpoint)
+    manifest = generate_in_store(world.recipe(), address)
+    assert asked_of(url) <= 90 + 4, "at most what was in flight is asked again"
+    asked = asked_of(url)
+    assert generate_in_store(world.recipe(), address).counts == manifest.counts and asked_of(url) == asked
+
+    store, pulled = open_store(address, config=world.recipe().store.client_options()), tmp_path / "pulled"
+    assert len(committed_units(store)) > 2
+    assert pull(store, pulled).inputs["store"] == address
+    plain = world.generate()
+    assert manifest.counts == plain.counts and manifest.tokens == plain.tokens
+    assert manifest.fingerprint == plain.fingerprint
+    for name in ("plan.parquet", "samples.parquet"):
+        assert file_sha256(pulled / "generate" / name) == file_sha256(world.run / "generate" / name)
+    assert lines_of(world, pulled) == lines_of(world, world.run)
+    for run in (pulled, world.run):
+        apply(world.recipe(), run)
+    assert dataset(pulled) == dataset(world.run) != {}
+
+
+def test_the_next_unit_is_open_before_the_last_trace_of_one(
+    world: World, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections(world, "scratch")
+    events: list[str] = []
+    draw, finish = UnitPlans.draw, UnitPlans.finish
+
+    def watched_draw(plans: UnitPlans) -> Generation | None:
+        drawn = draw(plans)
+        events.append("none" if drawn is None else "opened")
+        return drawn
+
+    def watched_finish(plans: UnitPlans, generation: Generation) -> None:
+        events.append("answered")
+        finish(plans, generation)
+
+    monkeypatch.setattr(UnitPlans, "draw", watched_draw)
+    monkeypatch.setattr(UnitPlans, "finish", watched_finish)
+    generate_in_store(world.recipe(), f"file://{tmp_path / 'store'}")
+    assert events[:2] == ["opened", "opened"] and events.count("opened") == events.count("answered") > 2
+    assert asked_of(url) == 90
+    assert not list((tmp_path / "scratch").glob("*/units/*")), "folders of finished units are removed"
+
+
+def test_other_settings_and_a_second_driver_are_refused(world: World, tmp_path: Path) -> None:
+    sections(world, "scratch")
+    address = f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address)
+    world.teachers[0]["samples"] = 2
+    with pytest.raises(StaleError, match="begun with other settings"):
+        generate_in_store(world.recipe(), address)
+    world.teachers[0]["samples"] = 3
+    DriverRecord.take(open_store(address))
+    with pytest.raises(BusyError, match="drives this run since"):
+        generate_in_store(world.recipe(), address)
+
+
+def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url: str, tmp_path: Path) -> None:
+    sections(world, "scratch")
+    world.recipe()
+    address = f"file://{tmp_path / 'store'}"
+    command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run", address]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while asked_of(url) < 30 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    store = open_store(address)
+    store.put("drivers/000001/ended", b"")  # in the place of a minute of silence
+    done = CliRunner().invoke(app, command[3:])
+    assert done.exit_code == 0, done.output
+    pulled = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
+    assert pulled.exit_code == 0 and "90 traces" in pulled.output
+    ids = Counter(str(record["id"]) for record in lines_of(world, tmp_path / "pulled"))
+    assert len(ids) == 90 and set(ids.values()) == {1}
+    again = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
+    assert again.exit_code == 2
