@@ -90,7 +90,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         ),
         **{f"signals:{name}": fingerprint({name: family}) for name, family in families.items()},
         "filter": fingerprint(apply._fields(recipe, generated, families)),
-        "card": apply._packaging_fingerprint(recipe),
+        "card": apply._packaging_fingerprint(recipe, {}),
         "train": fingerprint(
             {
                 "stages": list(stage_fields(recipe, folder / "run").items()),
