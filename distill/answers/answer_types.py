@@ -61,7 +61,9 @@ def infer_type(gold: str) -> str:
 
 
 def _is_named_date(text: str) -> bool:
-    if len(text) > 30 or _MONTH.search(text) is None or not (dates := read_dates(text)):
+    if len(text) > 30 or not (text.rstrip(".").isalpha() or any(map(str.isdigit, text))):
+        return False
+    if _MONTH.search(text) is None or not (dates := read_dates(text)):
         return False
     return len(dates) == 1 and not re.sub(
         r"[\d\s,.-]|st|nd|rd|th|of|^(?:on|le|el|am|il) |[a-z]{3,9}", "", text.lower()

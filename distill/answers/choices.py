@@ -12,6 +12,8 @@ from rapidfuzz.distance import Levenshtein
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
+from distill.answers.texts.place_names import is_region
+from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 from distill.answers.texts.yes_or_no import NEGATIONS
 
@@ -27,6 +29,9 @@ _ORDINAL = re.compile(
     r"(?:it is |it's )?the (first|second|third|fourth|fifth|sixth) (?:option|choice)", re.IGNORECASE
 )
 _ORDINALS: Final = dict(zip(("first", "second", "third", "fourth", "fifth", "sixth"), LETTERS, strict=False))
+_ALL_BUT = re.compile(
+    r"\b(?:anything|everything|nothing|all|any|every \w+) (?:but|except|other than)\b", re.IGNORECASE
+)
 _AND_NOT = re.compile(r",? (?:and |but )?not .+$")
 _CHOSEN_ABROAD = re.compile(
     r"(?:(?<!不)选择?|(?<!不)選(?:択肢)?|正确(?:答案|选项)[是为])\s?[:：]?\s?\(?([A-Z])\)?"
@@ -46,7 +51,7 @@ _REJECTED = re.compile(
     r"\b(?:(?:(?i:anything|everything|(?:all|any)(?: of (?:them|these|those))?|nothing)"
     r"|(?i:any) (?:option|choice)) (?:but|except|other than)(?: for)?"
     r"|except(?: for)?|other than|apart from"
-    r"|not|neither|nor|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
+    r"|(?i:not|neither|nor)|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"
     r"\(?([A-Z]\)?(?:(?:, and |, or |, | and | or )\(?[A-Z]\)?)*)(?![\w'])"
     r"|(?<![\w'])\(?([A-Z])\)?\s+(?:is|are|was|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+)?"
@@ -101,6 +106,7 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     return (
         _mentioned_letters(text, options)
         or _letter_of_shortened_option(text, options)
+        or _letter_by_own_words(text, options)
         or _letter_of_misspelled_option(text, options)
     )
 
@@ -123,6 +129,30 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
     return holding if len(holding) == 1 else set()
 
 
+def _letter_by_own_words(text: str, options: Sequence[str]) -> set[str]:
+    """The only option with a word of a text that not all options have: Pacific, it evaporates, the root system."""
+    words = set(tokens(text))
+    if len(words) > _MOST_WORDS or words & NEGATIONS or _OPEN.search(text) or is_region(text):
+        return set()
+    offered = [set(tokens(option)) for option in options]
+    shared = set.intersection(*offered) if offered else set()
+    hits = [
+        {word for word in words for other in own - shared if len(word) > _SHORT_WORD and _same_stem(word, other)}
+        for own in offered
+    ]
+    best = max(hits, key=len, default=set())
+    alone = best and all(own is best or own < best for own in hits)
+    negated = alone and offered[hits.index(best)] & NEGATIONS
+    return {LETTERS[hits.index(best)]} if alone and not negated and len(options) <= len(LETTERS) else set()
+
+
+def _same_stem(word: str, other: str) -> bool:
+    stem = min(len(word), len(other), _STEM)
+    return same_word_form(word, other) or (stem == _STEM and word[:stem] == other[:stem])
+
+
+_OPEN = re.compile(rf"{_ALL_BUT.pattern}|\bor\b|\babove\b", re.IGNORECASE)
+_MOST_WORDS, _SHORT_WORD, _STEM = 8, 2, 6
 _FEWEST_SLIPS_OF_OTHERS, _FEWEST_LETTERS = 5, 7
 
 
@@ -206,6 +236,8 @@ def _is_option_letter(text: str, letter: str) -> bool:
 
 def _mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
     """Options whose text occurs in the prediction, longer texts first so that "dark red" is not also "red"."""
+    if _ALL_BUT.search(text):
+        return set()
     affirmed = _AND_NOT.sub("", text)
     if affirmed != text and len(letters := _mentioned_letters(affirmed, options)) == 1:
         return letters

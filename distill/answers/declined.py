@@ -47,6 +47,12 @@ _HINTS: Final = (
         "few ",
         "little ",
         "failed",
+        "nicht",
+        "pas",
+        "non ",
+        "não",
+        "لا ",
+        "नहीं",
     ),
 )
 """Every such text has one of them: a cheap test before the regular expression."""

@@ -44,6 +44,8 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False)
     if len(stated_items) != len(gold_items):
         return _compare_other_lengths(stated_items, gold_items, len(text.split()) <= len(gold.split()), judge_item)
     brackets = (text[:1], gold[:1])
+    if numeric and len(gold_items) == 2 and "{" in brackets and {*brackets} & {"(", "["}:
+        return undecided("interval_or_pair")
     if numeric and len(gold_items) == 2 and sorted(brackets) == ["(", "["]:
         in_order = _combine_item_results(
             judge_item(stated_item, gold_item)
@@ -100,6 +102,7 @@ def _compare_other_lengths(
     if all(item_verdicts == {"wrong"} for item_verdicts in verdicts):
         return wrong("other_items")
     if len(stated_items) < len(gold_items):
+        is_short = is_short and all("correct" in item_verdicts for item_verdicts in verdicts)
         return wrong("other_length") if is_short else undecided("other_length")
     plain = all(len(item.split()) <= 3 for item in stated_items) and all(
         "undecided" not in item_verdicts for item_verdicts in verdicts

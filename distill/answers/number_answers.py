@@ -20,16 +20,16 @@ from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
     pick_concluding_number,
+    pick_counted_number,
     pick_stated_number,
 )
 from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
-from distill.answers.numbers.ratios import compare_ratios
+from distill.answers.numbers.ratios import compare_ratios, compare_shares
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
+from distill.answers.texts.turned_comparisons import turns_around
 
 _MOST_NUMBERS: Final = 200
-
-
 _LATEST_YEAR: Final = 10_000
 
 
@@ -51,15 +51,18 @@ class GoldAnswer:
 def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.quantity is None:
         return text_answers.compare_texts(text, gold.text)
-    if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and ":" in text:
-        text = _HOURS_AND_MINUTES.sub(r"\1 hours \2 minutes", text)
+    if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and any(sign in text for sign in ":h"):
+        text = _HOURS_AND_MINUTES.sub(lambda time: f"{time[1]} hours {time[2] or time[3]} minutes", text)
+    if (shared := compare_shares(text, gold.text)) is not None and shared.verdict == "correct":
+        return shared
     if (compared_share := _compare_share(text, gold.quantity) or _compare_ratio_or_angle(text, gold)) is not None:
         return compared_share
     if (named := _NUMBERED.fullmatch(text)) is not None:
         text = named["number"] or named["decorated"]
     for one, other in ((gold.text, text), (text, gold.text)):
-        if other.startswith("-") and (booked := _BOOKED.fullmatch(one)) is not None:
-            same = read_single_quantity(booked[1]) == read_single_quantity(other.lstrip("- "))
+        if _MINUS.match(other) and (booked := _BOOKED.fullmatch(one)) is not None:
+            amounts = [read_single_quantity(part) for part in (booked[1], _MINUS.sub("", other))]
+            same = None not in amounts and len({(item.value, item.currency) for item in amounts if item}) == 1
             return correct("equal") if same else wrong("other_value")
     only_number = read_single_quantity(text)
     if only_number is not None:
@@ -72,7 +75,7 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return _compare_one_number(stated_number, gold, text)
     if not numbers:
         return _compare_without_number(text, gold)
-    concluding = pick_concluding_number(text, numbers)
+    concluding = pick_counted_number(text) or pick_concluding_number(text, numbers)
     if concluding is not None and (result := _compare_one_number(concluding, gold, text)).verdict == "correct":
         return result
     if all(quantity.negated for quantity in numbers):
@@ -106,6 +109,8 @@ def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
     may_repeat = gold.question and not _UNSURE.search(text)
     asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if may_repeat else set()
     of_gold = {gold.quantity.value, *gold.quantity.others}
+    if " per " in text and " per " not in gold.question:
+        numbers = tuple(item for item in numbers if not text[: item.start].endswith(" per ")) or numbers
     asked -= _offered_beside(of_gold, numbers, text)
     is_year = _is_year(gold.quantity)
     kept = tuple(
@@ -160,9 +165,12 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 """A number with the name of what it numbers: page 4 of 12, - 17 -, x3342."""
-_BOOKED = re.compile(r"\((\d[\d.,]{2,})\)")
+_BOOKED = re.compile(r"\(([$€£]?\d[\d.,]{2,})\)")
 """A negative number of a table."""
-_HOURS_AND_MINUTES = re.compile(r"\b(\d{1,3}):([0-5]\d)\s?(?:hours?|hrs?|h)\b", re.IGNORECASE)
+_MINUS = re.compile(r"(?:-|minus |negative )\s?", re.IGNORECASE)
+_HOURS_AND_MINUTES = re.compile(
+    r"\b(\d{1,3})(?::([0-5]\d)\s?(?:hours?|hrs?|h)|\s?h\s?([0-5]\d)(?:\s?min(?:utes?)?)?)\b", re.IGNORECASE
+)
 """3:20 hours, a duration."""
 _FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
 """A calorie of food is a kilocalorie."""
@@ -202,6 +210,9 @@ def _compare_ratio_or_angle(text: str, gold: GoldAnswer) -> CompareResult | None
     return correct("same_angle") if degrees == gold.quantity.value else None
 
 
+_NONE = re.compile(
+    r"(?:there (?:is|are|was|were) )?(?:in |at )?(?:none|no)\b(?! of (?:the above|these))", re.IGNORECASE
+)
 _TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
 _TINY_SHARE: Final = Decimal("1e-9")
 
@@ -211,6 +222,9 @@ def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
     result = text_answers.without_number(text)
+    counted = gold.question and _COUNTS.search(gold.question) and not gold.quantity.percent
+    if counted and _NONE.match(text) and text_answers.trusted(_NONE.sub("", text)):
+        return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
     if result.reason == "none_there" and gold.quantity is not None:
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
     return result
@@ -276,6 +290,11 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     if rate != predicted.unit and not gold.quantity.unit and rate in gold.question.lower():
         predicted = replace(predicted, unit="", written_unit="")
     result = _compare_in_context(predicted, gold, text)
+    is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or result.reason != "rounded"
+    if gold.question and is_precise and (result.verdict, result.reason) in _SETTLED_BY_A_QUESTION:
+        return replace(result, verdict="correct")
+    if result.verdict == "correct" and turns_around(text, gold.question):
+        return replace(wrong("other_sign"), relative_error=result.relative_error)
     if result.verdict != "wrong" or gold.quantity.unit or gold.quantity.currency or gold.quantity.percent:
         return result
     if (
@@ -283,11 +302,19 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
         and predicted.decimals is None
         and _FIGURES.findall(text[predicted.start : predicted.end]) == [gold.text]
     ):
-        return undecided("scale_added")  # 5.9 billion dollars for 5.9 of a chart in billions
+        # 5.9 billion dollars for 5.9 of a chart in billions
+        is_sure = gold.quantity.decimals and gold.question and _SCALE.search(gold.question) is None
+        return correct("scale_added") if is_sure else undecided("scale_added")
     is_rounded = _HEDGED.search(text[: predicted.start]) and predicted.value == round(gold.quantity.value)
     return undecided("rounded") if is_rounded and abs(predicted.value) >= _SURELY_ROUNDED else result
 
 
+_SETTLED_BY_A_QUESTION: Final = frozenset(
+    ("undecided", reason) for reason in ("rounded", "rank_or_amount", "amount_or_rate", "percent_or_share")
+)
+"""What two bare answers leave open, but not a question with the same digits: 3 and third, 62.5% and 0.625."""
+_SURE_DIGITS: Final = 3
+_SCALE = re.compile(r"hundred|thousand|illion", re.IGNORECASE)
 _HEDGED = re.compile(
     r"(?:\b(?:about|around|roughly|approximately|nearly|almost|some|etwa|rund|environ|unos|circa|около)|约|約|~|≈)\s?$",
     re.IGNORECASE,

@@ -36,6 +36,8 @@ from distill.answers.texts.yes_or_no import is_polar
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400
+_FEW_WORDS: Final = 3
+"""With more a text may say an option in other words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,9 +300,6 @@ def _compare_date(text: str, gold: GoldAnswer) -> CompareResult:
     return finding
 
 
-# --- choices and lists ------------------------------------------------------------------------------------------
-
-
 def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
     letter = choices.find_gold_letter(gold.text, gold.options)
     if letter is None:
@@ -309,8 +308,10 @@ def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
     if len(chosen) == 1:
         return correct("same_choice") if letter in chosen else wrong("other_choice")
     if not chosen:
-        is_option_text = len(gold.text.strip("().: ")) > 1
-        return _compare_text(text, gold) if is_option_text else undecided("no_choice_found")
+        is_letter = len(gold.text.strip("().: ")) <= 1
+        result = undecided("no_choice_found") if is_letter else _compare_text(text, gold)
+        is_other_option = len(text.split()) <= _FEW_WORDS or not gold.options
+        return result if result.reason != "other_words" or is_other_option else undecided("no_choice_found")
     if letter in chosen or choices.covers_others(gold.options, letter):
         return undecided("several_choices")
     return wrong("other_choice")

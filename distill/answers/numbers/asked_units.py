@@ -23,7 +23,8 @@ _PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(
-    r"(?:\b(?:in|how many|wie ?viele?|combien de|cuántos|cuántas|quanti|quante|quantos|quantas|en|em)\b|多少)\s?"
+    r"(?:\b(?:in|nearest|how many|wie ?viele?|combien de"
+    r"|cuántos|cuántas|quanti|quante|quantos|quantas|en|em)\b|多少)\s?"
     r"(?:(?P<scale>hundred|thousand|million|billion|trillion|millionen|tausend|millones|milliarden|miles|milhões|milioni|миллионов|тысяч)s?\b"
     r"(?: of| de)?\s?)?"
     r"(?:(?:u\.?s\.?|american|constant|current|metric|degrees?) )*(?P<unit>[^\W\d_]+(?:/[a-z]+)?(?:\^\d)?|°[CF]?)?",

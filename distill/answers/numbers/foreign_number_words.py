@@ -203,7 +203,7 @@ def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
     shift = Decimal(0)
     start: int | None = None
     end = 0
-    for raw, begins, ends in words:
+    for raw, begins, ends in _joined_korean(words):
         value = _sino_korean(raw) if len(words) == 1 or len(raw) > 1 else None
         value = value or _named(raw)
         if value is None and start is None:
@@ -226,6 +226,20 @@ def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
         yield Spelled(total + current + shift, start, end)
 
 
+def _joined_korean(words: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Neighbouring words of Sino-Korean signs as one: 만 오천."""
+    joined: tuple[str, int, int] | None = None
+    for word in words:
+        if joined is not None and _SINO_KOREAN_NUMBER.fullmatch(word[0]) and _SINO_KOREAN_NUMBER.fullmatch(joined[0]):
+            joined = (joined[0] + word[0], joined[1], word[2])
+            continue
+        if joined is not None:
+            yield joined
+        joined = word
+    if joined is not None:
+        yield joined
+
+
 def _sino_korean(word: str) -> tuple[str, Decimal] | None:
     """삼백이십; a single sign is a number only where it is the whole answer."""
     number = numeral(word.translate(_SINO_KOREAN)) if _SINO_KOREAN_NUMBER.fullmatch(word) else None
@@ -233,7 +247,7 @@ def _sino_korean(word: str) -> tuple[str, Decimal] | None:
 
 
 def _named(raw: str) -> tuple[str, Decimal] | None:
-    word = _ARABIC_MARKS.sub("", raw).translate(_ARABIC_LETTERS)
+    word = _ARABIC_MARKS.sub("", raw.lower()).translate(_ARABIC_LETTERS)
     for name in (word, word.removeprefix("و")):
         if name in _QUARTERS:
             return "shift", _QUARTERS[name]

@@ -60,7 +60,7 @@ _UNIT_PHRASES: Final = (
     (re.compile(r"\bkilo-?watt[- ]hours?\b", re.IGNORECASE), lambda _: "kWh"),
     (re.compile(r"\b(sq|cu)(?:uare|bic|\.)? ([a-z]+)\b", re.IGNORECASE), lambda match: _power(match)),
 )
-_SPACED_POWER = re.compile(r"(?<=[A-Za-z])\s+\^(?=\s?\{?-?\d)")
+_SPACED_POWER = re.compile(r"(?<=[^\W\d_])\s+\^(?=\s?\{?-?\d)")
 _POWER_AFTER = re.compile(r"(?<=\d)(\s?)(mm|cm|dm|m|km|ft|in|yd|mi)([23])\b")
 """25 cm2."""
 _PER = re.compile(r"\b([a-zA-Z]+)(?: per | ?/ ?)([a-zA-Z]+)( squared| cubed)?\b")
@@ -100,6 +100,13 @@ _MONEY_WORD = re.compile(
 )
 _MONEY_INSIDE = re.compile(r"([$€£])\s?\((\d[\d.,]*)\)")
 """A loss in a table: $(250) like ($250)."""
+_SIGN_AFTER = re.compile(r"(?<![\w$.,])(\d[\d.,]*) ?\$(?![\w$])")
+"""12,50 $; two signs may be those around a formula."""
+_SIGN_INSIDE = re.compile(r"(?<![\w.,])(\d[\d.]*) ?(€|£|\$|euros?\b|kr\b) ?(\d\d)(?![\w.,%]| ?[€£$])")
+"""12 € 50."""
+_TENTHS_OF_CENT = re.compile(r"(\d\.\d\d) ?9/10\b")
+"""$3.45 9/10, of fuel."""
+_BASE = re.compile("(?<=\\d)([₀-₉]+)")
 _ABSOLUTE = re.compile(r"\babs\(([^()]*)\)")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 
@@ -186,6 +193,7 @@ _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 def normalise(text: str) -> str:
     """One spelling for what looks or means the same: NFKC, plain signs and quotes, simple LaTeX, single spaces."""
     if not text.isascii():
+        text = _BASE.sub(lambda base: f" base {unicodedata.normalize('NFKC', base[1])}", text)
         text = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run[0].translate(_SUPERSCRIPTS), text)
         text = _VULGAR.sub(lambda half: " " + half[0], text)
         text = unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
@@ -212,6 +220,12 @@ def normalise(text: str) -> str:
         text = _AND_A_HALF.sub(r"1.5 \1s", text)
     if ")" in text and _MONEY_INSIDE.search(text):
         text = _MONEY_INSIDE.sub(r"(\1\2)", text)
+    if text.count("$") == 1:
+        text = _SIGN_AFTER.sub(r"$\1", text)
+    if "€" in text or "£" in text or "$" in text or "euro" in text:
+        text = _SIGN_INSIDE.sub(r"\1.\3 \2", text)
+    if "9/10" in text:
+        text = _TENTHS_OF_CENT.sub(r"\g<1>9", text)
     if "abs(" in text:
         text = _ABSOLUTE.sub(r"|\1|", text)
     return " ".join(text.split())

@@ -19,7 +19,7 @@ _ORDINALS_TEXT: Final = "first second third fourth fifth sixth seventh eighth ni
 ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_TEXT.split(), start=1)}
 PARTS: Final = {
     **{"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
-    **{"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000},
+    **{"eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12, "sixteenth": 16, "hundredth": 100, "thousandth": 1000},
 }
 _K, _M, _G, _T = (Decimal(10) ** power for power in (3, 6, 9, 12))
 SCALES: Final[dict[str, Decimal]] = {
@@ -57,6 +57,7 @@ SCALES: Final[dict[str, Decimal]] = {
     **{"सौ": Decimal(100), "हज़ार": _K, "हजार": _K, "लाख": Decimal(10**5), "करोड़": Decimal(10**7), "अरब": _G},
     **{"ألف": _K, "آلاف": _K, "الف": _K, "مليون": _M, "ملايين": _M, "مليار": _G, "mille": _K},
     **dict.fromkeys(("millions", "millionen", "milione", "miljoen"), _M),
+    **dict.fromkeys(("md", "mds", "bi", "bilhão", "bilhões", "bilhoes"), _G),
 }
 OTHER_SCALES: Final = {"mil": _K}
 """Second readings: short for million in English, thousand in Spanish and Portuguese."""
@@ -64,8 +65,9 @@ OTHER_SCALES: Final = {"mil": _K}
 _NAMES: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
 _SCALE_NAMES: Final = "hundred|thousand|million|billion|trillion"
 _SPELLED = re.compile(
-    r"\b(?:(?P<count>one|two|three|four|five|six|seven|eight|nine|ten)[ -]|an?\s)?"
-    r"(?P<part>half|halves|third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?P<plural>s?)\b(?!-)"
+    r"\b(?:(?P<count>one|two|three|four|five|six|seven|eight|nine|ten|eleven)[ -]|an?\s)?"
+    r"(?P<part>half|halves|third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth|twelfth|sixteenth)"
+    r"(?P<plural>s?)\b(?!-)"
     rf"(?:\s(?:of\s)?an?\s(?P<scale>{_SCALE_NAMES}|dozen|percent))?"
     rf"|\b(?P<negative>minus |negative )?(?P<number>(?:(?:a|an)\s(?={_SCALE_NAMES}|dozen))?"
     rf"(?:{_NAMES}|{_SCALE_NAMES}|dozen)(?:(?:\sand\s|-|\s)(?:{_NAMES}|{_SCALE_NAMES}|dozen)s?\b)*+"
@@ -88,7 +90,7 @@ _CJK = re.compile("[负負]?[零〇一二两兩三四五六七八九十廿卅百
 _NO_ONE = re.compile("[唯同统統]一|.?一[共起样様般定些直旦致切概律緒]", re.DOTALL)
 """Words in which the sign of one counts nothing: in all, together, the same."""
 _CJK_SPELLINGS: Final = str.maketrans("〇兩萬億點負", "零两万亿点负")
-_BARE_HUNDRED = re.compile("(^|[负万亿])([百千])")
+_BARE_HUNDRED = re.compile("(^|[负万亿])([百千])|^(?=万)")
 
 
 def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:

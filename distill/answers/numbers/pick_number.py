@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, undecided
-from distill.answers.numbers.quantities import Quantity, read_single_quantity
+from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
 
 _CONCLUDES = re.compile(
     r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|leaves|leaving|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
@@ -98,6 +98,19 @@ def pick_concluding_number(text: str, numbers: Sequence[Quantity]) -> Quantity |
     return last[0] if is_stated and not after else None
 
 
+def pick_counted_number(text: str) -> Quantity | None:
+    """The number before a list of what it counts: three years: 2009, 2010 and 2012."""
+    head, colon, rest = text.partition(":")
+    if not colon or not head or len(text) > _LONGEST_LIST:
+        return None
+    counted = read_quantities(head)
+    listed = [part for part in _BETWEEN_ITEMS.split(rest) if part.strip(" .")]
+    same = len(counted) == 1 and counted[0].value in (len(listed), sum(item.value for item in read_quantities(rest)))
+    return counted[0] if same and len(listed) > 1 and not counted[0].negated and not counted[0].bound else None
+
+
+_BETWEEN_ITEMS = re.compile(r"[,;、]|\s\d+[.)]\s|\b(?:and|und|et|y|e)\b|^\s*\d+[.)]\s")
+_LONGEST_LIST: Final = 300
 _MOST_IN_A_RATIONALE: Final = 40
 
 

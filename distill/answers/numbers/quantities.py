@@ -56,7 +56,7 @@ _COUNTERS: Final = "つ個个个個只隻"
 """Signs after a number of things, which count nothing themselves."""
 _CENTS: Final = frozenset({"cent", "cents", "¢"})
 _PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
-    процентов パーセント パーセントです pourcents प्रतिशत फीसदी بالمئة بالمائة"""
+    процентов 퍼센트 パーセント パーセントです pourcents प्रतिशत फीसदी بالمئة بالمائة"""
 _PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
 _PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
 _PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
@@ -308,7 +308,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         certain, readings = True, readings[:1]  # 980,00 in money groups nothing, nor do 12,5 % and 1,5 million
     if tail.currency == "EUR" and tail.factor == 1 and _EURO_THOUSANDS.fullmatch(match["digits"]):
         readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
-    if tail.other_factor is not None and "," in match["digits"] and decimals:
+    if (tail.other_factor or 0) >= _THOUSAND and "," in match["digits"] and decimals:
         tail.factor, tail.other_factor = tail.other_factor, None  # 3,2 mil is Spanish
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
     scaled = [sign * reading * tail.factor for reading in readings]

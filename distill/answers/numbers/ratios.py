@@ -60,7 +60,11 @@ def compare_ratios(text: str, gold: str) -> CompareResult | None:
     quantity = read_single_quantity(text)
     if quantity is None:
         return undecided("no_ratio_found")
-    if len(gold_ratios[0]) == 2 and gold_ratios[0][1] and quantity.value == gold_ratios[0][0] / gold_ratios[0][1]:
+    if (
+        len(gold_ratios[0]) == 2
+        and gold_ratios[0][1]
+        and abs(quantity.value - gold_ratios[0][0] / gold_ratios[0][1]) < _TINY
+    ):
         return correct("same_ratio") if "/" in text else undecided("ratio_or_number")
     return undecided("ratio_or_number") if quantity.value == gold_ratios[0][0] else wrong("other_ratio")
 

@@ -19,7 +19,7 @@ _NAMING: Final = (
     r"|manufactured by|designed by|directed by|prepared by|approved by|brewed by|operated by)"
 )
 _TOWARDS: Final = (
-    r"(?:(?:sent|addressed|directed|mailed|faxed|written|going|heading|headed|traveling|travelling|pointing|copied"
+    r"(?:(?:sent|awarded|granted|addressed|directed|mailed|faxed|written|going|heading|headed|traveling|travelling|pointing|copied"
     r"|assigned|submitted|delivered|shipped) to|bound for|headed for|heading for"
     r"|(?:shown|drawn|colou?red|plotted|marked|depicted|represented|located|held|situated|based|published|printed|written|taken|made|produced|manufactured|brewed|born|taking"
     r" place|parked|standing|sitting|lying|playing) (?:in|at|on|by))"

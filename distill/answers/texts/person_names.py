@@ -8,7 +8,8 @@ from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
 from distill.answers.texts.words import tokens
 
 _TITLE = re.compile(
-    r"(?:(?P<title>dr|mr|mrs|ms|miss|prof|professor|sir|doctor|mister|madam)\b\.?\s+)+", re.IGNORECASE
+    r"(?:(?P<title>dr|mr|mrs|ms|miss|prof|professor|sir|doctor|mister|madam|captain|capt|senator|sen|reverend|rev|colonel|col|sergeant|sgt)\b\.?\s+)+",
+    re.IGNORECASE,
 )
 _DEGREE = re.compile(
     r"(?:,?\s(?:M\.?D|Ph\.?\s?D|Esq|CPA|R\.?N|D\.?D\.?S|MBA|P\.?E|J\.?D|LL\.?M|DVM|M\.?S|B\.?S|M\.?A|B\.?A)\b\.?)+$"
@@ -51,6 +52,8 @@ def names_person(text: str, gold: str, question: str) -> bool:
     sentence = _NAME_IN_SENTENCE.fullmatch(text)
     if sentence is not None and trusted(sentence["rest"]):
         text = sentence["name"].strip()
+    if not all(word[:1].isupper() or word.isupper() or word.casefold() in _PARTICLES for word in _WORD.findall(text)):
+        return False
     names = sorted((_plain_name(text), _plain_name(gold)), key=len)
     short, long = names
     if not short or len(long) > _MOST_NAMES or not all(word.isalpha() for word in (*short, *long)):
@@ -63,6 +66,10 @@ def names_person(text: str, gold: str, question: str) -> bool:
     return short[-1] == long[-1] and all(any(_same_given(word, other) for other in left) for word in short[:-1])
 
 
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_PARTICLES: Final = frozenset(
+    ("de", "da", "di", "van", "von", "der", "la", "le", "el", "al", "bin", "v", "dr", "mr", "mrs", "ms", "prof")
+)
 _FIRST_AND_LAST: Final = 2
 _MOST_NAMES: Final = 6
 

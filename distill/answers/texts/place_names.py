@@ -24,8 +24,9 @@ _OTHER_NAMES_TEXT: Final = """
     macedonia|republic of north macedonia MM:burma MO:macao|macau NL:holland|the netherlands PS:palestine|state of
     palestine|palestinian territories RU:russian federation|the russian federation RW:ruanda SY:syrian arab republic
     SZ:swaziland|eswatini TL:east timor|timor leste TR:turkey|türkiye|turkiye|republic of turkey TW:taiwan|chinese
-    taipei|republic of china TZ:united republic of tanzania US:usa|us|united states of america|america|the united
-    states|the usa VA:holy see|vatican VE:bolivarian republic of venezuela VN:viet nam|socialist republic of vietnam
+    taipei|republic of china TZ:united republic of tanzania US:usa|us|eeuu|ee uu|united states of
+    america|america|the united states|the usa VA:holy see|vatican VE:bolivarian republic of venezuela VN:viet
+    nam|socialist republic of vietnam
     DE:federal republic of germany|frg FR:french republic GR:hellenic republic|hellas EG:arab republic of egypt
     SK:slovak republic CH:swiss confederation KG:kyrgyz republic|kirghizia TT:trinidad tobago LK:ceylon IE:republic
     of ireland|eire CY:republic of cyprus ZA:rsa|republic of south africa IN:republic of india IN:hindustan
@@ -57,6 +58,7 @@ def compare_places(left: str, right: str) -> CompareResult | None:
     return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
 
 
+_ARTICLE = re.compile(r"^(?:the|les?|la|los|las|el|i|gli|die|der|os?|as?) |^l'")
 _COUNTRY: Final = 2
 _DAY: Final = 4
 """Letters of the code of a country, and of a day of the week."""
@@ -84,7 +86,7 @@ def _country_code(text: str) -> tuple[str, str] | None:
     if len(text) > 60 or any(map(str.isdigit, text)):
         return None
     name = _plain(text)
-    return _country_codes().get(name) or _country_codes().get(name.removeprefix("the "))
+    return _country_codes().get(name) or _country_codes().get(_ARTICLE.sub("", name))
 
 
 def _plain(name: str) -> str:

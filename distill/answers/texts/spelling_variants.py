@@ -49,7 +49,7 @@ _SAME_THING_TEXT: Final = """
     fries=chips; potato chips=crisps; crosswalk=zebra crossing; parking lot=car park; garbage can=trash can; trash
     can=dustbin; mailbox=letterbox; stroller=pushchair; bathing suit=swimsuit; bike=bicycle; plane=airplane;
     fall=autumn; living room=sitting room; stove top=stovetop; hot dog=frankfurter; doughnut=donut;
-    firefighter=fireman; policeman=police officer; eeuu=estados unidos; ee.uu.=estados unidos; ee. uu.=estados unidos;
+    firefighter=fireman; policeman=police officer;
     nrw=nordrhein-westfalen; la=los angeles; l.a.=los angeles; sf=san francisco; d.c.=washington; dc=washington;
     oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy; coriander=cilantro
 """
@@ -128,7 +128,9 @@ _FULL: Final = {
 _DAY_OR_MONTH = re.compile(rf"\b({'|'.join(sorted(_FULL, key=len, reverse=True))})\b\.?")
 
 
-def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
+def compare_spellings(
+    text: str, gold: str, words: Sequence[str], gold_words: Sequence[str], question: str = ""
+) -> CompareResult | None:
     """Whether two answers are one in other spellings; None where that is not sure.
 
     `words` and `gold_words` are the words of the two answers.
@@ -167,7 +169,8 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
         if (_SHORT_NAME.fullmatch(short) or is_lower) and letters == "".join(
             word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
         ):
-            return correct("acronym") if len(letters) > _TWO or "&" in short else undecided("may_be_the_acronym")
+            sure = (len(letters) > _TWO or "&" in short) and not re.search(rf"\b{re.escape(short)}\b", question)
+            return correct("acronym") if sure else undecided("may_be_the_acronym")
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
@@ -330,18 +333,19 @@ def _spells(acronym: re.Match[str]) -> bool:
 _SURE_LETTERS: Final = 5
 
 
+def _stripped(text: str) -> str:
+    return "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
+
+
 def _compare_without_accents(text: str, gold: str) -> CompareResult | None:
     """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
     if text.isascii() == gold.isascii():
         return None
     accented, plain = (text, gold) if gold.isascii() else (gold, text)
     spelt_out = accented.casefold().translate(_UMLAUTS)
-    if spelt_out == plain.casefold() and len(spelt_out) > len(accented):
+    if _stripped(spelt_out) == plain.casefold() and len(spelt_out) > len(accented):
         return correct("same_letters")
-    stripped = "".join(
-        sign for sign in unicodedata.normalize("NFD", accented.casefold()) if not unicodedata.combining(sign)
-    )
-    if stripped != plain.casefold():
+    if _stripped(accented.casefold()) != plain.casefold():
         return None
     long = len(plain) >= _SURE_LETTERS
     return correct("same_without_accents") if long else undecided("accents_differ")

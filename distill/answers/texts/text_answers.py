@@ -82,7 +82,12 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(gold_words) == 1 and (polar := compare_polar(text, tokens(text), gold_words[0], question)) is not None:
         return polar
-    if _same_words_abroad(words, gold_words) or same_person(text, gold) or names_person(text, gold, question):
+    if (
+        _without_article(words) == _without_article(gold_words)
+        or _same_words_abroad(words, gold_words)
+        or same_person(text, gold)
+        or names_person(text, gold, question)
+    ):
         return correct("same_thing")
     if len(words) == len(gold_words) == 1 and is_translation(words[0], gold_words[0]):
         return correct("translated")
@@ -100,7 +105,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return correct("same_words_in_other_order")
     if _same_letters(words, gold_words) or text.replace(".", "").casefold() == gold.replace(".", "").casefold():
         return correct("same_letters")
-    if (respelled := compare_spellings(text, gold, words, gold_words)) is not None:
+    if (respelled := compare_spellings(text, gold, words, gold_words, question)) is not None:
         return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
@@ -113,6 +118,16 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
             undecided("other_script") if _script(text) != _script(gold) else compare_other_words(text, gold, question)
         )
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _without_article(words: Sequence[str]) -> Sequence[str]:
+    """Words without the article of another language before them."""
+    return words[1:] if len(words) > 1 and words[0] in _ARTICLES_ABROAD else words
+
+
+_ARTICLES_ABROAD: Final = frozenset(
+    ["le", "la", "les", "des", "un", "une", "der", "das", "ein", "eine", "el", "los", "las", "il"]
+)
 
 
 def _same_words_abroad(words: Sequence[str], gold_words: Sequence[str]) -> bool:
@@ -149,7 +164,11 @@ def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
         words = words[1:]
     letters, gold_letters = ("".join(sequence).replace("'", "") for sequence in (words, gold_words))
     is_spelled_out = len(words) > 2 and all(len(word) == 1 for word in words)
-    return letters == gold_letters and (len(letters) >= 5 or is_spelled_out) and letters.isalpha()
+    return (
+        letters == gold_letters
+        and (len(letters) >= 5 or is_spelled_out or (len(letters) > _TWO and not letters.isascii()))
+        and letters.isalpha()
+    )
 
 
 def _same_turned(words: Sequence[str], gold_words: Sequence[str]) -> bool:
@@ -166,6 +185,7 @@ def _same_with_year(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     return len(years) == 1 and len(gold_words) <= _FEW and sorted(words) == sorted(gold_words)
 
 
+_TWO: Final = 2
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _FEW: Final = 3
 

@@ -55,15 +55,19 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
         is_open = copula is not None or len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
         return undecided("no_yes_or_no") if is_open else wrong("other_words")
     if (first in ("yes", "no")) != (gold in ("yes", "no")):
-        return undecided("yes_or_true")
+        if not question or len(words) > 1:
+            return undecided("yes_or_true")
+        gold = _OTHER_PAIR[gold]
     if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
         return undecided("unclear_yes_or_no")
     return correct("same_words") if first == gold else wrong("other_words")
 
 
+_OTHER_PAIR: Final = {"yes": "true", "no": "false", "true": "yes", "false": "no"}
 _NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
 _SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
-    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't as its"""
+    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't
+    as its never ever one"""
 _SMALL_WORDS: Final = frozenset(_SMALL_TEXT.split())
 _FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\b", re.IGNORECASE)
 
@@ -74,9 +78,12 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
         return None
     said = [word for word in words if word not in _SMALL_WORDS]
     asked = tokens(question[:_LONGEST_QUESTION])
+    denied = any(word in NEGATIONS or word.endswith("n't") for word in words)
+    if not said and denied:
+        return "no"  # It is not.
     if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
         return None
-    return "no" if any(word in NEGATIONS or word.endswith("n't") for word in words) else "yes"
+    return "no" if denied else "yes"
 
 
 _LONGEST_QUESTION: Final = 400
@@ -105,10 +112,25 @@ def _compare_abroad(text: str, words: Sequence[str], gold: str, question: str) -
     verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
     if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
         verdict = None
-    verdict = verdict or _repeats_in_han(text, question)
+    verdict = verdict or _repeats_in_han(text, question) or _repeats_abroad(words, question)
     if verdict is None:
         return None
     return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
+
+
+_NOT_ABROAD: Final = frozenset({"nicht", "kein", "keine", "keinen", "ne", "n'", "pas", "no", "non", "não", "не"})
+_OR_ABROAD = re.compile(r"\b(?:oder|ou|o|или|nicht|pas|no|non|não|не)\b", re.IGNORECASE)
+
+
+def _repeats_abroad(words: Sequence[str], question: str) -> str | None:
+    """Yes or no where a European answer has only words of its question, or denies them: ouverte; ist nicht offen."""
+    said = [word for word in words if word not in _NOT_ABROAD]
+    if not said or not question or _OR_ABROAD.search(question):
+        return None
+    asked = {*tokens(question[:_LONGEST_QUESTION])}
+    if not {*said} <= asked:
+        return None
+    return "no" if len(said) < len(words) else "yes"
 
 
 _ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
