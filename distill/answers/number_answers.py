@@ -27,6 +27,7 @@ from distill.answers.numbers.quantities import Quantity, read_quantities, read_s
 from distill.answers.numbers.ratios import compare_ratios, compare_shares
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
+from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.turned_comparisons import turns_around
 
 _MOST_NUMBERS: Final = 200
@@ -222,10 +223,11 @@ def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
     result = text_answers.without_number(text)
+    assert gold.quantity is not None
     counted = gold.question and _COUNTS.search(gold.question) and not gold.quantity.percent
-    if counted and _NONE.match(text) and text_answers.trusted(_NONE.sub("", text)):
+    if counted and _NONE.match(text) and trusted(_NONE.sub("", text)):
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
-    if result.reason == "none_there" and gold.quantity is not None:
+    if result.reason == "none_there":
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
     return result
 
