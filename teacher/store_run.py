@@ -39,6 +39,7 @@ from distill.units.driver_record import driving
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.unit_queue import UnitQueue
 from teacher.agent import Agent
+from teacher.engines.provenance import server_settings
 from teacher.generate_unit import Sealer, collect_units, put_journals, write_sealed
 from teacher.generation import Generation
 from teacher.messages.request import Model
@@ -149,8 +150,15 @@ def _read_plan(
     except FileNotFoundError:
         return None
     there = recipe.local(recipe.data[question_plan.SOURCE].source).exists()
-    now = {**fields, "limit": limit or 0, "source": question_plan.source_digest(recipe) if there else plan["content"]}
-    before = {**plan["fields"], "limit": plan["limit"], "source": plan["content"]}
+    # Trace ids do not cover how a server is started.
+    servers = server_settings(recipe)
+    now = {
+        **fields,
+        "servers": servers,
+        "limit": limit or 0,
+        "source": question_plan.source_digest(recipe) if there else plan["content"],
+    }
+    before = {**plan["fields"], "servers": plan["servers"], "limit": plan["limit"], "source": plan["content"]}
     if fingerprint(before) != fingerprint(now):
         raise StaleError(
             f"{store.address} was begun with other settings:\n{differences(before, now)}\n"
@@ -185,7 +193,7 @@ def _write_plan(
     for name in _PLAN_FILES:
         store.put(f"run/generate/{name}", (folder / name).read_bytes())
     plan = {"attempt": secrets.token_hex(8), "fields": dict(fields), "partitions": counts, "routed": routed}
-    plan |= {"content": inputs["content"], "limit": inputs["limit"]}
+    plan |= {"content": inputs["content"], "limit": inputs["limit"], "servers": server_settings(recipe)}
     if not store.create(_PLAN, canonical(plan)):
         raise BusyError(f"{store.address}: another process has just begun this run; run the same command again")
     return plan

@@ -17,6 +17,7 @@ from distill.artifacts.files import write_json
 from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
+from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.engines.vllm.vllm_options import answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
@@ -39,6 +40,19 @@ def record_engine(folder: Path, served: EngineInfo) -> EngineInfo:
     if key not in known:
         write_json(folder / ENGINES, known | {key: facts})
     return replace(served, engine={**served.engine, _KEY: key})
+
+
+def server_settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The options, and the digests of files behind them, of each server that the run starts, by teacher."""
+    base = recipe.path.parent
+    return {
+        teacher.name: {
+            "options": server_answer_options(teacher.server),
+            "files": server_files(teacher.server, base),
+        }
+        for teacher in recipe.teachers
+        if teacher.managed
+    }
 
 
 def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:

@@ -20,10 +20,12 @@ from distill.artifacts.layout import train_data_folder
 from distill.cli import app
 from distill.errors import BusyError, StaleError
 from distill.object_store.open_store import open_store
+from distill.recipe.loading import load
 from distill.types import Progress
 from distill.units.commits import committed_units
 from distill.units.driver_record import DriverRecord
 from filters.apply import apply
+from teacher.agent import Agent
 from teacher.generation import Generation
 from teacher.store_run import UnitPlans, generate_in_store, pull
 
@@ -108,6 +110,37 @@ def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
     for run in (pulled, world.run):
         apply(world.recipe(), run)
     assert dataset(pulled) == dataset(world.run) != {}
+
+
+def test_a_run_is_not_continued_with_a_server_whose_options_or_files_changed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Agent) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(Agent, "run", stop)
+    script, template = tmp_path / "server.py", tmp_path / "chat.jinja"
+    for path in (script, template):
+        path.write_text("first")
+    sections(world, "scratch")
+    del world.teachers[0]["base_url"]
+    address = f"file://{tmp_path / 'store'}"
+
+    def begin() -> None:
+        recipe = world.recipe()
+        text = (tmp_path / "recipe.toml").read_text()
+        lines = f'[teachers.server]\ncommand = ["{script}"]\narguments = {{ chat-template = "{template}" }}\n'
+        (tmp_path / "recipe.toml").write_text(f"{text}\n{lines}")
+        generate_in_store(load(recipe.path), address)
+
+    for _ in range(2):  # the second time the run goes on
+        with pytest.raises(Stopped):
+            begin()
+    for path in (script, template):
+        path.write_text("second")
+        with pytest.raises(StaleError, match="servers"):
+            begin()
+        path.write_text("first")
 
 
 def test_the_next_unit_is_open_before_the_last_trace_of_one(
