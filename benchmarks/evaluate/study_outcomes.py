@@ -31,7 +31,7 @@ from student.inference.error_causes import CAUSES, ErrorCause
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "results" / "outcomes"
 FITS = "teacher_fits.json"
-REPLIES = 60
+REPLIES = 24
 """Of so many questions the replies are kept, for the gallery."""
 _CAUSE_LETTERS = {cause: chr(ord("a") + place) for place, cause in enumerate(CAUSES)}
 _CAUSES = {letter: cause for cause, letter in _CAUSE_LETTERS.items()}
@@ -62,7 +62,9 @@ def keep(recipe: Recipe, run: Path, kept: Path = KEPT) -> list[str]:
                         f"{other}: of another recipe or of other traces; all arms of a seed need the same"
                     )
             if not path.exists():
-                _write(path, {"identity": identity, **_compact(result, recipe, replies=seed == first)})
+                _write(
+                    path, {"identity": identity, **_compact(result, recipe, replies=seed == recipe.ablate.seeds[0])}
+                )
                 written.append(f"{name}, seed {seed}")
     reference = place(run, REFERENCE, first)
     for stage in ("filter", f"train/{recipe.stages[-1].name}"):
@@ -129,7 +131,7 @@ def write_results(recipe: Recipe, run: Path, kept: Path = KEPT) -> None:
 
 def _write(path: Path, value: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:

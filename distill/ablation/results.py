@@ -141,12 +141,13 @@ def write(
 
 
 def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
-    """Questions with what every arm says to them, of the first seed."""
+    """Questions with what every arm says to them, of the first seed; replies may not have been kept."""
     from distill.ablation import report
     from distill.data import reader
 
     samples = list(reader.samples(recipe, recipe.eval.data))
-    predictions = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    first = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    predictions = {name: [line for line in lines if "answer" in line] for name, lines in first.items()}
     teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
     return report.cards(predictions, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
 
