@@ -25,7 +25,7 @@ CHUNKED = (
     b'5;name=value\r\n{"cho\r\nA\r\nices": []}\r\n0\r\ntrailer: 1\r\n\r\n'
 )
 CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE
-PACKED = gzip.compress(TEXT)
+PACKED = gzip.compress(TEXT, mtime=0)
 COMPRESSED = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(PACKED), PACKED)
 
 
@@ -91,7 +91,7 @@ def test_bytes_that_are_no_answer_are_refused_however_they_are_split(data: bytes
         b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001,
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001,
-        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(bytes(100_000)),
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(bytes(100_000), mtime=0),
     ],
 )
 def test_more_than_an_answer_may_have_is_refused_before_it_fills_the_memory(data: bytes) -> None:
