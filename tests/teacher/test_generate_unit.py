@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import stub_server
 from generate_world import World, asked_of
+from store_worlds import dataset, lines_of, small_world
 
 from distill.artifacts.files import file_sha256
-from distill.artifacts.layout import train_data_folder
 from distill.data import reader
 from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
@@ -20,8 +19,6 @@ from filters.apply import apply
 from teacher.generate import generate
 from teacher.generate_unit import collect_units, generate_unit
 
-PASSING = {"latency_s", "created", "crc"}
-
 
 @pytest.fixture
 def url() -> Iterator[str]:
@@ -31,11 +28,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def world(tmp_path: Path, url: str) -> World:
-    world = World(tmp_path)
-    world.add_rows(30, images=9)
-    world.rows = [row | {"answer": None} for row in world.rows]  # the stub knows no right one
-    world.add_teacher(url, samples=3, max_in_flight=4)
-    return world
+    return small_world(tmp_path, url)
 
 
 def partitions_of(world: World) -> dict[str, list[Sample]]:
@@ -69,18 +62,6 @@ def test_partitions_over_a_store_give_the_run_that_one_machine_gives(world: Worl
     for run in (shared, world.run):
         apply(recipe, run)
     assert dataset(shared) == dataset(world.run) != {}
-
-
-def lines_of(world: World, run: Path) -> list[dict[str, Any]]:
-    other = World(world.folder)
-    other.run = run
-    records = [{key: value for key, value in each.items() if key not in PASSING} for each in other.records()]
-    return sorted(records, key=lambda record: record["id"])
-
-
-def dataset(run: Path) -> dict[str, str]:
-    folder = train_data_folder(run)
-    return {path.name: file_sha256(path) for path in sorted(folder.rglob("*.parquet"))}
 
 
 class Killed(Exception):

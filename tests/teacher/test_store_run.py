@@ -13,10 +13,10 @@ import pytest
 import store_servers
 import stub_server
 from generate_world import World, asked_of
+from store_worlds import dataset, lines_of, small_world
 from typer.testing import CliRunner
 
 from distill.artifacts.files import file_sha256
-from distill.artifacts.layout import train_data_folder
 from distill.cli import app
 from distill.errors import BusyError, StaleError
 from distill.object_store.open_store import open_store
@@ -28,8 +28,6 @@ from filters.apply import apply
 from teacher.agent import Agent
 from teacher.generation import Generation
 from teacher.store_run import UnitPlans, generate_in_store, pull
-
-PASSING = {"latency_s", "created", "crc"}
 
 
 @pytest.fixture
@@ -48,11 +46,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def world(tmp_path: Path, url: str) -> World:
-    world = World(tmp_path)
-    world.add_rows(30, images=9)
-    world.rows = [row | {"answer": None} for row in world.rows]  # the stub knows no right one
-    world.add_teacher(url, samples=3, max_in_flight=4)
-    return world
+    return small_world(tmp_path, url)
 
 
 def sections(world: World, scratch: str, endpoint: str = "") -> None:
@@ -61,18 +55,6 @@ def sections(world: World, scratch: str, endpoint: str = "") -> None:
     if endpoint:
         world.head += f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
     world.head += "[generate]\npatience_s = 2.0"
-
-
-def lines_of(world: World, run: Path) -> list[dict[str, object]]:
-    other = World(world.folder)
-    other.run = run
-    records = [{key: value for key, value in each.items() if key not in PASSING} for each in other.records()]
-    return sorted(records, key=lambda record: str(record["id"]))
-
-
-def dataset(run: Path) -> dict[str, str]:
-    folder = train_data_folder(run)
-    return {path.name: file_sha256(path) for path in sorted(folder.rglob("*.parquet"))}
 
 
 class Stopped(Exception):

@@ -1,0 +1,35 @@
+"""Runs whose traces lie in a store: a small world, and what of two runs must be equal."""
+
+from pathlib import Path
+from typing import Any
+
+from generate_world import World
+
+from distill.artifacts.files import file_sha256
+from distill.artifacts.layout import train_data_folder
+
+PASSING = {"latency_s", "created", "crc"}
+"""What two records of the same trace need not share."""
+
+
+def small_world(folder: Path, url: str) -> World:
+    """30 questions about nine images, three traces each: 90 requests."""
+    world = World(folder)
+    world.add_rows(30, images=9)
+    world.rows = [row | {"answer": None} for row in world.rows]  # the stub knows no right one
+    world.add_teacher(url, samples=3, max_in_flight=4)
+    return world
+
+
+def lines_of(world: World, run: Path) -> list[dict[str, Any]]:
+    """The records of a run, by id."""
+    other = World(world.folder)
+    other.run = run
+    records = [{key: value for key, value in each.items() if key not in PASSING} for each in other.records()]
+    return sorted(records, key=lambda record: str(record["id"]))
+
+
+def dataset(run: Path) -> dict[str, str]:
+    """Digests of the dataset's files."""
+    folder = train_data_folder(run)
+    return {path.name: file_sha256(path) for path in sorted(folder.rglob("*.parquet"))}
