@@ -14,6 +14,7 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.dates.dates_and_times import read_dates
+from distill.answers.numbers.asked_units import asks_percent
 from distill.answers.numbers.compare_quantities import compare_quantities
 from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import (
@@ -292,7 +293,11 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     if rate != predicted.unit and not gold.quantity.unit and rate in gold.question.lower():
         predicted = replace(predicted, unit="", written_unit="")
     result = _compare_in_context(predicted, gold, text)
-    is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or result.reason != "rounded"
+    # A bare 0.5 for "what percentage" may be half a percent.
+    may_differ = result.reason == "rounded" or (
+        result.reason == "percent_or_share" and asks_percent(gold.question) and not asks_percent(text)
+    )
+    is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or not may_differ
     if gold.question and is_precise and (result.verdict, result.reason) in _SETTLED_BY_A_QUESTION:
         return replace(result, verdict="correct")
     if result.verdict == "correct" and turns_around(text, gold.question):

@@ -142,3 +142,11 @@ def test_a_list_with_one_item_less_is_wrong_only_if_its_items_agree() -> None:
 )
 def test_another_writing_of_the_same_value_or_name_is_correct(said: str, gold: str) -> None:
     assert judge(said, gold).verdict == "correct"
+
+
+def test_a_bare_share_stays_open_where_the_question_asks_for_a_percentage() -> None:
+    assert judge("0.5", "50%", question="Which share do they own?").verdict == "correct"
+    for question in ("What percentage agrees?", "What is the rate in %?", "Wie viel Prozent?"):
+        assert judge("0.5", "50%", question=question).verdict == "undecided"
+        assert judge("0.625", "62.5%", question=question).verdict == "correct"
+        assert judge("0.68 (i.e. 68 %)", "68%", question=question).verdict == "correct"

@@ -241,6 +241,8 @@ def test_the_schema_lists_every_section_and_refuses_others() -> None:
         "stages",
         "eval",
         "ablate",
+        "store",
+        "engine",
     }
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["Lora"]["properties"]["rank"]["default"] == 16

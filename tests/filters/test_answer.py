@@ -40,7 +40,7 @@ def test_a_trace_without_an_answer_has_no_verdict():
 
 
 def test_what_cannot_be_decided_is_neither_correct_nor_wrong():
-    of = sample("Which share?", "50%", answer_type="percent")
+    of = sample("Which percentage?", "50%", answer_type="percent")
     row = measured("0.5", of=of)
     assert (row["answer_state"], row["answer_verdict"]) == ("undecidable", "undecided")
 

@@ -45,7 +45,7 @@ ASKED: list[tuple[dict[str, Any], str]] = [
         {"question": "Who signed?", "answer": ["T.F. Riehl", "TF Riehl"], "domain": "brands"},
         "<think>\nIt goes on and",
     ),
-    ({"question": "What share?", "answer": "50%", "domain": "counts"}, "<think>\nHalf.\n</think>\n\n0.5"),
+    ({"question": "What percentage?", "answer": "50%", "domain": "counts"}, "<think>\nHalf.\n</think>\n\n0.5"),
     ({"question": "Nobody knows?"}, "never asked"),
 ]
 """Rows of a source, and what a student says to each."""

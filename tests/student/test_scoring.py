@@ -182,7 +182,7 @@ def test_a_reply_without_an_answer_is_worth_nothing_but_breaks_nothing():
 
 
 def test_a_summary_counts_undecided_answers_as_not_correct():
-    lines = [of(sample("50%"), text) for text in ("50%", "0.5", "51%")]
+    lines = [of(sample("50%", question="Which percentage?"), text) for text in ("50%", "0.5", "51%")]
     found = summarize_predictions(lines)
     assert (found["n"], found["n_correct"], found["n_undecided"]) == (3, 1, 1)
     assert found["accuracy"] == pytest.approx(1 / 3) and found["mean_tokens"] == 9

@@ -17,7 +17,7 @@ import torch
 torch.set_num_threads(1)
 from distill.recipe import load
 from student.train import train
-from student.training import checkpoints
+from student.training.checkpoints import checkpoint_files as checkpoints
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 """
 _FORKS = """

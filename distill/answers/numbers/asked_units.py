@@ -55,6 +55,11 @@ def with_asked_unit(quantity: Quantity | None, question: str) -> Quantity | None
     )
 
 
+def asks_percent(question: str) -> bool:
+    """Whether a text, such as a question, speaks of a percentage."""
+    return _PERCENT.search(question[:_LONGEST]) is not None
+
+
 @lru_cache(maxsize=2048)
 def _read_question(question: str) -> Mapping[str, str]:
     text = normalise(question)
