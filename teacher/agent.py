@@ -14,7 +14,7 @@ from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.connect import connect
-from teacher.generation import Generation, Job, Writer
+from teacher.generation import Generation, TeacherJob, Writer
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Request
 from teacher.progress import GenerateProgress
@@ -57,7 +57,11 @@ class Agent:
     """Lets the engines of some teachers answer plans until no more come."""
 
     def __init__(
-        self, teachers: Sequence[Teacher], progress: GenerateProgress, source: PlanSource, jobs: Sequence[Job] = ()
+        self,
+        teachers: Sequence[Teacher],
+        progress: GenerateProgress,
+        source: PlanSource,
+        jobs: Sequence[TeacherJob] = (),
     ) -> None:
         """`jobs` are those of a plan that is open already."""
         self._teachers = teachers
@@ -145,16 +149,16 @@ class Agent:
         for feed in self._feeds.values():
             feed.changed.set()
 
-    def _open_next(self) -> tuple[Generation, list[Job]] | None:
+    def _open_next(self) -> tuple[Generation, list[TeacherJob]] | None:
         generation = self._source.draw()
         return None if generation is None else (generation, generation.jobs(self._teachers))
 
-    def _add(self, jobs: Sequence[Job]) -> None:
+    def _add(self, jobs: Sequence[TeacherJob]) -> None:
         for job in jobs:
             self._held[id(job.generation)] = len(jobs)
             self._feeds[job.teacher.name].add(job)
 
-    def retire(self, job: Job) -> None:
+    def retire(self, job: TeacherJob) -> None:
         """Take note that a teacher is done with a plan."""
         key = id(job.generation)
         self._held[key] -= 1
@@ -170,11 +174,11 @@ class TeacherFeed:
     def __init__(self, agent: Agent) -> None:
         self.changed = asyncio.Event()
         self._agent = agent
-        self._jobs: list[Job] = []
+        self._jobs: list[TeacherJob] = []
         self._served: EngineInfo | None = None
         self._closed = False
 
-    def add(self, job: Job) -> None:
+    def add(self, job: TeacherJob) -> None:
         """Take another plan on."""
         if self._served is not None:
             job.writer = Writer(job, self._served)
@@ -190,7 +194,7 @@ class TeacherFeed:
         for job in self._jobs:
             job.writer = Writer(job, served)
 
-    async def first(self) -> Job | None:
+    async def first(self) -> TeacherJob | None:
         """The first plan's job, once there is one; None when none comes."""
         while not self._jobs and not self._agent.ended:
             self.changed.clear()
@@ -230,7 +234,7 @@ class TeacherFeed:
         assert job.writer is not None
         job.writer.done(request, completion)
 
-    def _job_of(self, sample: Sample) -> Job:
+    def _job_of(self, sample: Sample) -> TeacherJob:
         return next(job for job in self._jobs if job.queue.holds(sample))
 
     def close_writers(self) -> None:
@@ -245,7 +249,7 @@ class TeacherFeed:
             job.queue.close()
 
 
-def _close(job: Job) -> None:
+def _close(job: TeacherJob) -> None:
     if job.writer is not None:
         job.writer.close()
         job.writer = None

@@ -88,10 +88,10 @@ class Generation:
         for note in notes:
             self.progress.note(note)
 
-    def jobs(self, group: Sequence[Teacher]) -> list["Job"]:
+    def jobs(self, group: Sequence[Teacher]) -> list["TeacherJob"]:
         """Work of those of a group that have something to do, or may get it from one another."""
         policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=False)
-        jobs: dict[str, Job] = {}
+        jobs: dict[str, TeacherJob] = {}
         for teacher in group:
             upstream = jobs.get(teacher.after or "")
             index = self.indexes[teacher.name]
@@ -106,10 +106,12 @@ class Generation:
                 queue.put_back(request)
             if not queue.finished:
                 model = self.models[teacher.name]
-                jobs[teacher.name] = Job(generation=self, teacher=teacher, model=model, index=index, queue=queue)
+                jobs[teacher.name] = TeacherJob(
+                    generation=self, teacher=teacher, model=model, index=index, queue=queue
+                )
         return list(jobs.values())
 
-    def engine_settings(self, job: "Job") -> EngineSettings:
+    def engine_settings(self, job: "TeacherJob") -> EngineSettings:
         """The settings of the engine that answers a job."""
         return engine_settings(
             self.recipe,
@@ -123,7 +125,7 @@ class Generation:
             say=self.progress.note,
         )
 
-    def _find_answered_request(self, job: "Job") -> Request | None:
+    def _find_answered_request(self, job: "TeacherJob") -> Request | None:
         """A request that was answered in an earlier run, if there is one near the start of the plan."""
         states = (job.queue.policy.state_of(sample) for sample in islice(self.plan.read(), _SAMPLES_CHECKED))
         return next((final.request for state in states for final in state.finals if final.complete), None)
@@ -169,7 +171,7 @@ class Generation:
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class TeacherJob:
     """One teacher's share of the work on a plan."""
 
     generation: Generation
@@ -183,7 +185,7 @@ class Job:
 class Writer:
     """Puts finished requests of one teacher on disk and on the screen, and hears what follows from them."""
 
-    def __init__(self, job: Job, served: EngineInfo) -> None:
+    def __init__(self, job: TeacherJob, served: EngineInfo) -> None:
         self.job = job
         self._form = TraceForm(job.teacher, job.model, record_engine(job.index.folder, served))
         generation = job.generation

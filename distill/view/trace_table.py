@@ -68,15 +68,13 @@ class TraceTable:
             raise DataError(f"{run}: no run directory with traces; run `distill generate RECIPE --run {run}` first")
         self._lock = threading.Lock()
         self._labels: dict[str, str] = {}
-        self._version: object = None
         self._open()
 
     def _open(self) -> None:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
         folder, samples = self.run / "filter", self.run / "generate" / SAMPLES
-        finished = Manifest.read(folder)
-        self.filtered = finished is not None
-        self._version = finished and (finished.fingerprint, finished.created)
+        self._version = _filter_version(self.run)
+        self.filtered = self._version is not None
         more = {"samples": samples} if samples.is_file() else {}
         if self.filtered:
             tables = Tables.of(folder)
@@ -114,9 +112,9 @@ class TraceTable:
 
     def refresh(self) -> None:
         """Take in what other commands have written since: new records, or a finished filter stage."""
-        finished = Manifest.read(self.run / "filter")
-        if (finished and (finished.fingerprint, finished.created)) != self._version:
+        if _filter_version(self.run) != self._version:
             with self._lock:
+                self._database.close()
                 self._open()
         if not self.filtered:
             self._read.more()
@@ -260,6 +258,12 @@ class TraceTable:
             raise DataError(f"the condition fails on a trace: {first_line(error)}") from None
         finally:
             timer.cancel()
+
+
+def _filter_version(run: Path) -> tuple[str, str] | None:
+    """What tells one finished filter stage of a run from another; None while there is none."""
+    finished = Manifest.read(run / "filter")
+    return None if finished is None else (finished.fingerprint, finished.created)
 
 
 class _JournalReader:
