@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 
-.PHONY: demo pocket pocket-setup test test-fast setup setup-vllm lint types check gpu-check clean
+.PHONY: demo pocket pocket-setup test test-fast setup setup-vllm lint types check gpu-check docs clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny --jobs 2
@@ -64,6 +64,10 @@ check: lint types test
 # With the Python that has torch for your card; no test suite, ten minutes.
 gpu-check:
 	PYTHONPATH=.:benchmarks/train $(GPU_PYTHON) benchmarks/train/gpu_check.py
+
+# The documentation as a site: dist/site/index.html. Needs no network.
+docs: $(VENV)/.ready
+	$(VENV)/bin/python docs/build_site.py
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .pytest_cache .ruff_cache dist

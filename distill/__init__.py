@@ -1,4 +1,4 @@
-"""Offline distillation of reasoning into small vision-language models: recipes, the four verbs, the answer judge."""
+"""Offline distillation of reasoning into small vision-language models: recipes, verbs, tables of a run, the judge."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,25 @@ from distill.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from distill.answers.verdicts import judge
+    from distill.frames import compare, dataset, signals, traces
     from distill.recipe.loading import load
     from distill.verbs import evaluate, filter, generate, train
 
-__all__ = ["evaluate", "filter", "generate", "judge", "load", "train"]
+__all__ = [
+    "compare",
+    "dataset",
+    "evaluate",
+    "filter",
+    "generate",
+    "judge",
+    "load",
+    "signals",
+    "traces",
+    "train",
+]
 __getattr__ = lazy_exports(
     __name__,
     {"judge": "answers.verdicts", "load": "recipe.loading"}
-    | dict.fromkeys(("evaluate", "filter", "generate", "train"), "verbs"),
+    | dict.fromkeys(("evaluate", "filter", "generate", "train"), "verbs")
+    | dict.fromkeys(("compare", "dataset", "signals", "traces"), "frames"),
 )

@@ -79,6 +79,7 @@ def options(
 
 
 _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
+    ("init", planning.init),
     ("generate", stages.generate),
     ("filter", stages.filter_),
     ("train", stages.train),
@@ -92,6 +93,7 @@ _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
     ("pull", results.pull),
     ("repair", results.repair),
     ("explain", results.explain),
+    ("ask", results.ask),
     ("view", results.view),
     ("export", results.export),
 )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from distill.errors import RecipeError
 
+STORE_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+"""Addresses of object stores that can hold a run."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _COLLAPSED = re.compile(r"(s3a?|gs|gcs|hf|file|https?|az|abfss?|adl|r2|hdfs|s?ftp|ssh|memory):/")
 """What pathlib leaves of an address."""

@@ -48,7 +48,9 @@ _COMMANDS = frozenset({"command", "extra"})
 """Lists of a recipe that are command lines."""
 
 _USERINFO = re.compile(r"""(://)[^\s/?#"'<>\\]*@""")
-_QUERY = re.compile(r"([?&][\w-]*(?:key|token|secret|password|signature|credential)=)[^&#\s\"']+", re.IGNORECASE)
+_QUERY = re.compile(
+    r"([?&][\w-]*(?:key|token|secret|password|pwd|signature|sig|credential)=)[^&#\s\"']+", re.IGNORECASE
+)
 _LOUD = r"(?:password|passphrase|secret|api[-_]?key|access[-_]key|(?:hf|hub|access|auth|bearer)[-_]token)"
 _OPTION = re.compile(rf"(--[\w.-]*{_LOUD}(?:=|\s+))[^\s\"',\]]+")
 _FIELD = re.compile(rf"""(["'][\w-]*{_LOUD}["']\s*:\s*\[?["'])[^"']+""", re.IGNORECASE)
@@ -126,6 +128,8 @@ def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
             know(values)
         elif name in _COMMANDS | _FREE:
             know(*_of_command(values.split()))  # a table or list written as one text: refused, and shown
+        if free:
+            know(*_in_fields(values))
         know_url(values)
 
 
@@ -142,8 +146,10 @@ def is_secret(name: str) -> bool:
     if any(word in _SECRET_WORDS or word.endswith("password") for word in words) or words[-1] == "authorization":
         return True
     before = words[-2] if len(words) > 1 else ""
-    # A variable of the environment is named for what it holds: TEACHER_KEY. An eos_token is an option.
+    # A variable of the environment is named for what it holds: TEACHER_KEY. An eos_token is a setting.
     variable = name.isupper()
+    if name == "--token" or (variable and before and words[-1] in ("pat", "pwd", "pass")):
+        return True
     return (words[-1] == "key" and (variable or before in _OF_KEY)) or (
         words[-1] == "token" and (variable or before in _OF_TOKEN)
     )
@@ -195,9 +201,15 @@ def command(parts: Sequence[str]) -> list[str]:
 
 
 def _of_command(parts: Sequence[str]) -> list[str]:
-    """The secrets that `command` masks by their option or variable."""
+    """The secrets that `command` masks by their option, variable or key of a JSON value."""
     pairs = [(part, shown) for part, shown in zip(parts, command(parts), strict=True) if part != shown]
-    return [part.removeprefix(shown.removesuffix(MASK)) for part, shown in pairs if shown.endswith(MASK)]
+    named = [part.removeprefix(shown.removesuffix(MASK)) for part, shown in pairs if shown.endswith(MASK)]
+    return [*named, *(secret for part in parts for secret in _in_fields(part))]
+
+
+def _in_fields(text: str) -> list[str]:
+    """The values of secret keys in a JSON text."""
+    return [found[0].removeprefix(found[1]) for found in _FIELD.finditer(text)]
 
 
 def tree(value: Any) -> Any:

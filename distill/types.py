@@ -119,7 +119,7 @@ class Trace:
     """Where one request asked for several traces: which of its choices this is (`index`, `of`). `seed` is then that
     of the request, which all of them share."""
     logprobs: Mapping[str, Any] | None = None
-    """What `distill.traces.logprobs` keeps, where the recipe asks for it."""
+    """What `distill.trace_records.logprobs` keeps, where the recipe asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

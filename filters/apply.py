@@ -23,12 +23,13 @@ from distill.data.source_answer_types import load_answer_types
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.traces.human_labels import TraceLabel, compare_with_judge, read_labels
+from distill.reports import findings
+from distill.trace_records.human_labels import TraceLabel, compare_with_judge, read_labels
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset import ablation_sets, exports, writer
 from filters.dataset.card import VERSION, render_card
 from filters.dataset.export_formats import format_codes
-from filters.decisions import dataset_checks, decide, funnel
+from filters.decisions import dataset_checks, decide, diagnosis, funnel
 from filters.decisions import rules as conditions
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
@@ -39,7 +40,8 @@ from filters.signals.schema import MODELS
 from filters.tables import measure
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import PlannedTraces, index
+from filters.tables.trace_index import PlannedTraces, count_planned, index
+from filters.tables.workers import Workers, available_cores, workers_for
 from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
@@ -99,10 +101,11 @@ def apply(
         for left in folder.rglob(".*.tmp"):
             if left.is_file():  # by a run that was killed
                 left.unlink()
-        traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows)
-        watch = _Watch(on_progress, "filter", traces.count)
-        tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch)
-        counts, outputs = _decide(recipe, rules, traces, tables, labels, folder)
+        with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
+            traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            watch = _Watch(on_progress, "filter", traces.count)
+            tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
+            counts, outputs = _decide(recipe, rules, traces, tables, labels, folder, workers)
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
@@ -158,6 +161,7 @@ def _measure(
     labels: Mapping[str, TraceLabel],
     folder: Path,
     watch: "_Watch",
+    workers: Workers,
 ) -> Tables:
     """Every signal that the recipe asks for: partition by partition, then across partitions, by models."""
     settings = recipe.filter
@@ -167,7 +171,7 @@ def _measure(
         extractors,
         folder / SIGNALS,
         scheme=scheme,
-        workers=settings.workers,
+        workers=workers,
         on_done=watch.measured,
     )
     side: dict[str, tuple[Path, ...]] = {}
@@ -182,7 +186,7 @@ def _measure(
                 range(len(traces.digests)),
                 folder / "question",
                 max_pixels=recipe.max_pixels,
-                workers=settings.workers or measure.available_cores(),
+                workers=settings.workers or available_cores(),
             ),
         )
     if "human" in settings.signals:
@@ -199,20 +203,22 @@ def _decide(
     tables: Tables,
     labels: Mapping[str, TraceLabel],
     folder: Path,
+    workers: Workers,
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
     from filters.report import page
 
     temporary = folder / _TEMPORARY
-    database, written = _write_dataset(recipe, rules, traces, tables, folder / DECISIONS, temporary)
+    database, written = _write_dataset(recipe, rules, traces, tables, folder / DECISIONS, temporary, workers)
     counted_funnel = funnel.measure(database)
+    found = findings.chosen(diagnosis.diagnose(diagnosis.read_facts(recipe, database, traces, counted_funnel)))
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise DataError(_nothing_kept(counted_funnel, recipe, folder))
+        raise DataError(f"{_nothing_kept(counted_funnel, recipe, folder)}\n{findings.as_text(found)}".rstrip())
     arm_rows = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
-    health = dataset_checks.measure(database, traces, recipe.filter.select)
-    write_json(folder / HEALTH, health.as_fields())
+    health = dataset_checks.measure(database, traces, recipe.filter.select, workers)
+    write_json(folder / HEALTH, health.as_fields() | {"diagnosis": found})
     parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
     agreement = compare_with_judge(labels, _verdicts(database, labels))
@@ -221,7 +227,7 @@ def _decide(
     )
     write_text(temporary / "README.md", text)
     writer.replace(temporary, folder / DATASET)
-    page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health)
+    page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health, found)
     files = {
         "dataset/README.md": None,
         DECISIONS: traces.count,
@@ -251,6 +257,7 @@ def _write_dataset(
     tables: Tables,
     decisions: Path,
     folder: Path,
+    workers: Workers,
 ) -> tuple[duckdb.DuckDBPyConnection, writer.Written]:
     """Decide, and write what was chosen; again without them where images of chosen questions cannot be read."""
     unreadable: dict[str, str] = {}
@@ -267,6 +274,7 @@ def _write_dataset(
             curriculum=recipe.filter.select.curriculum,
             weight=recipe.filter.select.weight,
             max_pixels=recipe.max_pixels,
+            workers=workers,
         )
         if not written.unreadable:
             return database, written

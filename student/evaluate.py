@@ -3,6 +3,7 @@
 Every student is asked every question once, greedily, and once more without its images. Replies are journaled verbatim
 (student/evaluation/collect_replies.py) and scored afterwards; they can be scored again at any time. Does not draw the
 report (student/evaluation/report.py) or decide what is correct (distill.answers).
+Programs call `distill.evaluate`: it also compares what was learned with the test data.
 """
 
 import time
@@ -25,8 +26,9 @@ from distill.errors import DataError, StaleError
 from distill.rationale import NO_THINK
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
+from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
-from student.evaluation import collect_replies, report, students
+from student.evaluation import collect_replies, diagnosis, report, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
 from student.evaluation.students import EvaluatedStudent
@@ -211,6 +213,30 @@ def _score_replies(
     }
 
 
+def _diagnose(
+    recipe: Recipe, run: Path, metrics: Mapping[str, Any], replies: Mapping[str, Sequence[Prediction]]
+) -> list[findings.Finding]:
+    """What the last arm that a stage trained shows; of the last arm where no stage trained one."""
+    stages = {stage.name: stage for stage in recipe.stages}
+    arms = metrics["arms"]
+    arm = next((name for name in reversed(arms) if arms[name].get("stage") in stages), list(arms)[-1])
+    stage = stages.get(arms[arm].get("stage", ""))
+    learned = None
+    if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
+        responses = trained.counts["steps"] * stage.batch_size
+        learned = None if stage.batch_tokens else trained.tokens["response"] / max(1, responses)
+    return diagnosis.diagnose(
+        diagnosis.StudentFacts(
+            recipe=recipe,
+            arm=arm,
+            metrics=arms[arm],
+            deltas=metrics["deltas"],
+            replies=replies[arm],
+            learned_tokens=learned,
+        )
+    )
+
+
 def _write_results(
     recipe: Recipe,
     folder: Path,
@@ -230,6 +256,7 @@ def _write_results(
         without_image=blind[0] if blind else None,
         own=user_metrics(recipe),
     )
+    metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines))
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {
         name: [line for of_arm in each.values() for line in of_arm]

@@ -1,7 +1,7 @@
 """The train verb: the stages of a recipe in order, each from the model of the stage that it starts from.
 
 A finished stage is recognised by its manifest without importing torch. Does not train itself
-(student/training/stage.py).
+(student/training/stage.py). Programs call `distill.train`: it also compares what is learned with the test data.
 """
 
 import shutil

@@ -46,9 +46,11 @@ def find_teacher(recipe: Recipe, name: str) -> Teacher:
 
 @contextmanager
 def open_teacher(
-    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0
+    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0, thinking: bool = False
 ) -> Iterator[Ask]:
     """A function that asks this teacher, greedily by default. Its server's log goes to `folder`.
+
+    With `thinking` its answers are whole texts.
 
     The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
     Raises what `generate` raises for teachers that are not there or fail.
@@ -67,7 +69,9 @@ def open_teacher(
     )
     model = model_of(recipe, teacher)
     # Images may come from any source of the recipe.
-    engine = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels))
+    engine = _OpenEngine(
+        engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels), thinking=thinking
+    )
     try:
         yield lambda questions: engine(questions) if questions else []
     finally:
@@ -90,14 +94,18 @@ def answer_text(text: str, *, tagged: bool = False) -> str:
 class _OpenEngine:
     """Keeps one engine open between calls; its loop runs during calls only."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, *, thinking: bool) -> None:
         self._settings = settings
+        self._thinking = thinking
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._engine: Engine | None = None
 
     def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
-        requests, answers = _requests(self._settings, questions), _Answers(self._settings.teacher)
+        requests, answers = (
+            _requests(self._settings, questions),
+            _Answers(self._settings.teacher, thinking=self._thinking),
+        )
         self._runner.run(self._ask(requests, answers))
         return answers.in_order(requests)
 
@@ -121,13 +129,15 @@ class _OpenEngine:
 class _Answers:
     """What came back, by the request's id."""
 
-    def __init__(self, teacher: Teacher) -> None:
+    def __init__(self, teacher: Teacher, *, thinking: bool) -> None:
+        self._thinking = thinking
         self._tagged = teacher.reasoning == "tags"
         self._texts: dict[str, str] = {}
 
     def done(self, request: Request, completion: Completion) -> None:
         if not completion.error:
-            self._texts[request.id] = answer_text(completion.text, tagged=self._tagged)
+            text = completion.text
+            self._texts[request.id] = text if self._thinking else answer_text(text, tagged=self._tagged)
 
     def in_order(self, requests: Sequence[Request]) -> list[str]:
         return [self._texts.get(request.id, "") for request in requests]

@@ -18,7 +18,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.recipe.generate import Outcomes
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.sampling_policy import FinalAttempt, TeacherPolicy

@@ -3,6 +3,8 @@
 Works out from the recipe, the samples and the traces on disk what is still wanted, asks for exactly that, appends
 each trace as soon as it is finished, and writes the manifest last. Killed at any moment, the same command goes on
 where it stopped.
+
+Programs call `distill.generate`: it also compares the questions with the test data, which needs the filters.
 """
 
 import time

@@ -33,11 +33,11 @@ class GenerateProgress:
         self._reported = 0.0
         self._report()
 
-    def found(self, outcomes: Mapping[str, int]) -> None:
-        """Count traces of a further plan that were there before."""
+    def found(self, outcomes: Mapping[str, int], elsewhere: int = 0) -> None:
+        """Count traces of a further plan that were there before, or those that other agents have made."""
         self._outcomes.update(outcomes)
-        self._resumed += sum(outcomes.values())
-        self._done += sum(outcomes.values())
+        self._resumed += sum(outcomes.values()) + elsewhere
+        self._done += sum(outcomes.values()) + elsewhere
 
     def follow(self, in_flight: Callable[[], int]) -> None:
         """Show how many requests an engine has under way, too."""
@@ -66,6 +66,17 @@ class GenerateProgress:
         self._outcomes[record["outcome"]] += 1
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()
+
+    def facts(self) -> dict[str, Any]:
+        """What this process has made so far, for whoever watches a run of several."""
+        return {
+            "traces": self._done - self._resumed,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "tokens": self._tokens,
+            "in_flight": sum(each() for each in self._in_flight),
+            "outcomes": dict(self._outcomes),
+            "cost": round(self._cost, 4),
+        }
 
     def finish(self, outcomes: Mapping[str, int]) -> None:
         """The last report: what the run ended with."""

@@ -16,7 +16,7 @@ from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sampling import Sampling
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, engine_settings
 from teacher.messages.completion import Completion

@@ -1,12 +1,13 @@
-"""`generate` of a whole run in an object store, by this process.
+"""`generate` of a run in an object store, by this process and any others that join it.
 
     plan/plan.json                     created once, last: settings, digest of the source, samples of each partition
     plan/samples/<partition>.parquet   the samples of a partition
     run/recipe.toml, run/generate/*    the run directory without its journals, which commits hold
 
-The source is read once, when the run begins. An agent then works on one unit after the other; what is sealed and
-committed is in the store, so the same command goes on from any machine that sees the images at the same paths. At the
-end the journals are collected in the scratch folder, and the stage is finished there as a run in a folder is.
+One process reads the source when the run begins. Each process is an agent: it claims open units and works on them.
+What is sealed and committed is in the store, so the same command joins or goes on from any machine that sees the
+images at the same paths. At the end one agent collects the journals in its scratch folder, and the stage is finished
+there as a run in a folder is.
 """
 
 import hashlib
@@ -17,8 +18,10 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,13 +37,13 @@ from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
-from distill.units.commits import Attempt, Unit, committed_units, read_commit
-from distill.units.driver_record import driving
+from distill.units.agent_record import AgentRecord, joined
+from distill.units.commits import Attempt, Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
+from distill.units.run_state import PLAN_KEY, traces_of
 from distill.units.unit_queue import UnitQueue
 from teacher.agent import Agent
 from teacher.engines.provenance import server_settings
-from teacher.generate_unit import Sealer, collect_units, put_journals, write_sealed
 from teacher.generation import Generation
 from teacher.messages.request import Model
 from teacher.progress import GenerateProgress, announce
@@ -48,33 +51,38 @@ from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.routing import route
 from teacher.store import question_plan
 from teacher.store.question_plan import QuestionPlan
+from teacher.unit_journals import Sealer, collect_units, put_journals, write_sealed
 
-_PLAN = "plan/plan.json"
 _PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
 _HELD_SAMPLES = 200_000
 """Samples in memory while a source is cut into partitions; a larger one is read several times."""
 
 
 def generate_in_store(
-    recipe: Recipe, address: str, *, limit: int | None = None, on_progress: ProgressCallback = unwatched
+    recipe: Recipe,
+    address: str,
+    scratch: Path,
+    *,
+    limit: int | None = None,
+    on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
-    """Let the teachers answer the questions of a run that lies in a store. Resumes; a finished run asks nothing.
+    """Let the teachers answer the questions of a run that lies in a store. Joins or resumes; asks nothing of a
+    finished run.
 
-    Raises what `generate` raises, StorageError for a store that cannot hold a run, BusyError while another process
-    drives the run.
+    `scratch` is a folder that this process holds, see `own_scratch`. Raises what `generate` raises, and StorageError
+    for a store that cannot hold a run.
     """
     started, models = time.monotonic(), question_plan.check_teachers(recipe)
     _require_one_round(recipe)
     store = open_store(address, config=recipe.store.client_options())
-    scratch = scratch_folder(recipe, address)
     folder = scratch / "run" / "generate"
     fields = question_plan.result_settings(recipe, models)
-    with locked(scratch), driving(store) as is_lost:
-        plan = _read_plan(recipe, store, fields, limit)
-        if plan is None:
-            announce(on_progress, "reading the source")
-            plan = _write_plan(recipe, store, folder, fields, limit)
-        _ask_units(recipe, models, store, plan, scratch, is_lost, on_progress)
+
+    def begin() -> dict[str, Any]:
+        announce(on_progress, "reading the source")
+        return _write_plan(recipe, store, folder, fields, limit)
+
+    def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
         collect_units(store, _units(plan), recipe, scratch / "run")
         finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
@@ -84,14 +92,19 @@ def generate_in_store(
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         for name in (PLAN, MANIFEST):
             store.put(f"run/generate/{name}", (folder / name).read_bytes())
-    return manifest
+        return manifest
+
+    with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
+        plan = agent.make_once("plan", lambda: _read_plan(recipe, store, fields, limit), begin)
+        _ask_units(recipe, models, agent, plan, scratch, on_progress)
+        return agent.make_once("finish", lambda: _pull_manifest(store, scratch / "run"), lambda: finish(plan))
 
 
 def pull(store: ObjectStore, run: Path) -> Manifest:
     """Write a finished run of a store to a new run directory. Raises StaleError for one that is not finished."""
     try:
-        recipe_text, manifest = store.read(f"run/{RECIPE}"), store.read(f"run/generate/{MANIFEST}")
-        plan = orjson.loads(store.read(_PLAN))
+        recipe_text, plan = store.read(f"run/{RECIPE}"), orjson.loads(store.read(PLAN_KEY))
+        store.read(f"run/generate/{MANIFEST}")
     except FileNotFoundError:
         raise StaleError(f"{store.address}: no finished run; run `distill generate` first") from None
     if run.exists() and any(run.iterdir()):
@@ -100,11 +113,19 @@ def pull(store: ObjectStore, run: Path) -> Manifest:
         write_text(run / RECIPE, recipe_text.decode())
         pull_plan(store, run)
         collect_units(store, _units(plan), load(run / RECIPE), run)
-        for name, data in ((PLAN, store.read(f"run/generate/{PLAN}")), (MANIFEST, manifest)):
-            _write(run / "generate" / name, data)
-    found = Manifest.read(run / "generate")
-    assert found is not None
-    return found
+        _write(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
+        manifest = _pull_manifest(store, run)
+    assert manifest is not None
+    return manifest
+
+
+def _pull_manifest(store: ObjectStore, run: Path) -> Manifest | None:
+    """The manifest of a run, in a folder too; None while the run is unfinished."""
+    try:
+        _write(run / "generate" / MANIFEST, store.read(f"run/generate/{MANIFEST}"))
+    except FileNotFoundError:
+        return None
+    return Manifest.read(run / "generate")
 
 
 def pull_plan(store: ObjectStore, run: Path) -> None:
@@ -114,14 +135,23 @@ def pull_plan(store: ObjectStore, run: Path) -> None:
         _write(run / "generate" / name, store.read(f"run/generate/{name}"))
 
 
-def scratch_folder(recipe: Recipe, address: str) -> Path:
-    """Where this machine keeps files of a run in a store; nothing in it counts."""
+@contextmanager
+def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
+    """A folder that one process of this machine holds while it works on a run in a store; nothing in it counts."""
     root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
     root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
         raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
-    return root / hashlib.sha256(address.encode()).hexdigest()[:16]
+    name = hashlib.sha256(address.encode()).hexdigest()[:16]
+    for number in count():
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(root / f"{name}-{number}"))
+            except BusyError:  # another process of this machine works on the same run
+                continue
+            yield root / f"{name}-{number}"
+            return
 
 
 def _require_one_round(recipe: Recipe) -> None:
@@ -146,7 +176,7 @@ def _read_plan(
 ) -> dict[str, Any] | None:
     """The plan of a run that has begun. Raises StaleError where it was begun with other settings."""
     try:
-        plan: dict[str, Any] = orjson.loads(store.read(_PLAN))
+        plan: dict[str, Any] = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
         return None
     there = recipe.local(recipe.data[question_plan.SOURCE].source).exists()
@@ -192,34 +222,43 @@ def _write_plan(
             store.put(_samples_key(name), part.read_bytes())
     for name in _PLAN_FILES:
         store.put(f"run/generate/{name}", (folder / name).read_bytes())
-    plan = {"attempt": secrets.token_hex(8), "fields": dict(fields), "partitions": counts, "routed": routed}
+    plan: dict[str, Any] = {
+        "attempt": secrets.token_hex(8),
+        "fields": dict(fields),
+        "partitions": counts,
+        "routed": routed,
+    }
+    plan["traces"] = sum(routed[each.name] * each.samples for each in recipe.teachers if each.after is None)
     plan |= {"content": inputs["content"], "limit": inputs["limit"], "servers": server_settings(recipe)}
-    if not store.create(_PLAN, canonical(plan)):
-        raise BusyError(f"{store.address}: another process has just begun this run; run the same command again")
-    return plan
+    store.create(PLAN_KEY, canonical(plan))
+    # Another agent may have come first.
+    begun = _read_plan(recipe, store, fields, limit)
+    assert begun is not None
+    return begun
 
 
 def _ask_units(
     recipe: Recipe,
     models: Mapping[str, Model],
-    store: ObjectStore,
+    agent: AgentRecord,
     plan: Mapping[str, Any],
     scratch: Path,
-    is_lost: Callable[[], bool],
     on_progress: ProgressCallback,
 ) -> None:
-    """Let one agent work until every unit is committed."""
-    committed = set(committed_units(store))
-    done = 0
-    for unit in committed:
-        commit = read_commit(store, unit)
-        done += sum(commit.counts.get(teacher.name, 0) for teacher in recipe.teachers) if commit else 0
-    total = sum(
-        plan["routed"][teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
+    """Let this process work until every unit is committed."""
+    store, committed = agent.store, committed_units(agent.store)
+    done = traces_of(plan, (unit.partition for unit in committed))
+    progress = GenerateProgress(on_progress, done=done, total=plan["traces"], outcomes={})
+    queue = UnitQueue(
+        agent,
+        set(_units(plan)).difference(committed),
+        lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit.partition])),
     )
-    progress = GenerateProgress(on_progress, done=done, total=total, outcomes={})
-    queue = UnitQueue(unit for unit in _units(plan) if unit not in committed)
-    with UnitPlans(recipe, models, store, queue, scratch, progress, is_lost) as source:
+    agent.live = lambda: {**progress.facts(), "units": queue.at_work}
+    if not queue.ended:
+        # It was made of other commits.
+        store.delete([f"run/generate/{MANIFEST}"])
+    with UnitPlans(recipe, models, store, queue, scratch, progress) as source:
         Agent(recipe.teachers, progress, source).run()
 
 
@@ -234,10 +273,9 @@ class UnitPlans:
         queue: UnitQueue,
         scratch: Path,
         progress: GenerateProgress,
-        is_lost: Callable[[], bool],
     ) -> None:
         self._recipe, self._models, self._store, self._queue = recipe, models, store, queue
-        self._scratch, self._progress, self._is_lost = scratch, progress, is_lost
+        self._scratch, self._progress = scratch, progress
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
 
     @property
@@ -245,8 +283,6 @@ class UnitPlans:
         return self._queue.ended
 
     def draw(self) -> Generation | None:
-        if self._is_lost():
-            raise BusyError(f"{self._store.address}: another process drives this run now; finished work is sealed")
         unit = self._queue.draw()
         if unit is None:
             return None

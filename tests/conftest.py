@@ -72,7 +72,6 @@ SLOWEST = (
     "distill/test_plan.py",
     "teacher/test_export_server.py",
     "teacher/test_store_run.py",
-    "teacher/test_generate_unit.py",
     "distill/test_object_store.py",
 )
 """Files whose tests start servers, processes or whole runs, the slowest first. Workers begin with them, so that none

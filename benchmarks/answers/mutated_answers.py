@@ -37,7 +37,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import part_path
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.recipe import Recipe
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.base import Extractor
@@ -169,7 +169,8 @@ class Campaign:
                 self.unreadable += 1
                 continue
             said = {name: record[name] for name in ("text", "reasoning", "answer")}
-            self.different += any(whole(getattr(trace, name)) != text for name, text in said.items())
+            written = {name: getattr(trace, name) for name in said}
+            self.different += written != said and {name: whole(text) for name, text in written.items()} != said
             read.append(replace(trace, **said))
         return read
 

@@ -1,19 +1,21 @@
 """What outages cost: runs of generate during which images, key, quota, server, replica, proxy or disk are away.
 
-    python benchmarks/crashes/outages.py [--draws 100] [--seed 0] [--rows 120] [--jobs 4] [--keep DIR]
+    python benchmarks/crashes/outages.py [--draws 100] [--first 0] [--seed 0] [--rows 120] [--jobs 4] [--keep DIR]
 
 Each draw takes one thing away at a random moment for a random time, shorter or longer than the patience, while
-`distill generate` asks two stub servers. A run that stops is started again once all is well. Counted over all draws:
+`distill generate` asks two stub servers. In some, `distill` stands still (SIGSTOP) while the outage ends and its
+patience too: it has to ask once more. A run that stops is started again once all is well. Counted over all draws:
 traces lost, doubled or different from those of an undisturbed run; rows with an error; wrong exit codes (0 after an
 outage that was waited for, 3 after one that lasted, 1 for a full disk).
-Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. What a draw does
-depends on the seed and its number only.
+Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. Every run is forked
+from one process that has loaded the program, which saves most of its processor time. What a draw does depends on the
+seed and its number only.
 """
 
 import argparse
 import hashlib
-import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,12 +35,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 
 import stub_server
 import tiny_models
+from forked import Forked
 
 KINDS = ("images", "key", "quota", "server", "replica", "proxy", "disk")
 _MODES = {"key": ("401", "403", "404"), "quota": ("quota", "402"), "proxy": ("html", "login", "408", "inner", "away")}
 PATIENCE_S = 4.0
-_FULL = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); sys.argv = sys.argv[1:]\n"
-_MAIN = "from distill.cli import main; main()"
 
 
 class Stub:
@@ -47,18 +48,29 @@ class Stub:
     def __init__(self) -> None:
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
+        self.prepare()
         self.start()
 
+    def prepare(self) -> None:
+        """Load a server that does not listen yet: its start, seconds on a busy machine, is no part of an outage."""
+        command = [sys.executable, stub_server.__file__, f"--port={self.port}", "--latency-s=0.03", "--wait=1"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
     def start(self) -> None:
-        command = [sys.executable, stub_server.__file__, f"--port={self.port}", "--latency-s=0.03"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
         self.port = int(self.process.stdout.readline())
+        urllib.request.urlopen(f"{self.url}/models").read()  # it listens, and is given processor time
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+    def leave(self) -> None:
+        self.stop()
+        self.prepare()
 
     def mode(self, name: str) -> None:
         urllib.request.urlopen(f"http://127.0.0.1:{self.port}/mode?{name}").read()
@@ -90,11 +102,9 @@ class World:
             'images = "base64"\n'
         )
 
-    def start(self, run: Path, *, most_bytes: int = 0) -> subprocess.Popen[bytes]:
-        code = (_FULL.format(most_bytes) if most_bytes else "import sys; sys.argv = sys.argv[1:]\n") + _MAIN
-        arguments = ["distill", "generate", str(self.folder / "recipe.toml"), "--run", str(run)]
-        with (self.folder / f"{run.name}.log").open("ab") as log:
-            return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=log, stderr=log)
+    def start(self, run: Path, *, most_bytes: int = 0) -> Forked:
+        log = self.folder / f"{run.name}.log"
+        return Forked(["generate", str(self.folder / "recipe.toml"), "--run", str(run)], log, most_bytes)
 
     def away(self, kind: str, rng: random.Random) -> tuple[Callable[[], object], Callable[[], object], str]:
         """How something is taken away and brought back, and what exactly it is."""
@@ -110,7 +120,7 @@ class World:
                 name,
             )
         chosen = self.servers if kind == "server" else [rng.choice(self.servers)]
-        return lambda: [each.stop() for each in chosen], lambda: [each.start() for each in chosen], "killed"
+        return lambda: [each.leave() for each in chosen], lambda: [each.start() for each in chosen], "killed"
 
 
 def lines(run: Path) -> list[dict[str, object]]:
@@ -139,6 +149,7 @@ def drawn(world: World, number: int, kind: str, whole: int, expected: str, rng: 
     # Before the first request, amid the run, or near its end.
     grown = round(whole * rng.choice((0.0, rng.random(), 0.95)))
     length_s = rng.choice((rng.uniform(0.05, 0.6 * PATIENCE_S), rng.uniform(0.05, 0.6 * PATIENCE_S), 3 * PATIENCE_S))
+    stands_still = rng.random() < 0.3 and length_s < PATIENCE_S
     if kind == "disk":
         process, what, codes = world.start(run, most_bytes=max(400, grown)), "full", {1}
         lasting = True
@@ -148,26 +159,31 @@ def drawn(world: World, number: int, kind: str, whole: int, expected: str, rng: 
         lasting = length_s > PATIENCE_S
         codes = {0} if not lasting or kind == "replica" else {3}
         process = world.start(run)
-        while process.poll() is None and (
-            journal_bytes(run) < grown or not (run / "generate" / "plan.json").exists()
-        ):
+        while process.running and (journal_bytes(run) < grown or not (run / "generate" / "plan.json").exists()):
             time.sleep(0.005)
-        late = process.poll() is not None
+        late = not process.running
         left = time.monotonic()
         leave()
         ends = time.monotonic() + length_s
-        while time.monotonic() < ends and (process.poll() is None or not lasting):
+        if stands_still and not late:
+            time.sleep(length_s / 2)
+            process.signal(signal.SIGSTOP)
+            counts["stood still"] += 1
+        while time.monotonic() < ends and (process.running or not lasting):
             time.sleep(0.01)
         if late:
             codes = {0}
         elif lasting and kind != "replica":
-            process.wait(timeout=120)
+            process.wait()
         back()
-        if not lasting and time.monotonic() - left > PATIENCE_S:
+        if stands_still and not late:
+            time.sleep(max(0.0, left + 1.5 * PATIENCE_S - time.monotonic()))
+            process.signal(signal.SIGCONT)
+        elif not lasting and time.monotonic() - left > PATIENCE_S:
             codes = {0, 3}  # a busy machine took so long to start the server again
             counts["longer than drawn"] += 1
         counts["too late"] += late
-    code = process.wait(timeout=300)
+    code = process.wait()
     # A run that had sent its last request before the outage began may end well.
     ended_well = code == 0 and lasting and len(lines(run)) == world.rows
     counts["wrong exit codes"] += code not in codes and not ended_well
@@ -175,7 +191,7 @@ def drawn(world: World, number: int, kind: str, whole: int, expected: str, rng: 
         print(f"draw {number}: {kind} ({what}) for {length_s:.1f} s: exit {code}, expected {codes}", flush=True)
     before = lines(run)
     counts["rows blamed"] += sum(bool(record["error"]) for record in before)
-    second = world.start(run).wait(timeout=300)
+    second = world.start(run).wait()
     counts["wrong second exit codes"] += second != 0
     after = lines(run)
     ids = [record["id"] for record in after]
@@ -210,23 +226,24 @@ def campaign(worlds: Sequence[World], options: argparse.Namespace) -> tuple[Coun
     totals: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     with ThreadPoolExecutor(len(worlds)) as pool:
-        for number, (kind, counts) in enumerate(pool.map(draw, range(options.draws))):
+        numbers = range(options.first, options.first + options.draws)
+        for done, (kind, counts) in enumerate(pool.map(draw, numbers), start=1):
             totals += counts
             kinds[kind] += 1
-            if number % 10 == 9:
-                print(f"{number + 1} draws: {dict(totals)}", flush=True)
+            if done % 10 == 0:
+                print(f"{done} draws: {dict(totals)}", flush=True)
     return totals, kinds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=120)
     parser.add_argument("--jobs", type=int, default=4, help="draws side by side")
     parser.add_argument("--keep", type=Path, help="work in this folder and leave it")
     options = parser.parse_args()
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory() as name:
         worlds = [World((options.keep or Path(name)) / f"world-{job}", options.rows) for job in range(options.jobs)]
         try:
@@ -240,7 +257,8 @@ def main() -> None:
     print(", ".join(f"{kind} {count}" for kind, count in kinds.items()))
     print(
         "; ".join(
-            f"{name}: {totals[name]}" for name in ("waited for", "stopped", "too late", "longer than drawn", *wrong)
+            f"{name}: {totals[name]}"
+            for name in ("waited for", "stopped", "too late", "stood still", "longer than drawn", *wrong)
         ),
         flush=True,
     )

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation import results
-from distill.ablation.power import POWER
 from distill.ablation.results import ArmResult
-from distill.ablation.runner import ABLATE, finished_arms, place, teacher_fits
+from distill.ablation.runner import finished_arms, place, teacher_fits
+from distill.artifacts.layout import ABLATE, POWER
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint
 from distill.data import reader
 from distill.recipe import loading

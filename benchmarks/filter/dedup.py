@@ -124,7 +124,7 @@ def recall(corpus: Corpus, target: float, seed: int) -> tuple[float, float]:
         other[places] = rng.integers(0, VOCABULARY, edits)
         pair = [" ".join(corpus.words[picks]), " ".join(corpus.words[other])]
         similarity = jaccard(*(shingles(text, scheme.shingle) for text in pair))
-        expected.append(scheme.candidate_share(similarity))
+        expected.append(1 - (1 - similarity**scheme.rows) ** scheme.bands)
         texts += pair
     folder = Path(tempfile.mkdtemp())
     try:

@@ -35,6 +35,7 @@ PHASES = {
     "corpus_duplicates.write": "near duplicates",
     "decide.decide": "decisions",
     "writer.write": "dataset",
+    "dataset_checks.measure": "checks",
     "funnel.measure": "funnel",
     "ablation_sets.write": "arms",
     "render_card": "card",

@@ -3,9 +3,11 @@ the layers of docs/architecture.md from the contracts in pyproject.toml.
 
     distill ablate tiny-studies --jobs 2 && make demo
     python benchmarks/project/documents.py --studies runs/tiny-studies --demo runs/tiny --seconds 415
+    python benchmarks/project/documents.py --pocket runs/pocket/run                 # after make pocket
     python benchmarks/project/documents.py                                          # write again from docs/results/
 
-The measured results are in docs/results/: results.json and the page of the studies, metrics.json of the demo. A test
+The measured results are in docs/results/: results.json and the page of the studies, metrics.json of the demo and of
+the pocket world (not there: not measured yet). A test
 compares the documents with them (tests/structure/test_documents.py).
 """
 
@@ -28,7 +30,9 @@ from distill.recipe.recipe import Recipe
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"
 STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
+POCKET = KEPT / "pocket"
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+RECIPES = ROOT / "recipes" / "README.md"
 LAYERS_BEGIN, LAYERS_END = "<!-- layers: python benchmarks/project/documents.py -->", "<!-- end of layers -->"
 BEGIN, END = "<!-- figures: python benchmarks/project/documents.py -->", "<!-- end of figures -->"
 RECIPE = "tiny-studies"
@@ -234,7 +238,48 @@ def _ranks(ranks: Mapping[str, Any]) -> str:
 
 
 def _demo() -> str:
-    return f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```"
+    pocket = f"\n\n## The pocket world\n\n{_pocket()}" if (POCKET / "eval").is_dir() else ""
+    return f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```{pocket}"
+
+
+def _pocket() -> str:
+    return f"{_pocket_summary('..')}\n\n```\n{evaluation(POCKET)}\n```"
+
+
+def _pocket_summary(root: str) -> str:
+    """What the run of the pocket world gave, links starting from the folder of the document."""
+    facts, arms, effect = _pocket_results()
+    low, high = effect["ci95"]
+    verdict = "above zero" if low > 0 else "below zero" if high < 0 else "not decided"
+    n, (trained, control) = arms["distilled"]["n"], (arms[name]["accuracy"] for name in ("distilled", "answers_only"))
+    return f"""`make pocket` runs the same stages with pretrained weights (SmolLM2-135M-Instruct and a small vision
+tower) on charts of open tables, receipts, photographs and drawings ([card]({root}/recipes/pocket/README.md)). After
+{facts["steps"]} steps of {facts["batch"]} rows, {percent(trained)} % of {n} held-out questions are right, and
+{percent(control)} % with answers only: {difference(effect)} points, {verdict} (seed {facts["seed"]}).
+
+![Charts and receipts with the students' replies]({root}/docs/pocket.png)"""
+
+
+def _pocket_results() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Facts of the run, the metrics of its arms, and its effect over answers only."""
+    metrics = json.loads((POCKET / "eval" / "metrics.json").read_text(encoding="utf-8"))
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))["pocket"]
+    return facts, metrics["arms"], metrics["deltas"]["distilled-answers_only"]
+
+
+def recipes() -> str:
+    """recipes/README.md with the result of the pocket world."""
+    text = RECIPES.read_text(encoding="utf-8")
+    if not (POCKET / "eval").is_dir():
+        return text
+    facts, arms, effect = _pocket_results()
+    result = f"{percent(arms['distilled']['accuracy'])} %, answers only {percent(arms['answers_only']['accuracy'])}: "
+    result += f"{difference(effect)} points (seed {facts['seed']}, {arms['distilled']['n']} questions)"
+    row = re.search(r"^\| \[pocket\].*$", text, re.MULTILINE)
+    if row is None:
+        raise SystemExit(f"{RECIPES}: it has no row of the recipe pocket")
+    cells = row[0].split(" | ")
+    return text.replace(row[0], " | ".join([*cells[:-1], f"{result} |"]))
 
 
 def readme() -> str:
@@ -269,7 +314,9 @@ def _figures() -> str:
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
     facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
     earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts, load(RECIPE)) else ""
-    return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and
+    pocket = f"{_pocket_summary('.')}\n\n" if (POCKET / "eval").is_dir() else ""
+    return f"""{pocket}The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this \
+table, and
 draws `runs/tiny/eval/report.html`:
 
 ```
@@ -283,7 +330,7 @@ and {open_} are undecided:
 [docs/results.md](docs/results.md){earlier}."""
 
 
-def take_over(studies: Path | None, demo: Path | None, seconds: int | None) -> None:
+def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pocket: Path | None) -> None:
     """Copy what was measured to docs/results/."""
     facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {}
     if studies is not None:
@@ -308,6 +355,11 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None) -> N
     if demo is not None:
         _write(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))
         facts["demo"] = {"seconds": seconds}
+    if pocket is not None:
+        _write(POCKET / "eval" / "metrics.json", (pocket / "eval" / "metrics.json").read_text(encoding="utf-8"))
+        recipe = load(str(pocket / "recipe.toml"))
+        steps = _manifest(pocket / "train" / recipe.stages[-1].name).counts["steps"]
+        facts["pocket"] = {"seed": recipe.seed, "steps": steps, "batch": recipe.stages[-1].batch_size}
     _write(FACTS, json.dumps(facts, indent=1) + "\n")
 
 
@@ -328,13 +380,15 @@ def main() -> None:
     parser.add_argument("--studies", type=Path, metavar="RUN", help="run directory of distill ablate tiny-studies")
     parser.add_argument("--demo", type=Path, metavar="RUN", help="run directory of make demo")
     parser.add_argument("--seconds", type=int, metavar="N", help="seconds that make demo took, by the clock")
+    parser.add_argument("--pocket", type=Path, metavar="RUN", help="run directory of make pocket")
     arguments = parser.parse_args()
     if (arguments.demo is None) != (arguments.seconds is None):
         parser.error("--demo and --seconds go together")
-    if arguments.studies or arguments.demo:
-        take_over(arguments.studies, arguments.demo, arguments.seconds)
+    if arguments.studies or arguments.demo or arguments.pocket:
+        take_over(arguments.studies, arguments.demo, arguments.seconds, arguments.pocket)
     _write(ROOT / "docs" / "results.md", results_page())
     _write(README, readme())
+    _write(RECIPES, recipes())
     _write(ARCHITECTURE, architecture())
 
 

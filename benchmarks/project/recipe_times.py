@@ -3,7 +3,8 @@
     python benchmarks/project/recipe_times.py
 
 prints, for every recipe below, tokens x FLOPs a token / (nominal rate of a card x MFU), stage by stage and in all,
-with the MFU that the kernels of a step reach at most (student/training/cost/roofline.py), and the time to expect.
+with the MFU that the kernels of a step reach at most (student/training/cost/roofline.py), and the time to expect;
+last, the memory of the students that `distill init` chooses among.
 Models are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from distill import hardware
-from distill.planning import stage_plans, stage_times
+from distill.planning import first_models, stage_plans, stage_times
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
@@ -144,10 +145,17 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 
+_SMALL = MODELS["Qwen/Qwen3-VL-2B-Instruct"]
+MODELS["Qwen/Qwen3-VL-4B-Instruct"] = _SMALL | {
+    "text_config": _SMALL["text_config"]
+    | {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32},
+    "vision_config": _SMALL["vision_config"] | {"out_hidden_size": 2560},
+}
 
-def local(name: str, folder: Path) -> Recipe:
-    """The shipped recipe with configurations in `folder` in place of the hub's models."""
-    student = loading.load(name).student
+
+def local(name: str, folder: Path, model: str | None = None) -> Recipe:
+    """The shipped recipe with configurations in `folder` in place of the hub's models, or with another `model`."""
+    student = loading.load(name, {"student.model": model} if model else {}).student
     assert student is not None
     overrides = {}
     for key in ("model", "vision", "language"):
@@ -212,6 +220,17 @@ def times(name: str, folder: Path) -> list[Row]:
     return rows
 
 
+def first_students(folder: Path) -> str:
+    """The memory of a stage of `own-images` for the students that `distill init` chooses among."""
+    cells = []
+    for student in first_models.STUDENTS:
+        found = local("own-images", folder, student.name)
+        planned = stage_plans.StagePlanner(found, folder / "run").plan(found.stages[0])
+        needed = (planned.bytes(checkpointing=twice) / 2**30 for twice in (False, True))
+        cells.append((student.name, *(f"{gib:.1f}" for gib in needed), f"{student.needs_gib:.1f}"))
+    return table(("student of own-images, GiB", "plain", "layers computed twice", "distill init"), cells)
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +252,8 @@ def main() -> None:
             ]
             head = (f"{name} on {card}", "M tokens", "GFLOP a token", "MFU at most", "minutes at least", "expected")
             print(table(head, cells), end="\n\n")
-    print("*: with gradient checkpointing")
+        print("*: with gradient checkpointing\n")
+        print(first_students(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from distill.artifacts.journal import Journal
-from distill.traces.logprobs import encode
+from distill.trace_records.logprobs import encode
 from student.data.teacher_logprobs import collect
 from student.loss import training_loss
 from student.loss.teacher_divergence import from_teacher

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from view_servers import Visitor
 
-from distill.traces.human_labels import LABELS, read_labels
+from distill.trace_records.human_labels import LABELS, read_labels
 
 
 def main() -> None:

@@ -161,12 +161,17 @@ def _by_name(stages: Sequence[Stage]) -> dict[str, Any]:
 
 
 def possible(recipe: Recipe) -> tuple[list[str], dict[str, str]]:
-    """Names of the ready arms that this recipe can have, and why it cannot have the others."""
+    """Names of the arms that this recipe can have, and why it cannot have the other ready ones.
+
+    Raises RecipeError for an arm of the recipe's own that cannot be made: its user waits for it.
+    """
     result, skipped = [], {}
     for name in _names(recipe):
         try:
             arm(recipe, name, seed=recipe.seed)
         except RecipeError as error:
+            if name in recipe.ablate.own:
+                raise
             skipped[name] = str(error)
         else:
             result.append(name)

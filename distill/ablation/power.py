@@ -15,6 +15,7 @@ import orjson
 
 from distill.ablation.arms import STUDENT, Arm, Budget, arm
 from distill.artifacts.files import write_bytes
+from distill.artifacts.layout import POWER, RESULTS, SHARED
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data import reader
 from distill.recipe.ablate import REFERENCE, Claim
@@ -25,7 +26,6 @@ from distill.recipe.stages import is_traces, lineage
 if TYPE_CHECKING:
     from distill.stats.paired_effects import Deviations
 
-POWER = "power.json"
 LEVEL = 0.05
 ASSUMED = {"seed": 0.01, "question": 0.2, "rest": 0.4}
 """Standard deviations of a difference: 1 point between seeds; a fifth of the replies differs between two arms."""
@@ -91,7 +91,6 @@ def _claims(recipe: Recipe, names: Sequence[str]) -> list[Claim]:
 
 def _deviations(folder: Path) -> "tuple[Deviations, str]":
     """Root mean squares over the arms of earlier results, or what is assumed."""
-    from distill.ablation.results import RESULTS
     from distill.stats.paired_effects import Deviations
 
     path = folder / RESULTS
@@ -150,8 +149,6 @@ def _identity(planned: Arm, stage: str) -> str:
 
 def _measured(folder: Path, verb: str) -> list[Manifest]:
     """The finished stages of that verb which the arms share."""
-    from distill.ablation.runner import SHARED
-
     stages = [Manifest.read(path.parent) for path in sorted((folder / SHARED).glob(f"{verb}-*/manifest.json"))]
     return [manifest for manifest in stages if manifest is not None]
 

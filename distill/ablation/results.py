@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from distill.ablation import teacher_ranking
+from distill.ablation import report, teacher_ranking
 from distill.ablation.arms import STUDENT, Arm, stage_under_study
 from distill.ablation.power import LEVEL, read_statement
 from distill.ablation.teacher_ranking import Fits
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT
+from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
 from distill.errors import DataError
 from distill.recipe.ablate import REFERENCE, Study
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from distill.reports.gallery import GalleryCard
     from distill.stats.paired_effects import SeedSpread
 
-RESULTS = "results.json"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CORRECT = "correct"
 _CURVE_POINTS = 60
@@ -116,8 +115,6 @@ def write(
     fits: Fits | None = None,
 ) -> Manifest:
     """Write results.json, report.html and the manifest to `folder`. `fits`: those of `teacher_ranking.fit_values`."""
-    from distill.ablation import report
-
     results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
     max_pixels = recipe.data[recipe.eval.data].max_pixels
@@ -142,7 +139,6 @@ def write(
 
 def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
     """Questions with what every arm says to them, of the first seed; replies may not have been kept."""
-    from distill.ablation import report
     from distill.data import reader
 
     samples = list(reader.samples(recipe, recipe.eval.data))

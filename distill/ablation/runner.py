@@ -10,15 +10,17 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distill import packages
+from distill.ablation import results
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
-from distill.ablation.power import POWER, keep_statement
+from distill.ablation.power import keep_statement
+from distill.ablation.results import ArmResult, outcome
 from distill.ablation.shared_traces import traces_run
 from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
-from distill.artifacts.layout import RECIPE, model_folder
+from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
@@ -29,12 +31,6 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
 from distill.types import Progress, ProgressCallback, unwatched
-
-if TYPE_CHECKING:
-    from distill.ablation.results import ArmResult
-
-ABLATE, ARMS, SHARED = "ablate", "arms", "shared"
-
 
 Compare = Callable[[Recipe, Path], object]
 """Raises DataError where training data of a recipe stand in its evaluation data."""
@@ -71,8 +67,6 @@ def ablate(
     is finished. `compare` looks at arms that change the data; one whose data leak is left out, with the reason.
     Raises RecipeError for arms that there aren't.
     """
-    from distill.ablation import results
-
     names, skipped = chosen(recipe, arms, study)
     folder = run / ABLATE
     with locked(folder):
@@ -156,7 +150,7 @@ def _study(recipe: Recipe, name: str) -> Study:
     return recipe.ablate.studies[name]
 
 
-def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> "dict[str, dict[int, ArmResult]]":
+def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> dict[str, dict[int, ArmResult]]:
     """By seed, what is known of the finished ones of these arms and of those of the recipe's studies."""
     of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
     return {name: result for name in dict.fromkeys([*names, *of_studies]) if (result := _outcomes(recipe, run, name))}
@@ -326,10 +320,8 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     shared.keep(key, target)
 
 
-def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, ArmResult]":
+def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
     """By seed, what is known of a finished arm."""
-    from distill.ablation.results import outcome
-
     result = {}
     for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
         seed = int(folder.name.removeprefix("seed-"))
@@ -342,7 +334,7 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, ArmResult]":
 def teacher_fits(
     recipe: Recipe,
     run: Path,
-    result: "Mapping[str, Mapping[int, ArmResult]]",
+    result: Mapping[str, Mapping[int, ArmResult]],
     on_progress: ProgressCallback = unwatched,
 ) -> Fits | None:
     """How each teacher's traces fit the student before it learns from any; None where no study asks."""

@@ -312,8 +312,9 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
         # 5.9 billion dollars for 5.9 of a chart in billions
         is_sure = gold.quantity.decimals and gold.question and _SCALE.search(gold.question) is None
         return correct("scale_added") if is_sure else undecided("scale_added")
-    is_rounded = _HEDGED.search(text[: predicted.start]) and predicted.value == round(gold.quantity.value)
-    return undecided("rounded") if is_rounded and abs(predicted.value) >= _SURELY_ROUNDED else result
+    is_rounded = predicted.value == round(gold.quantity.value) and abs(predicted.value) >= _SURELY_ROUNDED
+    before = text[max(0, predicted.start - _LONGEST_HEDGE) : predicted.start]
+    return undecided("rounded") if is_rounded and _HEDGED.search(before) else result
 
 
 _SETTLED_BY_A_QUESTION: Final = frozenset(
@@ -326,6 +327,7 @@ _HEDGED = re.compile(
     r"(?:\b(?:about|around|roughly|approximately|nearly|almost|some|etwa|rund|environ|unos|circa|около)|约|約|~|≈)\s?$",
     re.IGNORECASE,
 )
+_LONGEST_HEDGE: Final = 24
 _SURELY_ROUNDED: Final = 10
 
 

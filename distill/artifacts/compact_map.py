@@ -26,7 +26,6 @@ class CompactMap:
         """`keys` are sorted, `values` in their order."""
         self._value_bytes = value_bytes
         self._new: dict[bytes, bytes] = {}
-        self._merge_at = 0
         self._adopt(keys, values)
 
     @classmethod

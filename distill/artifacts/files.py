@@ -42,13 +42,23 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def remembered_sha256(path: Path) -> str:
+    """`file_sha256`, which a process reads once until the size or the time of the file changes."""
+    status = path.stat()
+    return _sha256_of(path, status.st_size, status.st_mtime_ns)
+
+
 @cache
+def _sha256_of(path: Path, size: int, modified_ns: int) -> str:
+    return file_sha256(path)
+
+
 def directory_sha256(path: Path) -> str:
     """Digest over the names and contents of a directory's files: the revision of a local checkpoint."""
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{file_sha256(file)}\n".encode())
+            digest.update(f"{file.relative_to(path).as_posix()}\0{remembered_sha256(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -117,7 +127,7 @@ def locked(run: Path) -> Iterator[None]:
     refuse_address(run)
     with storage_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-        file = (run / ".lock").open("ab+", buffering=0)
+        file = (run / ".lock").open("ab")
     with file:
         lock_file(file, run)
         yield

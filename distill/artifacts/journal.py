@@ -66,7 +66,7 @@ class Journal:
         with storage_errors(self.path):
             written = 0
             try:
-                written = self._file.write(lines) or 0
+                written = self._file.write(lines)
                 if written != len(lines):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
@@ -134,19 +134,30 @@ def read_jsonl(
 
 
 def read_jsonl_at(
-    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None, begin: int = 0
+    path: Path,
+    *,
+    check: Check = no_check,
+    on_damage: Callable[[Damaged], None] | None = None,
+    begin: int = 0,
+    end: int | None = None,
 ) -> Iterator[tuple[int, Record]]:
-    """The same with the byte at which each record starts; from the line that begins at byte `begin` on."""
-    for record in scan(path, check, begin=begin):
+    """The same with the byte at which each record starts; of the lines from byte `begin` to byte `end`."""
+    for record in scan(path, check, begin=begin, end=end):
         if isinstance(record, tuple):
             yield record
         elif on_damage is not None:
             on_damage(record)
         elif record.reason != BLANK:
+            line = record.line + _lines_before(path, begin)
             raise DataError(
-                f"{path}:{record.line}: this line is damaged: {record.reason}; `distill repair {_run_of(path)}` says "
+                f"{path}:{line}: this line is damaged: {record.reason}; `distill repair {_run_of(path)}` says "
                 "what damaged files cost and how to get the lost records again"
             )
+
+
+def _lines_before(path: Path, end: int) -> int:
+    with path.open("rb") as file:
+        return sum(file.readline().endswith(b"\n") for _ in iter(lambda: file.tell() < end, False))
 
 
 def _run_of(path: Path) -> Path:

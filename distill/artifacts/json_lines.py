@@ -56,11 +56,13 @@ def no_check(_: Mapping[str, Any]) -> str:
     return ""
 
 
-def scan(path: Path, check: Check = no_check, *, begin: int = 0) -> Iterator[tuple[int, Record] | Damaged]:
+def scan(
+    path: Path, check: Check = no_check, *, begin: int = 0, end: int | None = None
+) -> Iterator[tuple[int, Record] | Damaged]:
     """Every record of a file with its first byte, and every damaged piece, in their order.
 
-    `begin` is the first byte of a line: what is before it is not read, and lines are counted from there. An
-    unfinished last line is neither: another process may be writing it. A missing file holds nothing.
+    `begin` and `end` are first bytes of lines: what is before and after them is not read, and lines are counted from
+    there. An unfinished last line is neither: another process may be writing it. A missing file holds nothing.
     """
     try:
         file = path.open("rb")
@@ -70,7 +72,7 @@ def scan(path: Path, check: Check = no_check, *, begin: int = 0) -> Iterator[tup
         reader, start = LineReader(check, plain=_is_plain(file)), begin
         file.seek(begin)
         for line in file:
-            if not line.endswith(b"\n"):
+            if start == end or not line.endswith(b"\n"):
                 return
             yield from reader.read(line, start)
             start += len(line)

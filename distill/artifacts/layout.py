@@ -4,6 +4,8 @@ from pathlib import Path
 
 RECIPE = "recipe.toml"
 """In the run directory: the recipe as it was resolved."""
+PROGRESS = "progress.json"
+"""In the run directory while a stage runs: its last report."""
 REPORT = "report.html"
 """In `filter/`, `eval/` and the folder of an ablation: the page for people."""
 
@@ -19,6 +21,9 @@ SIGNALS, DECISIONS = "signals", "decisions.parquet"
 DATASET, ARM_DATASETS = "dataset", "arms"
 """In `filter/`: the dataset, and the datasets of ablation arms by name."""
 HEALTH = "health.json"
+DIAGNOSIS = "diagnosis.json"
+"""In the folder of a training stage: what it finds about itself; filter and eval write it to `health.json` and
+`metrics.json`."""
 SAMPLE_PARTS, PLACES = "samples", "places.parquet"
 """In `filter/`: the asked samples by partition, and beside them journal and first byte of every trace's record."""
 
@@ -35,6 +40,10 @@ ROWS = ".rows"
 
 EVAL_METRICS, PREDICTIONS = "metrics.json", "predictions.jsonl"
 """In `eval/`."""
+
+ABLATE = "ablate"
+RESULTS, POWER, ARMS, SHARED = "results.json", "power.json", "arms", "shared"
+"""In `ablate/`: results, the statement before the runs, the run directories of arms, and what arms share."""
 
 _PART = "part-"
 

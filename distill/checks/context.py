@@ -75,7 +75,8 @@ class CheckContext:
                 keys_by_source.setdefault(name, []).append(f"{where}.replay")
             if stage.validation is not None and stage.validation.data is not None:
                 keys_by_source.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
-        keys_by_source.setdefault(recipe.eval.data, []).append("eval.data")
+        if recipe.evaluates:
+            keys_by_source.setdefault(recipe.eval.data, []).append("eval.data")
         if "contamination" in recipe.filter.signals and not self.is_done("filter"):
             for name in recipe.filter.contamination.sources or ():
                 keys_by_source.setdefault(name, []).append(TEST_SETS)

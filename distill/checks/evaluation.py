@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 from distill import packages
+from distill.ablation.runner import chosen
 from distill.checks.context import CheckContext
-from distill.checks.results import CheckResult, fine, not_checked, problem
+from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import server_state
 from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
@@ -20,6 +21,11 @@ _ANSWER_S = 6.0
 def check_arms(context: CheckContext) -> Iterator[CheckResult]:
     """There is a student for every arm."""
     recipe = context.recipe
+    if not recipe.evaluates:
+        if recipe.stages:
+            mend = f"add [data.{recipe.eval.data}] with right answers"
+            yield warning("eval.data", "no source to evaluate with, so nothing is evaluated", mend)
+        return
     if recipe.stages or recipe.eval.arms or recipe.eval.students:
         arms = students.arms_of(recipe)
         yield fine("eval.arms", f"{', '.join(arms)}")
@@ -84,6 +90,12 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
         trusted = recipe.student is not None and recipe.student.trust_remote_code
         siq_vl.require_whole(str(folder), trust_remote_code=trusted)
     yield fine(key, f"{folder} is a whole checkpoint" + (f", and {adapter} fits it" if adapter else ""))
+
+
+def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
+    """Every arm that `distill ablate` would train can be made."""
+    if "ablate" in context.recipe.model_fields_set:
+        yield fine("ablate", f"{len(chosen(context.recipe, (), None)[0])} arms can be made")
 
 
 def check_vllm(context: CheckContext) -> Iterator[CheckResult]:

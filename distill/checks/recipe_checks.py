@@ -60,6 +60,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("eval.metrics", evaluation.check_metrics),
     ("eval.students", evaluation.check_other_students),
     ("eval.engine", evaluation.check_vllm),
+    ("ablate", evaluation.check_ablation),
     ("--run", machine.check_earlier_work),
     ("ulimit", machine.check_limits),
     ("data", overlap.check_leakage),

@@ -127,8 +127,14 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
     from student.models import siq_vl
     from student.models.library_output import hide_library_output
 
-    with hide_library_output():
-        siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
+    try:
+        with hide_library_output():
+            siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
+    except DistillError as error:
+        yield problem(
+            f"{_key(teacher)}.model", str(error), "replace the checkpoint, or copy what is missing from the original"
+        )
+        return
     yield fine(f"{_key(teacher)}.model", f"{folder} is a whole checkpoint with its processor")
 
 

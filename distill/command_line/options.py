@@ -8,8 +8,7 @@ import typer
 from distill import redact
 from distill.artifacts.layout import RECIPE
 from distill.errors import RecipeError
-from distill.local_paths import address_problem
-from distill.object_store.open_store import SCHEMES
+from distill.local_paths import STORE_SCHEMES, address_problem
 from student.distributed import processes
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def local_path(value: str) -> Path:
 
 def run_place(value: str) -> Path | str:
     """A path of this machine, or the address of a store as it is."""
-    return value if value.partition("://")[0] in (*SCHEMES, "file") and "://" in value else local_path(value)
+    return value if value.partition("://")[0] in (*STORE_SCHEMES, "file") and "://" in value else local_path(value)
 
 
 RecipeArgument = Annotated[
@@ -52,6 +51,7 @@ PlaceOption = Annotated[
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Start this stage over; results whose content is still valid are reused.")
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StageJobsOption = Annotated[
     int,
     typer.Option(

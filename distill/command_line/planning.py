@@ -1,12 +1,23 @@
 """Commands before a run: what it needs, what it takes, and data split into training and test."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from distill.command_line.options import OptionalRecipe, RecipeArgument, RunOption, SetOption, open_other, open_recipe
-from distill.commands.progress import show
+from distill.command_line.options import (
+    JsonOption,
+    OptionalRecipe,
+    RecipeArgument,
+    RunOption,
+    SetOption,
+    local_path,
+    open_other,
+    open_recipe,
+)
+from distill.commands.progress import show, show_json
 from distill.errors import RecipeError
 
 
@@ -30,14 +41,17 @@ def plan(
         ),
     ] = None,
     run: RunOption = None,
+    json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Estimate tokens, FLOPs, memory, hours and cost of training, without weights; or what a change makes stale.
 
     With --diff: which keys differ, what each makes stale, and for every stage whether it stays finished or runs
-    again, and how much that is. Reads recipes and manifests only.
+    again, and how much that is. Reads recipes and manifests, and models and data whose path differs.
     """
     if diff is not None:
+        if json_:
+            raise RecipeError("--json and --diff: a comparison is printed as text only")
         from distill.planning.redo_text import redo_text
 
         before, folder = open_other(diff, run)
@@ -48,7 +62,13 @@ def plan(
 
     if recipe is None:
         raise RecipeError("distill plan needs a RECIPE: a TOML file, or the name of a shipped recipe")
-    show(training_plan(*open_recipe(recipe, run, overrides), gpu=gpu, price=price))
+    chosen = open_recipe(recipe, run, overrides)
+    if json_:
+        from distill.planning.plan_fields import plan_fields
+
+        show_json(plan_fields(*chosen, gpu=gpu, price=price))
+    else:
+        show(training_plan(*chosen, gpu=gpu, price=price))
 
 
 def check(
@@ -57,7 +77,7 @@ def check(
     gpu: Annotated[
         str | None, typer.Option(metavar="NAME", help="Check memory for this GPU [default: the GPU of this machine].")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Check everything that the whole run needs, in under a minute, without a GPU.
@@ -101,3 +121,69 @@ def split(
         source, name=data, settings={"format": form, "images_root": images_root}, columns=column or []
     )
     typer.echo(split_source(recipe, out, name=name, test=test, seed=seed))
+
+
+def init(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="SOURCE", help="A folder of images, a table (CSV, JSONL, ...), or hub:OWNER/NAME."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", parser=local_path, metavar="DIR", help="Where to write [default: NAME-distill]."),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A hub name, a folder, or URL#MODEL for one that a server has."),
+    ] = None,
+    student: Annotated[str | None, typer.Option(metavar="MODEL", help="A hub name or a folder.")] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="Choose models for this GPU, such as L4.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a card of this memory.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
+    ] = None,
+    question: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable."),
+    ] = None,
+    images: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of a folder of images take so many, by chance; 0: all.")
+    ] = 5000,
+    test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Write over files of an earlier init.")] = False,
+) -> None:
+    """Write a first recipe for your own images and this machine's card.
+
+    Guesses what the columns hold, splits the rows by image, and chooses a teacher and a student that fit the card.
+    """
+    from distill.commands.init import HUB, FirstSettings, init_recipe
+
+    is_terminal = sys.stdin.isatty()
+    if source is None:
+        if not is_terminal:
+            raise RecipeError("distill init needs a SOURCE: a folder of images, a table, or hub:OWNER/NAME")
+        source = typer.prompt("Folder of images, or table of questions", err=True)
+
+    def ask_column(role: str, names: Sequence[str]) -> str:
+        while (name := typer.prompt(f"Which column holds the {role}? ({', '.join(names)})", err=True)) not in names:
+            pass
+        return str(name)
+
+    settings = FirstSettings(
+        columns=dict(pair.partition("=")[::2] for pair in column or []),
+        questions=question or (),
+        most_images=images,
+        test=test,
+        seed=seed,
+        teacher=teacher,
+        student=student,
+        gpu=gpu,
+        memory_gib=memory,
+        force=force,
+        ask=ask_column if is_terminal else None,
+    )
+    name = source.removeprefix(HUB).partition(":")[0] if source.startswith(HUB) else str(Path(source).resolve())
+    show(init_recipe(source, out or Path(f"{Path(name).stem}-distill"), settings))

@@ -1,28 +1,45 @@
 """Commands about a run: its state, its damage, one trace, and what leaves it."""
 
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from distill.command_line.options import RunArgument, local_path
-from distill.commands.progress import show
+from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
+from distill.commands.progress import say, show, show_json
 from distill.errors import RecipeError
 
+_WATCH_S = 5.0
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--recipe", metavar="RECIPE", help="A recipe whose [store] says where an address is."),
+]
 
-def status(run: RunArgument) -> None:
-    """Show the funnel and the state of every stage."""
-    from distill.commands.status import run_status
 
-    show(run_status(run))
+def status(
+    run: Annotated[
+        Any,
+        typer.Argument(parser=run_place, metavar="RUN|ADDRESS", help="A run directory, or a run in an object store."),
+    ],
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 5 seconds until interrupted.")] = False,
+    json_: JsonOption = False,
+    recipe: StoreOption = None,
+) -> None:
+    """Show the funnel and the state of every stage; of a run in a store how far it is, and who works on it."""
+    from distill.commands.store_runs import any_status
+
+    while True:
+        (show_json if json_ else show)(any_status(run, recipe, as_json=json_))
+        if not watch:
+            return
+        time.sleep(_WATCH_S)
 
 
 def pull(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A finished run in a store, s3://bucket/run.")],
     folder: Annotated[Path, typer.Argument(parser=local_path, metavar="DIR", help="A new run directory.")],
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="RECIPE", help="A recipe whose [store] says where it is.")
-    ] = None,
+    recipe: StoreOption = None,
 ) -> None:
     """Bring a run from an object store to a folder, where all other commands work on it."""
     from distill.commands.store_runs import pull_run
@@ -50,6 +67,45 @@ def explain(
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
+
+
+def ask(
+    place: Annotated[
+        str, typer.Argument(metavar="RUN|MODEL", help="A run directory; or a model, by folder or hub name.")
+    ],
+    image: Annotated[Path, typer.Argument(parser=local_path, metavar="IMAGE", help="An image file.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask about it.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHICH", help="Ask only: before, after or teacher; repeatable [default: all of a run]."),
+    ] = None,
+    student: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Ask this one too: a folder, a hub name, or URL#MODEL; repeatable."),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Ask a run's student before and after training, and its teachers, one question about an image."""
+    from distill.commands.ask import KINDS
+    from distill.commands.ask import ask as ask_models
+
+    unknown = [name for name in model or () if name not in KINDS]
+    if unknown:
+        raise RecipeError(f"--model {unknown[0]}: choose among {', '.join(KINDS)}")
+    replies = ask_models(
+        place,
+        image,
+        question,
+        kinds=model or KINDS,
+        students=student or (),
+        on_reply=lambda reply: None if json_ else show(f"{reply}\n"),
+    )
+    if json_:
+        show_json({"image": str(image), "question": question, "replies": [reply.as_fields() for reply in replies]})
+    else:
+        for reply in replies:
+            if reply.not_asked:
+                say(reply)
 
 
 def view(
@@ -101,16 +157,36 @@ def export(
             "judges; repeatable.",
         ),
     ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OWNER/NAME",
+            help="Then upload the folder with its card to this repository of the Hugging Face hub; a new one is "
+            "private. An export that is there already is uploaded as it is.",
+        ),
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="With --push: a new repository is public.")] = False,
 ) -> None:
     """Export the trained student, merged and ready to serve; or the dataset; or tasks for lmms-eval."""
+    from distill.commands.push import push_folder, require_pushable
     from distill.commands.stages import export_dataset, export_student, export_tasks
 
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
     if dataset and lmms_eval:
         raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
-    if dataset or lmms_eval:
-        show(export_dataset(run, dataset, out) if dataset else export_tasks(run, lmms_eval or [], out))
-        return
-    forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
-    show(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))
+    if push is not None:
+        if both or lmms_eval:
+            raise RecipeError("--push uploads one student or one dataset; leave --both and --lmms-eval out")
+        require_pushable(push)
+    if lmms_eval:
+        show(export_tasks(run, lmms_eval, out))
+    elif dataset:
+        if push is None or not out.exists():
+            show(export_dataset(run, dataset, out))
+    else:
+        forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
+        reuse = verify or push is not None
+        show(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None, reuse=reuse))
+    if push is not None:
+        show(f"pushed: {push_folder(out, push, kind='dataset' if dataset else 'model', public=public)}")

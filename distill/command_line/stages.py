@@ -6,6 +6,7 @@ import typer
 
 from distill.command_line.options import (
     FreshOption,
+    JsonOption,
     PlaceOption,
     RecipeArgument,
     RunOption,
@@ -13,7 +14,7 @@ from distill.command_line.options import (
     StageJobsOption,
     open_recipe,
 )
-from distill.commands.progress import show
+from distill.commands.progress import show, show_json
 from distill.errors import RecipeError
 
 
@@ -36,6 +37,13 @@ def generate(
         str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
     ] = None,
     resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Of a run in an object store: where its agents work, local or slurm [default: engine.kind].",
+        ),
+    ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Generate reasoning traces with the teachers."""
@@ -52,8 +60,11 @@ def generate(
             raise RecipeError(
                 f"{run}: --check, --replay and --fresh work on a run directory; `distill pull` brings one here"
             )
-        show(generate_stage_in_store(open_recipe(recipe, None, overrides)[0], run, limit=limit))
+        chosen_engine = [*(overrides or ()), *([f"engine.kind={engine}"] if engine else [])]
+        show(generate_stage_in_store(open_recipe(recipe, None, chosen_engine)[0], run, overrides or (), limit=limit))
         return
+    if engine:
+        raise RecipeError("--engine needs --run ADDRESS: several machines share a run in an object store")
     chosen = open_recipe(recipe, run, overrides)
     if replay:
         show(replay_request(*chosen, replay, resend=resend))
@@ -115,12 +126,19 @@ def eval_(
             "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; repeatable.",
         ),
     ] = None,
+    json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Evaluate students on held-out questions."""
     from distill.commands.stages import eval_stage
+    from distill.commands.status import evaluation_fields
 
-    show(eval_stage(*open_recipe(recipe, run, overrides, students=students), fresh=fresh))
+    opened, folder = open_recipe(recipe, run, overrides, students=students)
+    text = eval_stage(opened, folder, fresh=fresh)
+    if json_:
+        show_json(evaluation_fields(folder))
+    else:
+        show(text)
 
 
 def run(

@@ -17,7 +17,7 @@ from distill.artifacts import layout
 from distill.artifacts.json_lines import LineReader, record_at
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.errors import DataError
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 
 _SHOWN = 5
 _CHUNK_BYTES = 8 << 20

@@ -5,20 +5,26 @@ character: a trace could otherwise set the window's title, hide a line or turn i
 of rich: live progress on a terminal, one line now and then anywhere else.
 """
 
+import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import orjson
+
 from distill import redact
-from distill.types import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-LINE_INTERVAL_S = 10.0
+    from distill.types import Progress, ProgressCallback
+
+LINE_INTERVAL_S, NOTE_INTERVAL_S = 10.0, 5.0
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1: escape sequences begin with these
@@ -44,6 +50,11 @@ def show(text: object) -> None:
     """Print a command's result to stdout."""
     sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
     sys.stdout.flush()
+
+
+def show_json(value: Any) -> None:
+    """Print a command's result to stdout as one JSON object."""
+    show(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
 
 
 def say(text: object) -> None:
@@ -77,30 +88,45 @@ class _Masked:
 
 
 @contextmanager
-def watch() -> Iterator[ProgressCallback]:
-    """A callback that shows the progress of stages until the block ends."""
+def watch(note: Path | None = None) -> "Iterator[ProgressCallback]":
+    """A callback that shows the progress of stages until the block ends; `note`: a file that gets the last one."""
+    from distill.artifacts.files import write_json
+
     watcher = _Live() if sys.stderr.isatty() else _Lines()
+    clocks: dict[str, _Clock] = {}
+    noted_s = 0.0
+
+    def show_and_note(progress: "Progress") -> None:
+        nonlocal noted_s
+        watcher(progress)
+        clock = clocks.setdefault(progress.stage, _Clock(progress))
+        if note is not None and time.monotonic() - noted_s > NOTE_INTERVAL_S:
+            noted_s = time.monotonic()
+            write_json(note, {**asdict(progress), "line": _line(progress, clock), "pid": os.getpid()})
+
     try:
-        yield watcher
+        yield show_and_note
     finally:
         watcher.close()
+        if note is not None:
+            note.unlink(missing_ok=True)
 
 
 class _Clock:
     """Rate and time left of one stage, counted from the first report of it (resumed work does not count)."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: "Progress") -> None:
         self._started = time.monotonic()
         self._first = progress.done
 
-    def rate(self, progress: Progress) -> float:
+    def rate(self, progress: "Progress") -> float:
         """Units a second since the first report."""
         seconds = time.monotonic() - self._started
         return (progress.done - self._first) / seconds if seconds > 0 else 0.0
 
-    def eta(self, progress: Progress) -> str:
+    def eta(self, progress: "Progress") -> str:
         rate = self.rate(progress)
-        return _duration((progress.total - progress.done) / rate) if rate > 0 else "-"
+        return duration((progress.total - progress.done) / rate) if rate > 0 else "-"
 
 
 class _Lines:
@@ -111,7 +137,7 @@ class _Lines:
         self._shown: dict[str, float] = {}
         self._now: str | int | float = ""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: "Progress") -> None:
         now = time.monotonic()
         clock = self._clocks.setdefault(progress.stage, _Clock(progress))
         news, self._now = progress.facts.get("now", "") not in ("", self._now), progress.facts.get("now", "")
@@ -146,7 +172,7 @@ class _Live:
         self._tasks: dict[str, tuple[_Clock, TaskID]] = {}
         self._bars.start()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: "Progress") -> None:
         if progress.stage not in self._tasks:
             task = self._bars.add_task(progress.stage, total=progress.total, line="")
             self._tasks[progress.stage] = (_Clock(progress), task)
@@ -158,7 +184,7 @@ class _Live:
         self._bars.stop()
 
 
-def _line(progress: Progress, clock: _Clock) -> str:
+def _line(progress: "Progress", clock: _Clock) -> str:
     parts = [f"{progress.stage}: {progress.done:,}/{progress.total:,} {progress.unit}"]
     if progress.done < progress.total:
         parts.append(f"{clock.rate(progress):.1f}/s")
@@ -182,7 +208,8 @@ def _shown(fact: str | int | float) -> str:
     return f"{fact:,}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

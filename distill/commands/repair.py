@@ -29,7 +29,7 @@ from distill.artifacts.layout import (
 )
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 
 _SKIPPED = (CHECKPOINTS, CACHE, "previous")
 _RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE)

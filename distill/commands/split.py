@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, storage_errors
+from distill.artifacts.journal import write_jsonl
 from distill.data import reader, sources
 from distill.data.images import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable
@@ -32,6 +33,8 @@ from filters.run_signals import question_duplicates
 
 TRAIN, TEST = "train", "test"
 NAME = "questions"
+LEFT_OUT = "left_out.jsonl"
+_EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
 _WORKERS = 4
 _ROWS_AT_ONCE = 1024
 _SUFFIX = {"jsonl": ".jsonl", "json": ".jsonl", "cocoqa": ".jsonl", "parquet": ".parquet", "arrow": ".parquet"}
@@ -56,7 +59,8 @@ class Split:
         ]
         if self.left_out:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
-            lines.append(f"left out: {sum(self.left_out.values()):,} rows that cannot be used ({reasons})")
+            total = sum(self.left_out.values())
+            lines.append(f"left out: {total:,} rows that cannot be used ({reasons}); {LEFT_OUT} lists them")
         lines.append("no image is in both; for a recipe:")
         for name, path in zip(("questions", TEST), self.files.values(), strict=True):
             lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
@@ -74,7 +78,7 @@ class _Rows:
     asked: dict[int, str] = field(default_factory=dict)
     """A digest of a row's questions."""
     refs: dict[str, ImageRef] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: list[BadRow] = field(default_factory=list)
 
 
 def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
@@ -92,12 +96,16 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         if path.exists():
             raise DataError(f"{path}: it already exists; give another --out, or remove it")
     rows = _read(recipe, name, table)
+    left_out = Counter(row.reason for row in rows.left_out)
     if not rows.images:
-        raise DataError(f"{table.label}: no row can be used ({dict(rows.left_out)}); check format, columns, images")
+        first = f"; row {rows.left_out[0].row}: {rows.left_out[0].detail}" if rows.left_out else ""
+        raise DataError(f"{table.label}: no row can be used ({dict(left_out)}{first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
     chosen = _chosen(_groups(rows, cluster), test, seed, table.label)
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
+    if rows.left_out:
+        write_jsonl(out / LEFT_OUT, map(asdict, rows.left_out))
     root = _link(rows, table, recipe, name, out)
     _WRITERS.get(table.kind, _write_json)(
         table, files, {number: TEST if number in chosen else TRAIN for number in rows.images}
@@ -109,7 +117,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         files=files,
         rows={TRAIN: len(rows.images) - len(chosen), TEST: len(chosen)},
         pictures={part: len(shown_digests) for part, shown_digests in shown.items()},
-        left_out=dict(rows.left_out.most_common()),
+        left_out=dict(left_out.most_common()),
         root=root,
     )
 
@@ -119,7 +127,8 @@ def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
     for row, items in reader.read_rows(recipe, name, table):
         samples = [item for item in items if isinstance(item, Sample)]
         if not samples or not isinstance(row, SourceRow):
-            rows.left_out[next((item.reason for item in items if isinstance(item, BadRow)), "no_question")] += 1
+            nothing = BadRow(source=table.label, row=row.row if isinstance(row, BadRow) else row.number, **_EMPTY)
+            rows.left_out.append(next((item for item in items if isinstance(item, BadRow)), nothing))
             continue
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
         rows.refs |= refs

@@ -6,18 +6,18 @@ No stage calls another; they meet here, and only through the files they leave in
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill import verbs
 from distill.artifacts.files import write_text
-from distill.artifacts.layout import RECIPE, REPORT
+from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
-from distill.errors import DataError, RecipeError, StaleError
+from distill.errors import DataError, InputError, RecipeError, StaleError
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
@@ -25,6 +25,10 @@ from distill.types import ProgressCallback, unwatched
 if TYPE_CHECKING:
     from distill.planning.leakage import Leakage
     from distill.recipe.teachers import Server
+
+
+_MARKS = (RECIPE, ".lock", SETTINGS)
+"""Files of a run in which no stage has done anything."""
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -110,11 +114,11 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
 
 
 def export_student(
-    run: Path, out: Path, stage: str | None, *, forms: Sequence[str], prompts: int | None = None
+    run: Path, out: Path, stage: str | None, *, forms: Sequence[str], prompts: int | None = None, reuse: bool = False
 ) -> str:
     """Write the student in one form to `out`, or in several to folders there; with `prompts`, prove each.
 
-    What lies at its place already is proven as it is.
+    `reuse`: an export that lies at its place already is taken as it is.
     """
     from student.export.convert import NATIVE, choose_stage, export, server_arguments
 
@@ -127,7 +131,7 @@ def export_student(
     lines = []
     for form in forms:
         folder = out if len(forms) == 1 else out / form
-        if prompts is not None and (folder / "config.json").is_file():
+        if reuse and (folder / "config.json").is_file():
             stage_name = choose_stage(recipe, run, stage)
         else:
             stage_name = export(run, folder, stage=stage, native=form == NATIVE)
@@ -225,7 +229,7 @@ def ablate_recipe(
 def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str | None, seeds: Sequence[int]) -> str:
     """What the arms will be able to find, and what they cost."""
     from distill.ablation.power import state_power, statement_text
-    from distill.ablation.runner import ABLATE, chosen
+    from distill.ablation.runner import chosen
 
     names, _ = chosen(recipe, arms, study)
     return statement_text(state_power(recipe, run / ABLATE, names, tuple(seeds) or recipe.ablate.seeds))
@@ -240,7 +244,12 @@ def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:
     generate_stage(recipe, run)
     filtered = filter_stage(recipe, run)
     trained = train_stage(recipe, run, jobs=jobs)
-    return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
+    evaluated = (
+        eval_stage(recipe, run)
+        if recipe.evaluates
+        else f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
+    )
+    return f"{filtered}\n\n{trained}\n\n{evaluated}"
 
 
 def _require_fit(recipe: Recipe, run: Path) -> None:
@@ -259,22 +268,28 @@ def _require_fit(recipe: Recipe, run: Path) -> None:
 def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
 
-    A stage that refuses changed settings leaves the run, and so its recipe, as it was. Of several processes one does.
+    A stage that refuses changed settings leaves the run, and so its recipe, as it was; one that refuses what it was
+    given, and wrote nothing, leaves no run. Of several processes one does.
     """
     from student.distributed import processes
 
     if not processes.is_main():
         yield unwatched
         return
-    path = run / RECIPE
+    path, existed, had_parent = run / RECIPE, run.exists(), run.parent.exists()
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, recipe.to_toml())
     try:
-        with watch() as on_progress:
+        with watch(run / PROGRESS) as on_progress:
             yield on_progress
-    except StaleError:
-        if before is not None:
+    except InputError as error:
+        if before is not None and isinstance(error, StaleError):
             write_text(path, before)
+        if not existed and not any(file.is_file() and file.name not in _MARKS for file in run.rglob("*")):
+            shutil.rmtree(run)
+            if not had_parent:
+                with suppress(OSError):  # another run is there by now
+                    run.parent.rmdir()
         raise
 
 

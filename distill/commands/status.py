@@ -3,7 +3,8 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import orjson
 
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed
-from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, RECIPE
+from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, RECIPE, REPORT, RESULTS
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
+from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import table
 
-DROPPED = "dropped_"
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
     "filter": ("input", "complete", "correct", "kept", "selected"),
@@ -25,10 +26,52 @@ FUNNEL = {
 
 def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
+    _require_run(run)
+    blocks = [_stages(run), running(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _require_run(run: Path) -> None:
     if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
-    blocks = [_stages(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
-    return "\n\n".join(block for block in blocks if block)
+
+
+def status_fields(run: Path) -> dict[str, Any]:
+    """The state of a run as plain values, for JSON. Raises DataError where there is no run."""
+    _require_run(run)
+    told = warnings(run).splitlines()
+    return {
+        "run": str(run),
+        "stages": [_state(run / stage, stage) for stage in STAGES],
+        "running": read_progress(run),
+        "training": [_state(folder, folder.name) for folder, _ in _trained(run)],
+        "warnings": [line.removeprefix("warning: ") for line in told if line.startswith("warning: ")],
+        "notes": [line.removeprefix("note: ") for line in told if line.startswith("note: ")],
+        "damaged_lines": {str(path.relative_to(run)): count for path, count in count_damaged(run).items()},
+        "evaluation": evaluation_fields(run)["metrics"],
+    }
+
+
+def _state(folder: Path, stage: str) -> dict[str, Any]:
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        return {"stage": stage, "state": "unfinished" if folder.exists() else "not started"}
+    return {
+        "stage": stage,
+        "state": "finished",
+        "damaged_files": sorted(map(str, changed(folder, manifest.outputs.items()))),
+        "seconds": manifest.seconds,
+        "finished_at": manifest.created,
+        "counts": dict(manifest.counts),
+        "tokens": dict(manifest.tokens),
+    }
+
+
+def evaluation_fields(run: Path) -> dict[str, Any]:
+    """The evaluation of a run as plain values, for JSON: what eval/metrics.json holds, null where there is none."""
+    path = run / "eval" / EVAL_METRICS
+    metrics = orjson.loads(path.read_bytes()) if path.is_file() else None
+    return {"run": str(run), "report": str(run / "eval" / REPORT), "metrics": metrics}
 
 
 def _stages(run: Path) -> str:
@@ -42,6 +85,22 @@ def _stages(run: Path) -> str:
         else:
             rows.append((stage, "unfinished" if (run / stage).exists() else "not started", "", ""))
     return table(("stage", "state", "took", "finished at"), rows)
+
+
+def read_progress(run: Path) -> dict[str, Any] | None:
+    """The last report of the stage that runs, with its age in seconds; None where none does."""
+    try:
+        note = (run / PROGRESS).read_bytes()
+        age_s = max(0.0, time.time() - (run / PROGRESS).stat().st_mtime)
+    except FileNotFoundError:
+        return None
+    return {**orjson.loads(note), "age_s": round(age_s, 1)}
+
+
+def running(run: Path) -> str:
+    """The last report of the stage that runs, and how old it is."""
+    progress = read_progress(run)
+    return f"{progress['line']} ({progress['age_s']:,.0f} s ago, process {progress['pid']})" if progress else ""
 
 
 def funnel(run: Path) -> str:
@@ -70,7 +129,8 @@ def warnings(run: Path) -> str:
         return ""
     health = orjson.loads(path.read_bytes())
     lines = [f"warning: {text}" for text in health["warnings"]]
-    return "\n".join(lines + [f"note: {text}" for text in health["notes"]])
+    lines += [f"note: {text}" for text in health["notes"]]
+    return "\n".join([*lines, *filter(None, [diagnosis(run, "filter")])])
 
 
 def damage(run: Path) -> str:
@@ -100,18 +160,12 @@ def training(run: Path) -> str:
     if not rows:
         return ""
     head = ("trained", "rows", "steps", "trainable", "tokens", "took")
-    return "\n".join([table(head, rows), *(line for _, trained in _trained(run) for line in _unlearned(trained))])
+    return "\n".join([table(head, rows), *filter(None, [diagnosis(run, "train ")])])
 
 
-def _unlearned(trained: Manifest) -> Iterator[str]:
-    """A warning where a stage left out more than a tenth of its rows, with the reasons."""
-    dropped = {name.removeprefix(DROPPED): n for name, n in trained.counts.items() if name.startswith(DROPPED)}
-    rows = trained.counts.get("rows", 0) + trained.counts.get("held_out", 0)
-    if (left_out := sum(dropped.values())) > (rows + left_out) / 10:
-        reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(dropped.items()))
-        longest = trained.fields.get("stage.max_length")
-        limit = f" (max_length = {longest:,} tokens)" if "too_long" in dropped and longest else ""
-        yield f"warning: {trained.stage} uses {rows:,} of {rows + left_out:,} rows; left out: {reasons}{limit}"
+def diagnosis(run: Path, stage: str) -> str:
+    """What the stages whose names begin so find about themselves."""
+    return as_text([finding for finding in read_findings(run) if finding["stage"].startswith(stage)])
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:
@@ -175,7 +229,7 @@ def evaluation(run: Path) -> str:
     ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
-    return "\n\n".join([*blocks, *_errors(arms)])
+    return "\n\n".join([*blocks, *_errors(arms), *filter(None, [diagnosis(path.parent.parent, "eval")])])
 
 
 def _errors(arms: Mapping[str, Any]) -> list[str]:
@@ -195,7 +249,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
     """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
     from distill.ablation.power import statement_text
 
-    results = orjson.loads((folder / "results.json").read_bytes())
+    results = orjson.loads((folder / RESULTS).read_bytes())
     studies = {name: study_results for name, study_results in results["studies"].items() if study in (None, name)}
     arm_names = studies[study]["arms"] if study in studies else list(results["arms"])
     rows = []

@@ -1,25 +1,81 @@
 """Commands on runs in an object store."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from distill import verbs
-from distill.commands.progress import watch
-from distill.commands.status import damage, funnel
+from distill.commands.progress import duration, watch
+from distill.commands.status import damage, funnel, run_status, status_fields
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.reports.text_table import table
+from distill.units.run_state import read_run_state
 
 
-def generate_stage_in_store(recipe: Recipe, address: str, *, limit: int | None) -> str:
-    """Let the teachers answer; plan, traces and manifest go to the store."""
-    from teacher.store_run import generate_in_store, scratch_folder
+def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, limit: int | None) -> str:
+    """Let the teachers answer, here or by an array of Slurm jobs; plan, traces and manifest go to the store."""
+    from teacher.store_run import generate_in_store, own_scratch
 
-    run = scratch_folder(recipe, address) / "run"
-    compared = verbs.compare_asked(recipe, run)
-    with watch() as on_progress:
-        generate_in_store(recipe, address, limit=limit, on_progress=on_progress)
-    blocks = [funnel(run), damage(run), compared.summary() if compared is not None else ""]
+    if recipe.engine.kind == "slurm":
+        return _submit_agents(recipe, address, overrides, limit)
+    with own_scratch(recipe, address) as scratch, watch() as on_progress:
+        run = scratch / "run"
+        compared = verbs.compare_asked(recipe, run)
+        generate_in_store(recipe, address, scratch, limit=limit, on_progress=on_progress)
+        blocks = [funnel(run), damage(run), compared.summary() if compared is not None else ""]
     return "\n\n".join(block for block in blocks if block) + f"\ntraces: {address}"
+
+
+def _submit_agents(recipe: Recipe, address: str, overrides: Sequence[str], limit: int | None) -> str:
+    """Submit an array of Slurm jobs that each run this command with the local engine."""
+    from distill.placement.slurm_array import submit_array
+
+    command = [sys.executable, "-m", "distill", "generate", str(recipe.path.resolve()), "--run", address]
+    command += ["--engine", "local", *(part for text in overrides for part in ("--set", text))]
+    command += ["--limit", str(limit)] if limit else []
+    folder, agents = Path("runs").resolve() / recipe.name / "slurm", recipe.engine.agents
+    job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
+    return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
+
+
+def any_status(run: Path | str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:
+    """The state of a run in a folder or a store, as text, or as plain values for JSON."""
+    if isinstance(run, str):
+        return _store_status(run, recipe, as_json=as_json)
+    return status_fields(run) if as_json else run_status(run)
+
+
+def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:
+    options = load(recipe).store.client_options() if recipe else None
+    state = read_run_state(open_store(address, config=options, read_only=True))
+    if as_json:
+        return state.as_fields()
+    eta = f", at most {duration(state.eta_s)} left" if state.eta_s and state.done < state.units else ""
+    lines = [
+        f"units: {state.done:,} of {state.units:,} committed, {state.claimed:,} at work, {state.waiting:,} waiting",
+        f"traces: about {state.traces:,} of {state.total_traces:,} committed, {state.traces_per_s:.1f}/s{eta}",
+    ]
+    rows = [
+        (
+            f"{agent['host']} {agent['pid']}",
+            "works" if agent["works"] else "lost",
+            f"{agent['silent_s']:,.0f} s ago",
+            " ".join(agent.get("units", ())),
+            f"{agent['traces']:,}",
+            f"{agent['traces'] / max(agent['seconds'], 1e-9):.1f}",
+            str(agent.get("in_flight", 0)),
+            ", ".join(f"{name} {count:,}" for name, count in agent.get("outcomes", {}).items() if name != "complete"),
+        )
+        for agent in state.agents
+    ]
+    if rows:
+        head = ("agent", "state", "last sign", "units", "traces", "/s", "in flight", "not complete")
+        lines += ["", table(head, rows)]
+    lines += [f"failed: {each['host']} {each['pid']}: {each['error']}" for each in state.failures]
+    return "\n".join(lines)
 
 
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:

@@ -39,7 +39,8 @@ from distill.extensions import DATA_FORMATS, Extension, load
 from distill.recipe.data import DataSource
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_TURNS = ("conversations", "messages", "conversation")
+CHOICES = ("choices", "options")
+TURNS = ("conversations", "messages", "conversation")
 _ASKING = frozenset({"human", "user"})
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 
@@ -119,7 +120,7 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
         case "finevision":
             needed = {"question": ("texts",), "image": image_names(source)}
         case "llava":
-            needed = {"question": _TURNS}
+            needed = {"question": TURNS}
         case "chartqa":
             needed = {"question": ("query", "question"), "image": image_names(source, "imgname")}
         case "cocoqa" if "texts" in present:
@@ -127,7 +128,7 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
         case "cocoqa":
             needed = {"question": ("question",), "image": image_names(source, "image_id", "img_id")}
         case "scienceqa":
-            needed = {"question": (source.columns.question,), "choices": ("choices",)}
+            needed = {"question": (source.columns.question,), "choices": CHOICES}
         case _:
             needed = {}
     if source.columns.image == "":
@@ -164,7 +165,7 @@ def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 
 
 def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
-    column, value = pick_column(values, _TURNS)
+    column, value = pick_column(values, TURNS)
     images = read_images(values, source, required=False)
     questions: list[RowQuestion] = []
     asked: str | None = None
@@ -259,7 +260,7 @@ def _candidates(cell: ImageCell, *names: str) -> ImageCell:
 
 
 def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
-    choices = values.get("choices")
+    choices = pick_column(values, CHOICES)[1]
     if isinstance(choices, str):
         choices = parse_json_list(choices)
     if not isinstance(choices, list) or not 1 <= len(choices) <= len(LETTERS):
@@ -268,10 +269,12 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         raise RowError("bad_choices", f"choices must be texts, not {choices!r:.200}")
     options = [str(choice).strip() for choice in choices]
     index = values.get(source.columns.answer)
-    if isinstance(index, str) and index.strip().lstrip("-").isdecimal():
-        index = int(index)
+    if isinstance(index, str):
+        index = _position(index.strip(), options)
     if index is not None and (not isinstance(index, int) or not 0 <= index < len(options)):
-        raise RowError("bad_answer", f"answer {index!r} is not the position of one of {len(options)} choices")
+        raise RowError(
+            "bad_answer", f"answer {index!r} is not the position, letter or text of one of {len(options)} choices"
+        )
     hint = str(values.get("hint") or "").strip()
     lines = [f"{hint}\n"] if hint else []
     lines += [read_question(values.get(source.columns.question))]
@@ -284,6 +287,15 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         meta={**read_difficulty(values, source), **_explanations(values), "options": options},
     )
     return ParsedRow(images=read_images(values, source, required=False), questions=(question,))
+
+
+def _position(answer: str, options: list[str]) -> Any:
+    """The place of a choice that is given by its number from 0, its letter or its text; other text as it is."""
+    if answer.lstrip("-").isdecimal():
+        return int(answer)
+    if answer in options:
+        return options.index(answer)
+    return LETTERS.index(answer) if len(answer) == 1 and answer in LETTERS else answer or None
 
 
 def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:

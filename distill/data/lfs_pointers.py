@@ -28,5 +28,5 @@ def explain_pointers(path: Path) -> str:
     pointer_files = pointers(path) if path.is_dir() else [path] if is_pointer(path) else []
     if not pointer_files:
         return ""
-    names = ", ".join(file.name for file in pointer_files[:3])
-    return f"{names}: a pointer of git-lfs and not the content; fetch it with `git lfs pull` in {path}"
+    names, folder = ", ".join(file.name for file in pointer_files[:3]), pointer_files[0].parent
+    return f"{names}: a pointer of git-lfs and not the content; fetch it with `git lfs pull` in {folder}"

@@ -13,7 +13,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from distill.artifacts.compact_map import CompactMap
-from distill.artifacts.files import file_sha256
+from distill.artifacts.files import remembered_sha256
 from distill.artifacts.manifest import fingerprint
 from distill.data import formats, images, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
@@ -353,7 +352,9 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
         return fields | {"source": source.source}
     table = sources.locate(recipe, name)
     # Shards in different folders may share a name, so their order is part of the key.
-    digests = {f"{position:05d} {file.name}": _digest(file) for position, file in enumerate(_content_files(table))}
+    digests = {
+        f"{position:05d} {file.name}": remembered_sha256(file) for position, file in enumerate(_content_files(table))
+    }
     return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
 
 
@@ -361,18 +362,11 @@ def _content_files(table: SourceTable) -> list[Path]:
     return [file for path in table.files for file in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
 
 
-def _digest(file: Path) -> str:
-    status = file.stat()
-    return _cached_digest(file, status.st_size, status.st_mtime_ns)
-
-
-@cache
-def _cached_digest(file: Path, size: int, modified_ns: int) -> str:
-    return file_sha256(file)
-
-
 def source_files(recipe: Recipe, name: str = "questions") -> list[tuple[str, int, str]]:
     """Name, size and digest of every file of a source; none for a hub name."""
     if not recipe.local(sources.settings(recipe, name).source).exists():
         return []
-    return [(file.name, file.stat().st_size, _digest(file)) for file in _content_files(sources.locate(recipe, name))]
+    return [
+        (file.name, file.stat().st_size, remembered_sha256(file))
+        for file in _content_files(sources.locate(recipe, name))
+    ]

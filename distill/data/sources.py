@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from distill import packages
 from distill.data.images import open_arrow
+from distill.data.lfs_pointers import explain_pointers
 from distill.errors import DataError
 from distill.local_paths import real_path
 from distill.recipe.data import DataSource
@@ -222,6 +223,8 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
     """The rows of a table in order, from `start` on. Raises DataError when a file cannot be read at all."""
     number = start.rows
     for position, file in enumerate(table.files[start.files :]):
+        if pointer := explain_pointers(file):
+            raise DataError(f"{file}: {pointer}")
         try:
             grown = start.bytes and not position
             items: Iterator[Any] = _jsonl(file, start.bytes) if grown else _READERS[table.kind](file)
@@ -282,8 +285,9 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
 
 def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
     csv.field_size_limit(sys.maxsize)
-    delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
     with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
+        lines.seek(0)
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
         while True:
             begin = table.reader.line_num + 1
@@ -301,6 +305,12 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
                 yield "not valid UTF-8"
             else:
                 yield item
+
+
+def _delimiter(header: str) -> str:
+    """What separates cells. Where numbers have a decimal comma, programs write semicolons; some write tabs."""
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t", key=unquoted.count)
 
 
 def _is_text(value: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from distill.grounding.canonical_text import MARK, Canonical, mark_numbers, max_numbers_of
+from distill.grounding.canonical_text import MARK, mark_numbers, max_numbers_of
 from distill.grounding.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
 from distill.grounding.unit_equations import UNIT_WORDS, find_unit_claims
 from distill.grounding.worded_equations import WORDED_WORDS, find_worded_claims
@@ -21,7 +21,7 @@ Arithmetic = Literal["right", "slip", "none_stated"]
 # "She had 8 stamps. After getting 6 more, she owns 14." is read as one.
 # The space comes first: a search for one finds its place many times faster than one for what stands before it.
 _SENTENCE: Final = re.compile(
-    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after )|(?<=\n)\s*+)",
+    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=)|(?<=\n)\s*+)",
 )
 # Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
@@ -75,7 +75,11 @@ def find_slips(text: str) -> Slips:
     wrong = {
         (claim.first, claim.last): claim for claim in arithmetic_claims if not claim.right and claim.key not in right
     }
-    slips = tuple(Slip(written=_claim_as_written(marked, claim), expected=claim.expected) for claim in wrong.values())
+    spans = marked.number_spans() if wrong else []
+    slips = tuple(
+        Slip(written=_as_written(marked.plain, spans[claim.first][0], spans[claim.last][1]), expected=claim.expected)
+        for claim in wrong.values()
+    )
     return Slips(checked=len(arithmetic_claims), slips=slips, complete=marked.complete)
 
 
@@ -87,6 +91,5 @@ def _sentences(text: str) -> Iterator[str]:
             yield from (piece[at : at + _SENTENCE_CHARACTERS] for at in range(0, len(piece), _SENTENCE_CHARACTERS))
 
 
-def _claim_as_written(marked: Canonical, claim: ArithmeticClaim) -> str:
-    start, end = marked.find_span(claim.first, claim.last)
-    return " ".join(marked.plain[max(0, start - _AROUND) : end].split())
+def _as_written(plain: str, start: int, end: int) -> str:
+    return " ".join(plain[max(0, start - _AROUND) : end].split())

@@ -42,9 +42,20 @@ _SIGNS: Final = {
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
     **dict.fromkeys("$€£¥`&#{}~", ""),
 }  # fmt: skip
+_GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
 _FIRST_BULLET: Final = re.compile(r"\A[ \t]*(?:[-*+•>][ \t]+)+")
 _POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
+_POWER_WORD: Final = re.compile(r"(?<=\d) (squared|cubed)\b(?! (?:m|k|c|f|in|yard))")
+_MIXED: Final = re.compile(r"(?<![\d./])(\d{1,3})\s?([½¼¾])")
+_SPACED_COLON: Final = re.compile(r"(?<=\d) : (?=\d)")
+# Groups of three with spaces are one number beside an operator only: elsewhere they may be a list.
+_GROUPS: Final = r"\d{1,3}(?: \d{3}){1,5}(?![\d.,]*\d| \d)"
+_SPACED_GROUPS: Final = re.compile(rf"(?<=[-+*/=×÷−] ){_GROUPS}|(?<![\d.,] )(?<![\w.,]){_GROUPS}(?=\s*[-+*/=×÷−])")
+_SPACED_DIGITS: Final = re.compile(r" \d{3}(?<=\d.{4})")
+_CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5},\d{1,2}(?!\d)")
+_CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)")
+"""Where a text holds one such number, all its numbers have a decimal comma."""
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as )[^()\d]{0,60}\)")
@@ -113,23 +124,22 @@ class Canonical:
     numbers: list[Number]
     plain: str
     pieces: list[str]
-    """The plain text split by `_NUMBER`."""
+    """The plain text split by `_NUMBER`; the last one is all that was not read."""
     complete: bool
     """Whether every number was read; a text may have more than `max_numbers`."""
 
-    def find_span(self, first: int, last: int) -> tuple[int, int]:
-        """Where in the plain text the first of two numbers begins and the last one ends."""
-        pieces = self.pieces
-        end, number, start = len(pieces[0]), -1, 0
-        for index in range(1, len(pieces), 3):
-            begin, end = end, end + len(pieces[index])
-            if pieces[index + 1] is None and _read_number(pieces[index]) is not None:
-                number += 1
-                start = begin if number == first else start
-                if number == last:
-                    break
-            end += len(pieces[index + 2])
-        return start, end
+    def number_spans(self) -> list[tuple[int, int]]:
+        """Where each number begins and ends in the plain text."""
+        spans: list[tuple[int, int]] = []
+        end = len(self.pieces[0])
+        for written, odd, after in zip(self.pieces[1::3], self.pieces[2::3], self.pieces[3::3], strict=True):
+            if len(spans) == len(self.numbers):
+                break
+            begin, end = end, end + len(written)
+            if odd is None and _read_number(written) is not None:
+                spans.append((begin, end))
+            end += len(after)
+        return spans
 
 
 def mark_numbers(text: str, max_numbers: int) -> Canonical:
@@ -137,10 +147,11 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
     source = _replace_number_words(_clean(text), max_numbers)
     numbers: list[Number] = []
     unreadable = 0
-    pieces = _NUMBER.split(source)
+    most_unreadable = _UNREADABLE_A_NUMBER * max_numbers
+    pieces = _NUMBER.split(source, maxsplit=max_numbers + most_unreadable + 2)
     marked = pieces[:1]
     for written, odd, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        if len(numbers) == max_numbers or unreadable > _UNREADABLE_A_NUMBER * max_numbers:
+        if len(numbers) == max_numbers or unreadable > most_unreadable:
             return Canonical("".join(marked[:-1]), numbers, source, pieces, complete=False)
         number = None if odd is not None else _read_number(written)
         if number is None:
@@ -154,10 +165,22 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
 
 def _clean(text: str) -> str:
     text = plain_text(text)
+    if "," in text and _CONTINENTAL.search(text):
+        text = _CONTINENTAL_NUMBER.sub(
+            lambda match: match[1].replace(".", "") + (f".{match[2]}" if match[2] else ""), text
+        )
+    if _SPACED_DIGITS.search(text):
+        text = _SPACED_GROUPS.sub(lambda match: match[0].replace(" ", ""), text)
+    if " : " in text:
+        text = _SPACED_COLON.sub(":", text)
+    if not text.isascii():
+        text = _MIXED.sub(lambda match: f"({match[1]}+{_GLYPHS[match[2]]})", text)
     if "\\" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
     text = text.lower()
+    if "squared" in text or "cubed" in text:
+        text = _POWER_WORD.sub(lambda match: "^2" if match[1] == "squared" else "^3", text)
     if "**" in text:
         text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text).replace("**", "")
     for sign, plain_sign in _SIGNS.items():

@@ -30,7 +30,7 @@ SAYS: Final = word_set(
 )
 _FILLERS: Final = word_set(
     """a an the about approximately roughly around nearly almost only just exactly total of to we us you get approx
-    : or ie that so circa some precisely again also ~ then"""
+    : or ie is that which so circa some precisely again also ~ then"""
 )
 _HEDGES: Final = word_set("about approximately roughly around nearly almost approx circa some ~ ≈")
 _MEASURES: Final = word_set(
@@ -42,12 +42,14 @@ _AFTER: Final = word_set(
     percentage th ago per"""
 )
 """What follows a number that is not the result itself: "2 more than 5", "3 remainder 4"."""
+_COMPARING: Final = word_set("more less fewer greater higher lower larger smaller years")
+"""Of these, what may follow a result behind an equals sign: "90 - 75 = 15 more"."""
 _JOINTS: Final = word_set(
     "and or but in to than from for with on at by so because which that while since then thus hence where as when if"
 )
 """What stands between two statements, and not between a number and its unit."""
 # A comma ends a chain but where `EquationReader._goes_on` may say otherwise.
-_END_OF_CHAIN: Final = re.compile(rf"[.;]|,(?!\s*(?:{'|'.join(_OPERATORS)}|or|ie|that|which|so)\b)")
+_END_OF_CHAIN: Final = re.compile(rf"[.;]|,(?!\s*(?:{'|'.join(_OPERATORS)}|or|ie|that|which|so|same)\b)")
 _MOST_NUMBERS: Final = 64
 """In one chain: no more are written by hand."""
 
@@ -133,7 +135,7 @@ class EquationReader:
             self._operator(side, token, start, end, after)
         elif token == "π" or (token == "(" and not (last in (*_ENDS, "u") and self.sentence[start - 1] == " ")):
             # What stands directly before it is the name of a function.
-            side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start].isalpha())
+            side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start].islower())
             side.tokens.append(token)
         elif token == ")" and side.tokens.count("(") > side.tokens.count(")"):
             side.end_unit()
@@ -144,13 +146,15 @@ class EquationReader:
         elif not side.tokens and len(self.chain) > 1 and token in _FILLERS:
             side.hedged |= token in _HEDGES
         elif token == "," and self._goes_on(at):
-            if after not in _OPERATORS:
+            if after not in (*_OPERATORS, "same"):
                 self.chain.append(Side(weak=True))
         elif last and last in (*_ENDS, "u") and token not in _JOINTS and (len(token) > 1 or token in _MEASURES):
-            return self._unit(side, token) if token[0].isalpha() and token != "X" else self._ended(token)
+            return self._unit(side, token, after) if token[0].isalpha() and token != "X" else self._ended(token)
         elif token in _REMAINDERS and last == MARK:
             side.sound = False
         else:
+            if token == "and" and last == "u" and after in _NUMBERS and "/" in self.chain[0].operators:
+                side.sound = False  # "60 / 7 = 8 weeks and 4 days"
             return self._ended(token)
         return None
 
@@ -171,6 +175,8 @@ class EquationReader:
         last = side.tokens[-1] if side.tokens else ""
         if last == ")" and len(self.chain) == 1 and not side.operators:
             self.chain = [side := Side()]  # "(1) 3 + 4 = 7" begins anew
+        elif last == "u" and len(self.chain) == 1 and not side.operators:
+            self.chain = [side := Side()]  # "5 boxes hold 24 * 5 = 120 cans"
         elif last in (*_ENDS, "u"):
             side.sound = False  # "6 1/2"
         beside = (text[end : end + 1], text[start - 1 : start])
@@ -180,6 +186,7 @@ class EquationReader:
             side.sound = False
         side.tokens.append(token)
         side.numbers.append(self.next_number)
+        side.operators += ["!"] if token == "N!" else []
         side.unit = False
         self.next_number += 1
         if len(side.numbers) > _MOST_NUMBERS:
@@ -214,12 +221,13 @@ class EquationReader:
             return False
         if after in _OPERATORS and after != "x":
             return True
-        return after in ("or", "ie") or (after in ("that", "which", "so") and then == "is")
+        return after in ("or", "ie", "same") or (after in ("that", "which", "so") and then == "is")
 
-    def _unit(self, side: Side, token: str) -> list[Side] | None:
+    def _unit(self, side: Side, token: str, after: str) -> list[Side] | None:
         """A word behind a number: what is counted."""
         if token in _AFTER and len(self.chain) > 1 and len(side.tokens) == 1:
-            side.sound = False
+            compares = token in _COMPARING and after != "than"
+            side.sound = side.sound and compares and not side.weak and bool(self.chain[-2].operators)
         if side.tokens[-1] != "u":
             side.tokens.append("u")
         side.unit = side.unit or token not in _MEASURES

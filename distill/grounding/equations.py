@@ -20,12 +20,12 @@ from distill.grounding.expressions import evaluate_expression, stands_for
 from distill.grounding.numbers_in_text import word_set
 
 _OVERRULED: Final = re.compile(
-    r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|(?:is|are|was|does|do|can) not|isn't"
+    r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"
     r"|aren't|wasn't|doesn't|don't|cannot|can't|would|were to|instead|rather|suppose|whether|unless|oops|remainder|left over|leftover)\b"
 )
 """Words that make a sentence no claim: questions, negations, conditions, reported mistakes."""
 _OVERRULING: Final = word_set(
-    """wrong mistake mistaken mistakenly incorrect misread miscounted false not cannot t would were instead rather
+    """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t would were instead rather
     suppose whether unless oops remainder left leftover"""
 )
 """Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
@@ -35,7 +35,9 @@ _PHRASES: Final = (
     (word_set("divided"), re.compile(r"\bdivided by\b"), "dividedby"),
     (word_set("out"), re.compile(r"(?<=N) out of (?=N)"), " of "),
     (word_set("root"), re.compile(r"\bsquare root of (?=N)"), "√ "),
-    (word_set("squared"), re.compile(r"(?<=N) squared\b"), "^2"),
+    (word_set("jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun"),
+     re.compile(r"\b[a-z]{3} \(N\)(?= ?[-+=])"), "N"),
+    (frozenset("q"), re.compile(r"\bq[1-4] (?=N)"), ""),
     (word_set("than"), re.compile(r"\bless than\b"), "lessthan"),
     (word_set("same reduce reduces simplify simplifies correspond corresponds convert converts equal equals percentage"
               " percent decimal fraction"),
@@ -56,8 +58,8 @@ _EQUALITIES: Final = SAYS | word_set(
     "equal equals reduce reduces simplify simplifies correspond corresponds convert converts or ie as"
 )
 _EQUALITY: Final = re.compile(rf"\b(?:{'|'.join(sorted(_EQUALITIES, key=len, reverse=True))})\b")
-_OPERATOR_SIGN: Final = re.compile(r"[-+*/^√%]")
-_OPERATORS: Final = word_set("plus minus less times x divided multiplied of root squared each same")
+_OPERATOR_SIGN: Final = re.compile(r"[-+*/^√%!]")
+_OPERATORS: Final = word_set("plus minus less times x divided multiplied of root each same")
 _OPERATOR: Final = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATORS))})\b")
 # A word of equality needs an expression before it, and so an operator before an operand; an equals sign does not.
 _BEFORE_OPERAND: Final = (*"-+*/^√", "plus", "minus", "less", "times", "x", "dividedby")
@@ -137,12 +139,15 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Arith
         if right.weak and not _states_a_result(left, right, numbers):
             continue
         operators = {*left.operators, *right.operators}
+        if left.units != right.units and ("cents" in left.units | right.units or not operators):
+            continue  # "25 cents * 4 = $1", "... = 1000 ml = 1 l"
         if operators & {"+", "-"} and ("of" in operators or len(left.units | right.units) > 1):
             continue
         comparison = _compare_sides(left, right, chain[0], numbers)
         if comparison is not None:
             agrees, expected = comparison
-            key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers))
+            # That two expressions agree corrects no result.
+            key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers), len(right.operators))
             yield ArithmeticClaim(left.numbers[0], right.numbers[-1], agrees, expected, key)
 
 
@@ -150,7 +155,7 @@ def _states_a_result(left: Side, right: Side, numbers: Sequence[Number]) -> bool
     """Whether a word such as "is" between two sides states a result: not after a range, a size or a score."""
     operators = left.operators
     if not operators:
-        return False
+        return not left.unit and "of" in right.operators and "/" in right.operators  # "50 is half of 100"
     if left.worded or "√" in operators:
         return True
     if left.unit or left.crossed:
@@ -219,6 +224,9 @@ def _compare_sides(
         ), left_values[0]
     number = numbers[stated_side.numbers[0]]
     stated_value = stated[0]
+    if number.unit > 1:
+        # The last number alone may name the scale: "83.2 - 67.4 = 15.8 million".
+        computed = [value * scale for value in computed for scale in (1.0, 1e3, 1e6, 1e9)]
     if number.percent:
         # "45 / 180 = 25 %" and "45 / 180 * 100 = 25 %"; percentages of percentages stay what they are.
         stated_value, computed = (

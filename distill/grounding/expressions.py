@@ -16,6 +16,8 @@ def stands_for(stated: float, unit: float, value: float, hedged: bool) -> bool:
     distance = abs(stated - value)
     if distance <= 1e-9 * max(1.0, abs(value)):
         return True
+    if hedged and 0.1 * abs(value) >= distance and stated % 10 == 0 and distance <= 0.5 * _last_digit(stated):
+        return True
     if hedged and distance <= max(0.5 * unit if unit < 1 else 0.0, 0.03 * abs(value)):
         return True
     steps = value / unit
@@ -24,6 +26,14 @@ def stands_for(stated: float, unit: float, value: float, hedged: bool) -> bool:
     if unit < 1 or unit > 1:
         return distance < unit * 1.0001
     return distance <= 0.50001 and distance <= 0.05 * abs(value)
+
+
+def _last_digit(stated: float) -> float:
+    """One of the last place that is no zero: 10 for 80, 100 for 1200."""
+    place = 10.0
+    while stated and stated % (10 * place) == 0:
+        place *= 10
+    return place
 
 
 class _UnreadableError(Exception):

@@ -13,6 +13,9 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("cm", "centimetres", "centimeters"), ("length", 0.01)),
     **dict.fromkeys(("m", "metres", "meters", "metre", "meter"), ("length", 1.0)),
     **dict.fromkeys(("km", "kilometres", "kilometers"), ("length", 1000.0)),
+    **dict.fromkeys(("inch", "inches"), ("feet", 1.0)),
+    **dict.fromkeys(("foot", "feet", "ft"), ("feet", 12.0)),
+    **dict.fromkeys(("yard", "yards"), ("feet", 36.0)),
     **dict.fromkeys(("s", "sec", "second", "seconds"), ("time", 1.0)),
     **dict.fromkeys(("min", "minute", "minutes"), ("time", 60.0)),
     **dict.fromkeys(("h", "hour", "hours"), ("time", 3600.0)),
@@ -33,8 +36,9 @@ UNIT_WORDS: Final = frozenset(word for unit in (*_UNITS, "dozen") for word in re
 """The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
 _SAME: Final = re.compile(
-    rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}} ?(?:is|are|equals?|=|same"
-    rf"|corresponds to|makes?) ?{_ONE}(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
+    rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}}(?P<tie>,? ?(?:which |that )?"
+    rf"(?:is|are|equals?|=|same|corresponds to|makes?)) ?{_ONE}(?:(?: and | ){_ONE})?"
+    r"(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
 )
 _DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
@@ -52,11 +56,12 @@ def find_unit_claims(
         own = numbers[first : first + len(units)]
         if len({kind for kind, _ in units}) == 1 and len({size for _, size in units}) > 1:
             sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
+            cut = match[0].count(MARK, 0, match.start("tie") - match.start())
             size = units[-1][1]
-            right = stands_for(own[-1].value, own[-1].unit, sum(sizes[:-1]) / size, False)
-            yield ArithmeticClaim(
-                first, first + len(units) - 1, right, sum(sizes[:-1]) / size, ("units", *sizes[:-1])
-            )
+            # What the last of the stated numbers comes to: "95 minutes are 1 hour and 35 minutes".
+            expected = (sum(sizes[:cut]) - sum(sizes[cut:-1])) / size
+            right = stands_for(own[-1].value, own[-1].unit, expected, False)
+            yield ArithmeticClaim(first, first + len(units) - 1, right, expected, ("units", *sizes[:cut]))
     if " dozen " in sentence:
         for match in _DOZEN.finditer(sentence):
             first = offset + sentence.count(MARK, 0, match.start())

@@ -18,8 +18,8 @@ from distill.grounding.expressions import stands_for
 from distill.grounding.numbers_in_text import word_set
 
 _EQ: Final = (
-    r"(?>(?:,? (?:which |that |this |we |you |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"
-    r"|amounts? to|was|were|to get|results? in|have|has|obtain|add up to|becomes?|=)|:|,)"
+    r"(?>(?:,? (?:which |that |this |we |you |i |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"
+    r"|amounts? to|was|were|get|to get|results? in|have|has|obtain|add up to|becomes?|=)|:|,)"
     r"(?: (?:about|roughly|approximately|around|exactly|only|just|the|a|total|of|equal|to|again|left|is|therefore|thus|:|=))*[ :*]*-?)"
 )
 # Without choices to come back to: a list is read in one way.
@@ -77,6 +77,7 @@ def _pattern(
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
 PATTERNS: Final = (
     _pattern("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
+    _pattern("sum total", rf"\b(?:sum|total) of (?:the )?(?:[a-z]+ )?N [a-z]+ \({_LIST}{_EQ}N", lambda v: sum(v[1:])),
     _pattern("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
     _pattern("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
     _pattern("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
@@ -145,6 +146,15 @@ PATTERNS: Final = (
        percents=True),
     _pattern("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
        lambda v: v[1] * (1 + v[0] / 100), percents=True),
+    _pattern("discount tip tax share", r"\bN (?:discount|tip|tax|share|vat) (?:on|of) N(?: [a-z]+)? (?:is|are|equals|comes to|gives|=) N",
+       lambda v: v[1] * v[0] / 100, percents=True),
+    _pattern("of", r"\bN is N of N(?! ?[-+*/^%])", lambda v: v[0] * v[1] / 100, 0, percents=True, needs=("N is N of N",)),
+    _pattern("times", r"\bN times N to (?:get|give|obtain|reach) N", _product),
+    _pattern("each", r"\bN [a-z]+ (?:with|of|holding|containing) N [a-z]+ each,?(?: [a-z]+)? (?:makes?|gives?|is|are|have|has|holds?|totals?) N", _product),
+    _pattern("left remain remains", r"\bremov(?:e|ed|ing) N(?: [a-z]+)? (?:of|from) (?:the |these |those )?N{_GAP} N (?:[a-z]+ )?(?:are |is )?(?:left|remain)\b".replace("{_GAP}", _GAP),
+       lambda v: v[1] - v[0]),
+    _pattern("mod modulo", r"(?<![-+*/^] )\bN mod(?:ulo)? N (?:=|is|equals|gives) N", lambda v: v[0] % v[1]),
+    _pattern("remainder r", r"(?<![-+*/^] )\bN ?/ ?N = N,? (?:remainder|r) N", lambda v: v[0] - v[1] * v[2]),
     _pattern("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
     _pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
 )  # fmt: skip
@@ -162,6 +172,7 @@ _COMPARED: Final = (
     (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
     (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
 )
+_GOES_ON: Final = re.compile(r" ?[-+*/^] ?[N(√]")
 _LABELLED: Final = re.compile(
     r"\b(?:for|in|of|bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category"
     r"|level|quarter|rank|line) $"
@@ -182,6 +193,9 @@ _RATIO: Final = re.compile(
 )
 _CLOCK: Final = re.compile(
     r"\bfrom N:N(?: [ap]m)? to N:N(?: [ap]m)?(?: is| takes| are| lasts|,| =)(?: about)? N (minutes?|min|hours?)\b"
+)
+_TAKES: Final = re.compile(
+    r"\b(?:at|from) N:N\b[^N.!?;]{0,40}\bN:N\b[^N.!?;]{0,40}\b(?:takes|took|lasts|lasted|is|for) (?:about )?N (?:hours?|h)(?: and|,)? N min"
 )
 _ARRIVAL: Final = re.compile(
     r"\bat N:N\b[^N.!?;]{0,30}N (minutes?|min|hours?|h)\b[^N.!?;]{0,40}\b(?:at|until|by) N:N"
@@ -210,6 +224,8 @@ def find_worded_claims(
         if pattern.needs and not any(text in sentence for text in pattern.needs):
             continue
         for match in pattern.pattern.finditer(sentence):
+            if _GOES_ON.match(sentence, match.end()):
+                continue  # "3 pens at 2.20 each are 3 * 2.20": the result is an expression
             stated_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
             claim = _judge_match(pattern, match, stated_numbers, first)
             if claim is not None:
@@ -248,6 +264,8 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
     shares = [number.percent for number in operands]
     if pattern.comes_to is _change and result.percent and not all(shares):
         comes_to = _percent_change
+    elif pattern.percents and not shares[0]:
+        return None
     elif pattern.comes_to is sum and shares[0] and not any(shares[1:]):
         return None  # "adding 10% tax to 100": said in another pattern
     elif pattern.comes_to is not _change and any(shares) != result.percent and not (pattern.percents and any(shares)):
@@ -315,6 +333,11 @@ def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[A
         minutes = (c * 60 + d - a * 60 - b) % 720
         stated = duration * (60 if match[1].startswith("h") else 1)
         yield ArithmeticClaim(first, first + 4, stated % 720 == minutes, minutes, ("clock", a, b, c, d))
+    for match in _TAKES.finditer(sentence):
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, c, d, hours, minutes = (number.value for number in clock_numbers)
+        expected = (c * 60 + d - a * 60 - b) % 720
+        yield ArithmeticClaim(first, first + 5, (hours * 60 + minutes) % 720 == expected, None, ("takes", a, b, c, d))
     for match in _ARRIVAL.finditer(sentence):
         clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
         a, b, takes, c, d = (number.value for number in clock_numbers)

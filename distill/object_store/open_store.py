@@ -9,26 +9,32 @@ from urllib.parse import unquote, urlsplit
 
 from distill import packages
 from distill.errors import InputError
+from distill.local_paths import STORE_SCHEMES
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
 from distill.object_store.probe import require_commits
 from distill.object_store.retrying_store import RetryingStore
 
-SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _FIRST_PATIENCE_S = 15.0
 """At the start a mistake in the address is likelier than an outage."""
 
 
-def open_store(address: str | Path, *, config: Mapping[str, Any] | None = None) -> ObjectStore:
-    """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused."""
+def open_store(
+    address: str | Path, *, config: Mapping[str, Any] | None = None, read_only: bool = False
+) -> ObjectStore:
+    """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused.
+
+    One that is only read is not probed, and requests wait for it for seconds, not for hours.
+    """
     parts = urlsplit(str(address))
     if not parts.scheme or (parts.scheme == "file" and not parts.netloc):
         store: ObjectStore = LocalStore(Path(unquote(parts.path) if parts.scheme else address))
-        require_commits(store)
+        if not read_only:
+            require_commits(store)
         return store
-    if parts.scheme not in SCHEMES or not parts.netloc:
+    if parts.scheme not in STORE_SCHEMES or not parts.netloc:
         raise InputError(
-            f"{address}: not a store; its address begins with one of {', '.join(SCHEMES)}, then ://bucket"
+            f"{address}: not a store; its address begins with one of {', '.join(STORE_SCHEMES)}, then ://bucket"
         )
     if parts.password or parts.query:
         raise InputError(
@@ -43,5 +49,8 @@ def open_store(address: str | Path, *, config: Mapping[str, Any] | None = None) 
     options = dict(config or {})
     http = options.pop("allow_http", (endpoint or "").startswith("http://"))
     remote = RetryingStore(store=RemoteStore(str(address), config=options, http=http))
-    require_commits(replace(remote, patience_s=_FIRST_PATIENCE_S))
+    impatient = replace(remote, patience_s=_FIRST_PATIENCE_S)
+    if read_only:
+        return impatient
+    require_commits(impatient)
     return remote

@@ -31,9 +31,7 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
     `price` is that of an hour of one card. Raises RecipeError for an unknown card or a recipe without training,
     ModelError for a student whose configuration cannot be read, and what reading the data raises.
     """
-    if recipe.student is None or not recipe.stages:
-        raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
-    chosen = hardware.find_gpu(gpu) if gpu else local_gpu()
+    chosen = chosen_gpu(recipe, gpu)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
         outline, stage_plans = plans(recipe, run)
@@ -41,6 +39,13 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
     blocks += [_card(stage_plans, chosen, price) if chosen else _cards(stage_plans, price)]
     blocks.append(_measured(stage_plans))
     return "\n\n".join(block for block in blocks if block)
+
+
+def chosen_gpu(recipe: Recipe, gpu: str | None) -> Gpu | None:
+    """The card to plan for: by name, or that of this machine. Raises RecipeError, also for nothing to plan."""
+    if recipe.student is None or not recipe.stages:
+        raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
+    return hardware.find_gpu(gpu) if gpu else local_gpu()
 
 
 def _student(outline: Any, planned: StagePlan) -> str:

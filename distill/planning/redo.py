@@ -1,13 +1,16 @@
 """What a change of a recipe makes stale: which keys differ, and which traces, signals and stages depend on them.
 
-Reads the two recipes and what their keys say (distill.recipe.base.key); no data, model or manifest.
+Reads the two recipes and what their keys say (distill.recipe.base.key). Where a path of a model or of data differs,
+what lies there is compared, or what the run noted of it (distill.planning.moved_content).
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from distill.planning.moved_content import is_moved
 from distill.recipe.effects import RecipeKey, key_values
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, start_of
@@ -28,6 +31,8 @@ class KeyChange:
     now: Any
     targets: frozenset[str] = frozenset()
     """What it makes stale: a stage, or a part of one such as traces:TEACHER, signals:FAMILY or train:STAGE."""
+    moved: bool = False
+    """The value is a path, and the same content lies there: nothing is stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,9 @@ class Redo:
         return [target.partition(":")[2] for target in self.causes if target.startswith(f"{stage}:")]
 
 
-def compare_recipes(before: Recipe, now: Recipe) -> Redo:
-    """What is done again when a run of `before` goes on with `now`."""
-    changes = tuple(_changes(before, now))
+def compare_recipes(before: Recipe, now: Recipe, run: Path | None = None) -> Redo:
+    """What is done again when `run`, made with `before`, goes on with `now`."""
+    changes = tuple(_changes(before, now, run))
     causes: dict[str, list[str]] = defaultdict(list)
     for change in changes:
         for target in sorted(change.targets):
@@ -54,7 +59,7 @@ def compare_recipes(before: Recipe, now: Recipe) -> Redo:
     return Redo(changes, dict(causes))
 
 
-def _changes(before: Recipe, now: Recipe) -> Iterator[KeyChange]:
+def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChange]:
     names = _renamed(before, now)
     old = {names.get(path, path): (key, value) for path, key, value in _values(before)}
     new = {path: (key, value) for path, key, value in _values(now)}
@@ -62,8 +67,10 @@ def _changes(before: Recipe, now: Recipe) -> Iterator[KeyChange]:
         key = (new.get(path) or old[path])[0]
         was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
         if was != is_now:
-            targets = {target for effect in key.affects for target in _targets(effect, path, before, now)}
-            yield KeyChange(path=path, key=key, before=was, now=is_now, targets=frozenset(targets))
+            moved = is_moved(path, (before, was), (now, is_now), run)
+            effects = () if moved else key.affects
+            targets = frozenset(target for effect in effects for target in _targets(effect, path, before, now))
+            yield KeyChange(path=path, key=key, before=was, now=is_now, targets=targets, moved=moved)
 
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:

@@ -1,6 +1,6 @@
 """`distill plan --diff`: what is done again when a run goes on with another recipe, by key and by stage, as text.
 
-Reads recipes and manifests only.
+Reads recipes and manifests, and models and data whose path differs.
 """
 
 import shlex
@@ -24,7 +24,7 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
 
     `overrides` are those of --set, which the commands to run repeat.
     """
-    redo = compare_recipes(before, now)
+    redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
     if not redo.changes:
         return f"{head}\n\nno key differs; every finished stage stays as it is"
@@ -52,6 +52,8 @@ def _short(value: Any) -> str:
 def _effect(change: KeyChange) -> str:
     if change.targets:
         return ", ".join(sorted(target.replace(":", " ") for target in change.targets))
+    if change.moved:
+        return "nothing: the same content lies there"
     return f"nothing: {change.key.because}" if change.key.because else "nothing: no result here depends on it"
 
 

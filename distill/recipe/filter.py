@@ -352,13 +352,14 @@ class Filter(Section):
     card: DatasetCard = key(DatasetCard(), "What the dataset's card states and no measurement can tell.")
     partition_rows: int = key(
         10_000,
-        "Number of rows of a partition, the unit of work.",
+        "Most rows of a partition, the unit of work; a run of few traces has up to 16 partitions of 1,000 rows.",
         because="it changes only how the work is divided; the same bytes come out",
         ge=1,
     )
     workers: int | None = key(
         None,
-        "Number of processes that measure; default: one for each core that the run may use, if there is work for it.",
+        "Number of processes that read, measure and write; default: one for each core that the run may use, if there "
+        "is work for it.",
         because="it changes only how the work is shared; the same bytes come out",
         ge=1,
     )

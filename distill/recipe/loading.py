@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from distill import redact
 from distill.errors import RecipeError
@@ -65,7 +66,14 @@ def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a recipe, for editors."""
-    return Recipe.model_json_schema()
+    return Recipe.model_json_schema(schema_generator=_Schema)
+
+
+class _Schema(GenerateJsonSchema):
+    """Every key keeps its description: pydantic leaves out what a section says in the same words."""
+
+    def handle_ref_overrides(self, json_schema: JsonSchemaValue) -> JsonSchemaValue:
+        return json_schema
 
 
 def shipped() -> dict[str, Path]:

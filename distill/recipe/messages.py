@@ -37,7 +37,10 @@ def explain_problems(error: ValidationError, values: Any, root: type[Section]) -
         elif problem["type"] == "value_error":
             yield f"{where}: {message}" if where else message
         else:
-            yield f"{where} = {problem['input']!r}: {message}"
+            field = model.model_fields.get(str(problem["loc"][-1])) if model else None
+            # A pattern alone does not say what a good value is.
+            about = field.description if field and problem["type"] == "string_pattern_mismatch" else None
+            yield f"{where} = {problem['input']!r}: {message}{f'. {about}' if about else ''}"
 
 
 def _locate(location: tuple[int | str, ...], values: Any, root: type[Section]) -> tuple[str, type[Section] | None]:

@@ -5,7 +5,7 @@ Paths stay as written; `Recipe.local()` resolves one against the recipe's folder
 """
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Self
 
 import tomli_w
@@ -113,6 +113,12 @@ class Recipe(Section):
         return self._path.parent.name if self._path.stem == "recipe" else self._path.stem
 
     @property
+    def evaluates(self) -> bool:
+        """Whether anything is evaluated: not where neither a source for it nor a word about it is in the recipe."""
+        default = Eval.model_fields["data"].default
+        return self.eval.data in self.data or self.eval.data != default or bool(self.eval.arms or self.eval.students)
+
+    @property
     def max_pixels(self) -> int:
         """The largest pixel limit of any source: that of images which may come from any of them."""
         default: int = DataSource.model_fields["max_pixels"].default
@@ -126,6 +132,11 @@ class Recipe(Section):
         """A directory beside the recipe if there is one, else the value itself: a hub name."""
         local = self.local(value)
         return str(local) if local.exists() else value
+
+    def public_name(self, value: str) -> str:
+        """A hub's name as it is; of a path on this machine the last part alone, for texts that others read."""
+        is_path = PurePath(value).is_absolute() or value.startswith(("~", "..")) or self.local(value).exists()
+        return Path(value).name if is_path else value
 
     def read_from(self, path: Path) -> Self:
         """This recipe as what the file at `path` holds."""

@@ -39,10 +39,7 @@ def _sections(model: type[Section], path: str) -> Iterator[str]:
     title = f"## `{path}`" if path else "## Top level"
     rows = [_row(name, field) for name, field in model.model_fields.items()]
     yield f"{title}\n\n{_text(model.__doc__)}\n"
-    yield (
-        "\n".join(["| key | type | default | meaning | makes stale |", "| --- | --- | --- | --- | --- |", *rows])
-        + "\n"
-    )
+    yield "\n".join([*_TABLE, *rows]) + "\n"
     for name, field in model.model_fields.items():
         for section, stars in dict.fromkeys(inner_sections(field.annotation)):
             yield from _sections(section, _header(path, name, stars, field))

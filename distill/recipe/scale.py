@@ -1,12 +1,30 @@
 """The sections `[engine]` and `[store]` of a recipe: how a run in an object store is worked on, and where it lies."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from distill.recipe.base import Section, key
 
 
 class Placement(Section):
-    """How a run in a store is cut, and how often its work is kept."""
+    """Where the agents of a run in a store work, how the run is cut, and how often its work is kept."""
+
+    kind: Literal["local", "slurm"] = key(
+        "local",
+        "Where agents work: in this process, or in an array of Slurm jobs. --engine overrides it.",
+        because="agents do the same work everywhere",
+    )
+    agents: int = key(
+        1,
+        "Jobs of the Slurm array, which share the run.",
+        because="every number of agents gives the same traces",
+        ge=1,
+    )
+    slurm: Mapping[str, str] = key(
+        {},
+        "Options of sbatch for each job, such as time, partition or gres.",
+        because="agents do the same work everywhere",
+    )
 
     scratch: str | None = key(
         None,
@@ -16,6 +34,12 @@ class Placement(Section):
     seal_s: float = key(
         30.0,
         "Seconds of work that a lost machine may have to do again, at most.",
+        because="it changes only what is done again after a loss",
+        gt=0,
+    )
+    lease_s: float = key(
+        60.0,
+        "Seconds of silence after which other agents take over what an agent works on.",
         because="it changes only what is done again after a loss",
         gt=0,
     )

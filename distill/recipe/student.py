@@ -7,6 +7,26 @@ from pydantic import model_validator
 from distill.recipe.base import Dtype, LocalOrHub, Section, key
 
 _CONTENT = "the content of a directory; for a hub name the name"
+_CARD = "it changes only the model card of an export, which each export writes anew"
+
+
+class StudentCard(Section):
+    """What the model card of an exported student states and no measurement can tell."""
+
+    license: str = key(
+        "other",
+        'Licence as the Hugging Face hub spells it, such as apache-2.0; "other" where it has none or is not known.',
+        because=_CARD,
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+    )
+    license_name: str | None = key(None, 'Name of the licence, with license = "other".', because=_CARD)
+    license_link: str | None = key(None, 'Address of the licence\'s text, with license = "other".', because=_CARD)
+
+    @model_validator(mode="after")
+    def _one_license(self) -> Self:
+        if self.license != "other" and (self.license_name or self.license_link):
+            raise ValueError(f"license_name and license_link go with license = 'other', not {self.license!r}")
+        return self
 
 
 class Student(Section):
@@ -72,6 +92,7 @@ class Student(Section):
         because="it changes only where image tokens are kept",
         ge=0,
     )
+    card: StudentCard = key(StudentCard(), "What the model card of an export states.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -34,8 +34,9 @@ class Server(Section):
     )
     environment: Mapping[str, str] = key(
         {},
-        "Environment variables of the server.",
-        because="it says how the server is run; values are not written down, because they may hold keys",
+        "Environment variables of the server. Secrets, and variables that say only where it runs, such as "
+        "CUDA_VISIBLE_DEVICES and HF_HOME, have no effect; of the others a digest of the value is noted.",
+        affects="engine",
     )
     arguments: Mapping[str, Any] = key(
         {},

@@ -18,7 +18,6 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.bidi import isolated
-from distill.data import images
 from distill.errors import ImageError
 from distill.types import Sample
 
@@ -64,6 +63,8 @@ def data_uri(data: bytes, mime: str) -> str:
 
 def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> PageImage:
     """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError."""
+    from distill.data import images  # loads pyarrow, which a table in a terminal needs no picture for
+
     decoded = images.decode(data, max_pixels=max_pixels)
     width, height = decoded.size
     longest = max(width, height)
@@ -79,6 +80,8 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
 
 def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
+    from distill.data import images
+
     page_images = []
     for ref in sample.images:
         try:

@@ -11,7 +11,7 @@ work that a lost machine has sealed is not done again. Attempts that lose the co
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 import orjson
@@ -33,13 +33,17 @@ class Unit:
     partition: str
 
     @property
+    def name(self) -> str:
+        return f"{self.round}/{self.partition}"
+
+    @property
     def folder(self) -> str:
         # Stores share their load by the first characters of names: the spread ones come early.
         return f"generate/p/{self.partition[:2]}/{self.partition}/{self.round}"
 
     @property
     def commit_key(self) -> str:
-        return f"{_COMMITS}/{self.round}/{self.partition}.json"
+        return f"{_COMMITS}/{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +101,6 @@ class Attempt:
         else:
             self.store.delete(stored.key for stored in self.store.list_objects(self.folder))
         return commit
-
-
-def run_unit(store: ObjectStore, unit: Unit, work: Callable[[Attempt], Mapping[str, int]]) -> Commit:
-    """The commit of a unit; `work` makes it where there is none. `work` puts the files and returns their counts."""
-    commit = read_commit(store, unit)
-    if commit is not None:
-        return commit
-    attempt = Attempt(store=store, unit=unit)
-    return attempt.commit(work(attempt))
 
 
 def read_commit(store: ObjectStore, unit: Unit) -> Commit | None:

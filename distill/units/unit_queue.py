@@ -1,36 +1,91 @@
-"""The open units of a run, as they are given out. Commits say what is done, so a new driver makes a new queue."""
+"""The open units of a run as one of its agents draws them. Claims and commits in the store say what others do."""
 
+import random
 import threading
-from collections import deque
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
-from distill.units.commits import Unit
+from distill.object_store.interface import ObjectStore
+from distill.units.agent_record import CLAIMS, AgentRecord
+from distill.units.commits import Unit, committed_units, read_commit
+
+UNITS = "units"
+LOOK_S = 3.0
+"""Between two looks at what other agents have left."""
 
 
 class UnitQueue:
-    """The open units, by name. Its methods may be called from several threads."""
+    """Units of which no commit is known. Its methods may be called from several threads."""
 
-    def __init__(self, units: Iterable[Unit]) -> None:
-        self._open = deque(sorted(units, key=lambda unit: (unit.round, unit.partition)))
+    def __init__(
+        self, agent: AgentRecord, units: Iterable[Unit], on_elsewhere: Callable[[Unit], None] = lambda _: None
+    ) -> None:
+        """`on_elsewhere` is told of units that another agent commits."""
+        self._agent, self._on_elsewhere = agent, on_elsewhere
+        self._open = set(units)
+        claimed = set(claimed_units(agent.store))
+        self._unclaimed = sorted(self._open - claimed, key=lambda unit: unit.name)
+        # Agents that begin together do not run after the same units.
+        random.Random(agent.name).shuffle(self._unclaimed)
         self._at_work: set[Unit] = set()
-        self._lock = threading.Lock()
+        self._next_look_s = 0.0
+        # Signs of the agent, which name its units, are also given while a unit is drawn.
+        self._lock = threading.RLock()
 
     def draw(self) -> Unit | None:
-        """The next unit; None when all are given out."""
+        """A unit that is this agent's now; None when others have all that is open."""
         with self._lock:
-            if not self._open:
+            while self._unclaimed:
+                if self._take(unit := self._unclaimed.pop(), living=None):
+                    return unit
+            if time.monotonic() < self._next_look_s:
                 return None
-            unit = self._open.popleft()
-            self._at_work.add(unit)
-            return unit
+            self._next_look_s = time.monotonic() + LOOK_S
+            waiting = self._open - self._at_work
+            for unit in waiting.intersection(committed_units(self._agent.store)):
+                self._close(unit)
+            living = self._agent.living()
+            return next((unit for unit in self._open - self._at_work if self._take(unit, living)), None)
+
+    def _take(self, unit: Unit, living: set[str] | None) -> bool:
+        if not self._agent.claim(_work(unit), living):
+            return False
+        if read_commit(self._agent.store, unit) is not None:
+            self._agent.release(_work(unit))
+            self._close(unit)
+            return False
+        self._at_work.add(unit)
+        return True
+
+    def _close(self, unit: Unit) -> None:
+        self._open.discard(unit)
+        self._on_elsewhere(unit)
 
     def done(self, unit: Unit) -> None:
-        """Take note that a unit is committed."""
+        """Take note that this agent has ended a unit, which is committed."""
+        self._agent.release(_work(unit))
         with self._lock:
             self._at_work.discard(unit)
+            self._open.discard(unit)
+
+    @property
+    def at_work(self) -> list[str]:
+        """The units of this agent, by name."""
+        with self._lock:
+            return sorted(unit.name for unit in self._at_work)
 
     @property
     def ended(self) -> bool:
         """Whether every unit is committed."""
         with self._lock:
-            return not self._open and not self._at_work
+            return not self._open
+
+
+def claimed_units(store: ObjectStore) -> list[Unit]:
+    """Every unit with a claim, of a living agent or not, by one listing."""
+    keys = (stored.key.split("/") for stored in store.list_objects(f"{CLAIMS}/{UNITS}"))
+    return [Unit(round=int(round_), partition=partition) for _, _, round_, partition, _ in keys]
+
+
+def _work(unit: Unit) -> str:
+    return f"{UNITS}/{unit.name}"

@@ -19,9 +19,10 @@ from aiohttp import web
 from distill import redact
 from distill.data import images
 from distill.errors import BusyError, DistillError, ImageError
-from distill.traces.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
+from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.policy import compare_policy, policy
+from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
 
@@ -30,6 +31,9 @@ _PAGE: Final = {
     "/": ("index.html", "text/html"),
     "/view.css": ("view.css", "text/css"),
     "/view.js": ("view.js", "text/javascript"),
+    "/shared.js": ("shared.js", "text/javascript"),
+    "/students": ("students.html", "text/html"),
+    "/students.js": ("students.js", "text/javascript"),
 }
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -52,6 +56,7 @@ class ViewServer:
         self.run, self.port = run, 0
         self.token = token or secrets.token_urlsafe(24)
         self.table = TraceTable(run)
+        self.students = Students(run)
         self.journal: LabelJournal | None = None
         self.busy = ""
         try:
@@ -74,6 +79,8 @@ class ViewServer:
         application.router.add_get("/api/traces", self._traces)
         application.router.add_get("/api/traces/{id}", self._trace)
         application.router.add_get("/api/agreement", self._agreement)
+        application.router.add_get("/api/students", self._students)
+        application.router.add_get("/api/replies", self._replies)
         application.router.add_get("/picture/{sample}/{index}", self._picture)
         application.router.add_post("/api/labels", self._label)
         application.router.add_get("/api/policy", self._policy)
@@ -179,12 +186,25 @@ class ViewServer:
         verdicts = await asyncio.to_thread(self.table.verdicts, list(self.labels))
         return _json(compare_with_judge(self.labels, verdicts))
 
+    async def _students(self, _: web.Request) -> web.Response:
+        return _json({"run": self.run.resolve().name} | await asyncio.to_thread(self.students.overview))
+
+    async def _replies(self, request: web.Request) -> web.Response:
+        asked = request.query
+        query = ReplyQuery(
+            **{name: asked.get(name, "") for name in ("right", "wrong", "domain", "words")},
+            offset=_number(asked.get("offset", "0")),
+            limit=min(_PAGE_ROWS, _number(asked.get("limit", "20"))),
+        )
+        return _json(await asyncio.to_thread(self.students.questions, query))
+
     async def _picture(self, request: web.Request) -> web.Response:
-        sample = self.table.samples([request.match_info["sample"]]).get(request.match_info["sample"])
-        index = _number(request.match_info["index"])
-        if sample is None or index >= len(sample["images"]):
+        name, index = request.match_info["sample"], _number(request.match_info["index"])
+        asked = self.table.samples([name]).get(name)
+        references = asked["images"] if asked else (await asyncio.to_thread(self.students.images)).get(name, [])
+        if index >= len(references):
             raise web.HTTPNotFound(reason="no such picture")
-        data, kind = await asyncio.to_thread(_portable, sample["images"][index])
+        data, kind = await asyncio.to_thread(_portable, references[index])
         return web.Response(body=data, content_type=kind)
 
     async def _label(self, request: web.Request) -> web.Response:

@@ -18,7 +18,7 @@ from distill.artifacts.journal import read_jsonl_at
 from distill.artifacts.layout import DECISIONS, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 from filters.decisions.rules import check_condition, first_line
 from filters.tables.signal_database import (
     Tables,

@@ -7,22 +7,20 @@ decisions (filters/dataset/card_facts.py), and the card says what was not measur
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple
-from functools import cache
-from pathlib import Path, PurePath
 from typing import Any
 
 import duckdb
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.rationale import CLOSE, OPEN
 from distill.recipe.recipe import Recipe
+from distill.reports.markdown import environment
 from filters.dataset.card_facts import DUPLICATES, STATES, facts
 from filters.decisions.dataset_checks import Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
-from filters.tables.trace_index import Maker
+from filters.tables.journal_pieces import Maker
 from filters.text.minhash import Scheme
 
 VERSION = "3"
@@ -65,10 +63,12 @@ def render_card(
     test_sets = default if named is None else named
     scheme = Scheme(shingle=recipe.filter.corpus.shingle).as_fields() if "corpus" in known.states else {}
     return (
-        _environment()
+        environment("filters.dataset")
         .get_template("dataset_card.md")
         .render(
             header=_header(recipe, rows, digest),
+            listed=_listed,
+            rate=_rate,
             recipe=recipe,
             card=settings,
             rows=rows,
@@ -101,25 +101,6 @@ def render_card(
             ],
         )
     )
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(  # Markdown, not HTML
-        loader=PackageLoader("filters.dataset", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(
-        cell=_cell,
-        count=lambda value: f"{value:,}",
-        percent=lambda share: f"{100 * share:.1f}",
-        listed=_listed,
-        rate=_rate,
-    )
-    return environment
 
 
 def _rate(rate: Mapping[str, Any]) -> str:
@@ -168,7 +149,7 @@ def _origin(recipe: Recipe, generated: Manifest | None) -> list[tuple[str, str]]
     return [
         ("recipe", f"`{recipe.path.name}`, seed {recipe.seed}"),
         ("fingerprint of the traces", generated.fingerprint if generated else "not known"),
-        ("student", ", ".join(_public(part, recipe) for part in parts if part) or "none is named"),
+        ("student", ", ".join(recipe.public_name(part) for part in parts if part) or "none is named"),
         ("made with", ", ".join(f"{name} {version}" for name, version in manifest.versions("math-verify").items())),
     ]
 
@@ -176,7 +157,7 @@ def _origin(recipe: Recipe, generated: Manifest | None) -> list[tuple[str, str]]
 def _teachers(recipe: Recipe, makers: Counter[Maker]) -> list[tuple[str, ...]]:
     return [
         (
-            *(maker.teacher, _public(maker.model, recipe), maker.revision, maker.engine),
+            *(maker.teacher, recipe.public_name(maker.model), maker.revision, maker.engine),
             *("yes" if maker.hinted else "no", f"{count:,}"),
         )
         for maker, count in sorted(makers.items(), key=lambda item: astuple(item[0]))
@@ -216,14 +197,8 @@ def _elsewhere(recipe: Recipe) -> str:
 def _source(recipe: Recipe, name: str) -> str:
     source = recipe.data[name]
     split = source.split if source.split != "train" else ""
-    where = [_public(source.source, recipe), source.subset or "", split]
+    where = [recipe.public_name(source.source), source.subset or "", split]
     return ", ".join(part for part in where if part)
-
-
-def _public(path: str, recipe: Recipe) -> str:
-    """A hub's name as it is; of a path on this machine the last part alone."""
-    local = PurePath(path).is_absolute() or path.startswith(("~", "..")) or recipe.local(path).exists()
-    return Path(path).name if local else path
 
 
 def _listed(counts: Mapping[str, int], names: Mapping[str, str]) -> str:
@@ -232,7 +207,3 @@ def _listed(counts: Mapping[str, int], names: Mapping[str, str]) -> str:
 
 def _shares(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{value} {share:.0%}" for value, share in shares.items())
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\r", " ").replace("\n", " ")

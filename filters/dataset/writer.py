@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +26,8 @@ from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
-from filters.tables.trace_index import PlannedTraces
+from filters.tables.trace_index import Location, PlannedTraces, read_samples_at, read_traces
+from filters.tables.workers import SERIAL, Workers
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -57,7 +59,9 @@ _WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
 """Traces that are sorted at once, with all their columns: 100,000 of them take 200 MB."""
 _BATCH = 4096
-"""Selected traces whose texts and questions are read at once."""
+"""Rows of a file at most: their signals and questions are in memory together."""
+_FILES = 64
+"""A dataset has so many files before a file has more than `_GROUP_ROWS` rows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +71,23 @@ class Written:
     """Rows of each file, by its path below the dataset's folder."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Questions left out because an image of theirs can no longer be read, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowsTask:
+    """Rows that one process writes: all that it needs to know."""
+
+    folder: Path
+    number: int
+    signals: pa.Table
+    """Of the chosen traces, in their order."""
+    journals: list[Path]
+    traces: list[Location]
+    sample_files: list[Path]
+    samples: list[Location]
+    style: Style
+    max_pixels: int
+    file_bytes: int
 
 
 def write(
@@ -80,24 +101,58 @@ def write(
     curriculum: Sequence[str] = (),
     weight: str = "1.0",
     file_bytes: int = FILE_BYTES,
+    workers: Workers = SERIAL,
 ) -> Written:
     """Write the chosen traces of a database with `signals` below `folder`, which must be new.
 
     `chosen` is a query of their ids, `curriculum` the signals they are ordered by, `weight` an expression over them.
+    The number of rows alone says which rows are in a file, and not the number of `workers`.
     """
     written = Written()
-    batches = _chosen(database, index, chosen, curriculum, weight)
-    rows = _rows(batches, index, written, style=style, max_pixels=max_pixels)
-    groups = _groups(rows)
+    ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
+    rows = min(_BATCH, max(_GROUP_ROWS, -(-count // _FILES)))
+    train = folder / "train"
+    train.mkdir(parents=True, exist_ok=True)
+
+    def tasks() -> Iterator[_RowsTask]:
+        for number, table in enumerate(_cut(_chosen(database, index, chosen, curriculum, weight), rows)):
+            sample_files, samples = index.sample_locations(table["sample_id"].to_pylist())
+            yield _RowsTask(
+                folder=train,
+                number=number,
+                signals=table,
+                journals=index.journals,
+                traces=index.locations(index.rows_of(table["id"].to_pylist())),
+                sample_files=sample_files,
+                samples=samples,
+                style=style,
+                max_pixels=max_pixels,
+                file_bytes=file_bytes,
+            )
+
+    for part in workers.map(_write_rows, tasks()):
+        for name, file_rows in part.files.items():
+            path = part_path(train, len(written.files), ".parquet")
+            (train / name).rename(path)
+            written.files[f"train/{path.name}"] = file_rows
+        written.rows += part.rows
+        written.unreadable |= part.unreadable
+    return written
+
+
+def _write_rows(task: _RowsTask) -> Written:
+    """Write the rows of a task; the files have names of their own until all files before them are counted."""
+    written = Written()
+    groups = _groups(_rows(task, written))
     group = next(groups, None)
     while group is not None:
-        name = f"train/{part_path(folder, len(written.files), '.parquet').name}"
+        name = f"rows-{task.number:05d}-{len(written.files):05d}.parquet"
         size = count = 0
         with (
-            atomic_path(folder / name) as temporary,
+            atomic_path(task.folder / name) as temporary,
             pq.ParquetWriter(temporary, SCHEMA, compression="zstd", store_schema=True) as writer,
         ):
-            while group is not None and (not size or size + group[1] <= file_bytes):
+            while group is not None and (not size or size + group[1] <= task.file_bytes):
                 writer.write_table(pa.Table.from_pylist(group[0], schema=SCHEMA), row_group_size=_GROUP_ROWS)
                 size, count = size + group[1], count + len(group[0])
                 group = next(groups, None)
@@ -162,35 +217,46 @@ def _chosen(
             raise faulty_expression(database, [("filter.select.weight", weight)], error) from None
 
 
-def _rows(
-    batches: Iterable[pa.RecordBatch], index: PlannedTraces, written: Written, *, style: Style, max_pixels: int
-) -> Iterator[dict[str, Any]]:
-    shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of so many rows; the last one may have fewer."""
+    held: list[pa.RecordBatch] = []
     for batch in batches:
-        names, values = _signals_of(batch)
-        samples = index.samples_of(batch["sample_id"].to_pylist())
-        traces = index.traces(batch["id"].to_pylist())
-        for trace, asked, row_values in zip(traces, batch[_WEIGHT].to_pylist(), values, strict=True):
-            sample = samples[trace.sample_id]
-            if shown[0] != sample.id:
-                shown = (sample.id, _pictures(sample, max_pixels, written))
-            if shown[1] is not None:
-                weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
-                signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
-                yield row(sample, trace, shown[1], signals, style, weight)
+        held.append(batch)
+        while sum(map(len, held)) >= rows:
+            table = pa.Table.from_batches(held)
+            # A copy, because a slice of a table takes all of it to another process.
+            yield table.take(np.arange(rows))
+            held = table.slice(rows).to_batches()
+    if held:
+        yield pa.Table.from_batches(held)
 
 
-def _signals_of(batch: pa.RecordBatch) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
-    """The names of the signals that a batch has values of, and the values of each row."""
+def _rows(task: _RowsTask, written: Written) -> Iterator[dict[str, Any]]:
+    shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
+    names, values = _signals_of(task.signals)
+    samples = read_samples_at(task.sample_files, task.samples)
+    traces = read_traces(task.journals, task.traces)
+    for trace, asked, row_values in zip(traces, task.signals[_WEIGHT].to_pylist(), values, strict=True):
+        sample = samples[trace.sample_id]
+        if shown[0] != sample.id:
+            shown = (sample.id, _pictures(sample, task.max_pixels, written))
+        if shown[1] is not None:
+            weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
+            signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
+            yield row(sample, trace, shown[1], signals, task.style, weight)
+
+
+def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
+    """The names of the signals that a table has values of, and the values of each row."""
     # FACTS.names is a new list at each look.
     no_signals = {*FACTS.names, _WEIGHT}
     names = [
         name
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for name, column in zip(table.column_names, table.columns, strict=True)
         if name not in no_signals and column.null_count < len(column)
     ]
-    columns = [batch[name].to_pylist() for name in names]
-    return names, zip(*columns, strict=True) if columns else [()] * len(batch)
+    columns = [table[name].to_pylist() for name in names]
+    return names, zip(*columns, strict=True) if columns else [()] * len(table)
 
 
 def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[str, Any]] | None:

@@ -15,15 +15,18 @@ from typing import Any
 
 import duckdb
 
-from distill.answers.consistency import compare_conclusion
+from distill.answers.consistency import Conclusion, compare_conclusion
 from distill.recipe.filter import SPOKEN_FOR, Select
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
 from filters.tables.trace_index import PlannedTraces
+from filters.tables.workers import SERIAL, Workers
 
 SAMPLE = 4000
+_BATCH = 250
+"""Traces whose conclusions a process compares at once; each takes the answer judge about a millisecond."""
 FEWEST = 20
 
 WRONG_LIMIT = 0.05
@@ -96,7 +99,9 @@ class Health:
         return {"checks": checks, "warnings": list(self.warnings), "notes": list(self.notes)}
 
 
-def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: Select) -> Health:
+def measure(
+    database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: Select, workers: Workers = SERIAL
+) -> Health:
     """The health of what the `decisions` of a database, made with this selection, choose of its `signals`."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
@@ -131,7 +136,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
         _upper_check(
             "contradicted",
             "rationale concludes something else than its answer",
-            _conclusions(pairs),
+            _conclusions(pairs, workers),
             CONTRADICTED_LIMIT,
             "{share} of the selected rationales conclude something else than the answer that follows ({count}); "
             "rationales may have been mixed up between questions. Look at some with `distill explain`; to drop them "
@@ -205,12 +210,17 @@ def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck,
     return check, ((f"{note}, {dropped:,} were dropped",) if total else ())
 
 
-def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
-    verdicts = [
-        compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
-        for sample, trace in pairs
-    ]
+def _conclusions(pairs: Sequence[tuple[Sample, Trace]], workers: Workers = SERIAL) -> tuple[int, int]:
+    written = [(trace.reasoning, trace.answer, sample.answer_type, sample.options) for sample, trace in pairs]
+    batches = (written[start : start + _BATCH] for start in range(0, len(written), _BATCH))
+    verdicts = [verdict for batch in workers.map(_compare_conclusions, batches) for verdict in batch]
     return verdicts.count("contradicts"), len(verdicts) - verdicts.count(None)
+
+
+def _compare_conclusions(
+    written: Sequence[tuple[str, str, str | None, Sequence[str]]],
+) -> list[Conclusion | None]:
+    return [compare_conclusion(*each) for each in written]
 
 
 # --- rationales about other questions ---------------------------------------------------------------------------

@@ -158,13 +158,11 @@ class LshIndex:
 
     def components(self) -> Rows:
         """For each row the smallest row of its component; texts of other names are never in one."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        graph = coo_array((np.ones(len(self.edges), bool), self.edges.T), shape=(len(self), len(self)))
-        _, labels = connected_components(graph, directed=False)
+        labels, parents = np.arange(len(self)), self._parents()
+        for row in np.unique(self.edges).tolist():
+            labels[row] = parents.root(row)
         _, firsts, groups = np.unique(
-            split_groups_by_name(labels.astype(np.int64), self.names), return_index=True, return_inverse=True
+            split_groups_by_name(labels, self.names), return_index=True, return_inverse=True
         )
         components: Rows = firsts[groups]
         return components
@@ -219,9 +217,7 @@ class LshIndex:
 
     def _connect(self, pairs: NDArray[np.uint64], read: Read) -> None:
         """Read the texts of pairs that are not connected yet, and add similar pairs to the edges."""
-        parents = _Parents(len(self))
-        for low, high in self.edges.tolist():
-            parents.join(low, high)
+        parents = self._parents()
         edges: list[tuple[int, int]] = []
         known: dict[int, ShingledText] = {}
         low_rows, high_rows = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
@@ -243,6 +239,13 @@ class LshIndex:
                     edges.append((low, high))
         self.counts["edges"] += len(edges)
         self.edges = np.concatenate([self.edges, np.array(edges, np.uint32).reshape(-1, 2)])
+
+    def _parents(self) -> "_Parents":
+        """The components that the edges make."""
+        parents = _Parents(len(self))
+        for low, high in self.edges.tolist():
+            parents.join(low, high)
+        return parents
 
     def _signatures(self, rows: Rows) -> Signatures:
         return self._gather(rows, [segment.signatures for segment in self.segments])

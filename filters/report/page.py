@@ -4,6 +4,7 @@ A module for each section (`filters.report.*`) computes its numbers in the datab
 decision is made here.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def write(
     funnel: Funnel,
     path: Path,
     health: Health,
+    findings: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write the page of a database with `signals` and `decisions`."""
     facts = table.gather(database, registry.schemas(recipe))
@@ -56,6 +58,7 @@ def write(
             "new perception.",
         ],
         figures=_figures(facts, funnel, unit),
+        findings=findings,
         health=health,
         steps=STEPS,
         funnel=[(step, funnel.total[step]) for step in STEPS],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from distill.artifacts.manifest import fingerprint
-from distill.traces.human_labels import TraceLabel
+from distill.trace_records.human_labels import TraceLabel
 from filters.signals.base import OK
 from filters.signals.schema import HUMAN
 from filters.tables import run_signal_tables

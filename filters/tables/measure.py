@@ -6,16 +6,9 @@ changed, the rows of the other samples are reused; where only some families chan
 are. A family that is not requested does not count, so that a new family is measured alone.
 """
 
-import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait as wait_for
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -25,25 +18,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill import extensions
 from distill.artifacts.integrity import digest_note, digested_path, is_whole, note_digest
 from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import fingerprint
-from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.signals import registry
 from filters.signals.base import Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
-from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
+from filters.tables.journal_pieces import content
+from filters.tables.trace_index import PlannedTraces, read_partition, read_traces
+from filters.tables.workers import SERIAL, Workers
 from filters.text.minhash import Scheme, remember_forms, sign
 from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_texts
 from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _ROW_GROUP = 8192
-_TRACES_A_PROCESS = 2_000
-"""Starting a process costs about a second of processor time, as measuring so many traces does."""
 
 _TEXTS: list[tuple[str, pa.DataType]] = [
     ("content", pa.binary(16)),
@@ -94,13 +85,12 @@ def measure(
     folder: Path,
     *,
     scheme: Scheme | None = None,
-    workers: int | None = 1,
+    workers: Workers = SERIAL,
     on_done: Callable[[int, int], None] = lambda rows, reused: None,
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    Without `workers` there is a process for each core, but not for fewer than `_TRACES_A_PROCESS` traces. `on_done`
-    is called for every partition with its number of rows and the number of reused rows.
+    `on_done` is called for every partition with its number of rows and the number of reused rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks = list(_tasks(index, extractors, folder, scheme))
@@ -115,19 +105,9 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
-    if workers is None:
-        workers = min(available_cores(), sum(len(task.locations) for task in todo) // _TRACES_A_PROCESS)
-    if workers <= 1 or len(todo) <= 1:
-        for task in todo:
-            on_done(*measure_partition(task))
-    else:
-        _in_processes(todo, min(workers, len(todo)), on_done)
+    for rows, reused in workers.map(measure_partition, todo):
+        on_done(rows, reused)
     return paths
-
-
-def available_cores() -> int:
-    """The cores that this process may use, which a container or `taskset` may limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure_partition(task: PartitionTask) -> tuple[int, int]:
@@ -329,39 +309,3 @@ def _metadata(path: Path) -> dict[bytes, bytes] | None:
         return dict(pq.read_schema(path).metadata or {}) if is_whole(path) else None
     except (OSError, pa.ArrowException):
         return None
-
-
-def _in_processes(tasks: list[PartitionTask], workers: int, on_done: Callable[[int, int], None]) -> None:
-    # Spawned, not forked: the tokenizer and Arrow run threads that do not survive a fork.
-    context, loaded = get_context("spawn"), extensions.loaded_code()
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(loaded,)) as pool:
-        waiting = {pool.submit(measure_partition, task) for task in tasks}
-        try:
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    on_done(*future.result())
-        except BrokenProcessPool as error:
-            raise DistillError(
-                "a filter worker died (most likely out of memory); finished partitions are kept: run the same "
-                "command again, with fewer filter.workers or a smaller filter.partition_rows"
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _start_worker(loaded: Sequence[extensions.LoadedFile | str]) -> None:
-    extensions.run_code(loaded)
-    # A worker has one core: threads inside would compete for it.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    pa.set_cpu_count(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    """End this worker when its parent was killed; otherwise it waits for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)

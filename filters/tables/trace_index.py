@@ -1,12 +1,12 @@
 """An index of the traces in the generate stage's journals, and reading by it.
 
-The journals are read once, from beginning to end; after that a partition reads only its own lines. Memory holds about
-sixty bytes a trace, no texts. The first finished record of an id counts; an error counts only where the id has no
-other record; ids that are not in the plan do not count. A partition is a range of sample ids, which are hashes: it
-holds whole samples, whatever the order of the journals and of the plan. The samples are copied once, by partition.
+The journals are read once, in pieces that processes share; after that a partition reads only its own lines. Memory
+holds about sixty bytes a trace, no texts. The first finished record of an id counts; an error counts only where the
+id has no other record; ids that are not in the plan do not count. A partition is a range of sample ids, which are
+hashes: it holds whole samples, whatever the order of the journals and of the plan. The samples are copied once, by
+partition.
 """
 
-import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,39 +16,27 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors
-from distill.artifacts.journal import read_jsonl, read_jsonl_at
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
-from distill.traces.trace_lines import trace_fault
-from distill.types import Outcome, Sample, Trace, Usage
-
-_OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
-_OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
-"""What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
+from distill.types import Sample, Trace, Usage
+from filters.tables.journal_pieces import Maker, content, pieces, read_piece
+from filters.tables.workers import SERIAL, Workers
 
 _BATCH = 4096
+_SHARES = 16
+"""Partitions of a run that `partition_rows` would not cut, if each has so many rows:"""
+_LEAST_SHARED_ROWS = 1_000
 
 Location = tuple[int, int]
 """Number of the file, and the byte at which the line starts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
-    """The model and engine that produced traces, as the traces record them."""
-
-    teacher: str
-    model: str
-    revision: str
-    engine: str
-    hinted: bool = False
 
 
 Ids = NDArray[np.bytes_]
@@ -117,11 +105,14 @@ class PlannedTraces:
 
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
         """The samples with these ids, all of them asked."""
+        return read_samples_at(*self.sample_locations(ids))
+
+    def sample_locations(self, ids: Iterable[str]) -> tuple[list[Path], list[Location]]:
+        """The files of the samples, and where in them those with these ids are."""
         rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
         partition_numbers = _partitions_of(self.asked[rows], len(self.digests))
         files = [_part(self.samples, number) for number in range(len(self.digests))]
-        locations = list(zip(partition_numbers.tolist(), self.asked_start[rows].tolist(), strict=True))
-        return {sample.id: sample for sample in map(from_record, _records_at(files, locations))}
+        return files, list(zip(partition_numbers.tolist(), self.asked_start[rows].tolist(), strict=True))
 
 
 def partitions(traces: int, partition_rows: int) -> int:
@@ -129,13 +120,26 @@ def partitions(traces: int, partition_rows: int) -> int:
     return 1 << max(0, -(-traces // partition_rows) - 1).bit_length()
 
 
-def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
+def count_planned(generate: Path) -> int:
+    """How many traces a finished generate stage has; 0 where its plan cannot be read, which `index` explains."""
+    try:
+        rows: int = pq.read_metadata(generate / PLAN).num_rows
+    except (OSError, pa.ArrowException):
+        return 0
+    return rows
+
+
+def index(generate: Path, samples: Path, partition_rows: int, workers: Workers = SERIAL) -> PlannedTraces:
     """Read the plan, the journals and the samples of a finished generate stage; raises DataError.
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
     ids, sample_ids = _plan(generate / PLAN)
-    count = partitions(len(ids), partition_rows)
+    # A run of few traces has several partitions too, so that processes can share it.
+    count = max(
+        partitions(len(ids), partition_rows),
+        min(_SHARES, partitions(len(ids), _LEAST_SHARED_ROWS)),
+    )
     planned = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=part_paths(generate, ".jsonl", below="*"),
@@ -150,12 +154,12 @@ def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
         asked_start=np.empty(0, np.int64),
     )
     errors: dict[int, tuple[int, Maker]] = {}
-    for number, journal in enumerate(planned.journals):
-        for batch in _batches(read_jsonl_at(journal, check=trace_fault)):
-            rows = _rows_in(ids, [record["id"] for _, record in batch])
-            for row, (start, record) in zip(rows, batch, strict=True):
-                if row >= 0:
-                    _add_record(planned, errors, row, (number, start), record)
+    for records in workers.map(read_piece, pieces(planned.journals)):
+        rows, number = _rows_in(ids, records.ids), records.piece.number
+        columns = (records.starts, records.digests, records.failed, records.makers)
+        for row, start, digest, failed, maker in zip(rows, *columns, strict=True):
+            if row >= 0:
+                _add_record(planned, errors, row, (number, start), digest, maker, failed=failed)
     planned.makers = +planned.makers
     _copy_samples(planned, generate / SAMPLES)
     _write_places(planned, generate)
@@ -167,6 +171,11 @@ def read_traces(journals: Sequence[Path], locations: Sequence[Location]) -> Iter
     return map(trace, _records_at(journals, locations))
 
 
+def read_samples_at(files: Sequence[Path], locations: Sequence[Location]) -> dict[str, Sample]:
+    """The samples at these locations, by their ids."""
+    return {sample.id: sample for sample in map(from_record, _records_at(files, locations))}
+
+
 def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
     """The asked samples of a partition."""
     return map(from_record, read_jsonl(_part(samples, partition)))
@@ -176,19 +185,6 @@ def trace(record: dict[str, Any]) -> Trace:
     """A journal's record as a trace; what no filter looks at (log-probabilities) stays in the journal."""
     known = {key: record[key] for key in Trace.__slots__ if key in record and key != "logprobs"}
     return Trace(**(known | {"usage": Usage(**record["usage"])}))
-
-
-def content(item: Sample | Trace | dict[str, Any]) -> int:
-    """A number of 128 bits for all that signals can depend on in a sample, a trace or a trace's record.
-
-    The numbers of several are added up, so that their order does not matter.
-    """
-    if isinstance(item, dict):
-        values = {name: item[name] for name in _OF_TRACE}
-    else:
-        values = {name: getattr(item, name) for name in (_OF_SAMPLE if isinstance(item, Sample) else _OF_TRACE)}
-    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
 
 
 def _plan(path: Path) -> tuple[Ids, Ids]:
@@ -226,18 +222,23 @@ def _rows_in(ids: Ids, requested_ids: Sequence[str]) -> list[int]:
 
 
 def _add_record(
-    planned: PlannedTraces, errors: dict[int, tuple[int, Maker]], row: int, location: Location, record: dict[str, Any]
+    planned: PlannedTraces,
+    errors: dict[int, tuple[int, Maker]],
+    row: int,
+    location: Location,
+    digest: int,
+    maker: Maker,
+    *,
+    failed: bool,
 ) -> None:
     """Store the location of a planned trace's record, unless a better record is known."""
-    failed = record["outcome"] == Outcome.ERROR
     partition = int(planned.partition[row])
     if planned.journal[row] >= 0:
         if row not in errors or failed:
             return
-        before, maker = errors.pop(row)
+        before, failed_maker = errors.pop(row)
         planned.digests[partition] = _add_digest(planned.digests[partition], -before)
-        planned.makers[maker] -= 1
-    digest, maker = content(record), _maker(record)
+        planned.makers[failed_maker] -= 1
     if failed:
         errors[row] = (digest, maker)
     planned.journal[row], planned.start[row] = location
@@ -323,14 +324,3 @@ def _add_digest(digest: int, number: int) -> int:
 
 def _part(samples: Path, partition: int) -> Path:
     return part_path(samples, partition, ".jsonl")
-
-
-def _maker(record: dict[str, Any]) -> Maker:
-    engine = record.get("engine") or {}
-    return Maker(
-        teacher=record["teacher"],
-        model=str(record.get("model", "")),
-        revision=str(record.get("revision", "")),
-        engine=" ".join(str(engine[key]) for key in ("name", "version") if engine.get(key)),
-        hinted=bool(record.get("hinted")),
-    )

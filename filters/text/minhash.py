@@ -4,7 +4,7 @@ A text is cut into shingles of its words without case and layout (`filters.text.
 mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
 the minimum of each of `permutations` multiplications of the shingles' hashes. The probability that a value of two
 signatures is equal is the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; two texts with an
-equal band are candidates, with the probability that `Scheme.candidate_share` gives.
+equal band are candidates, with the probability 1 - (1 - J^rows)^bands.
 
 All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. Nothing here reads or writes a file.
 """
@@ -41,10 +41,6 @@ class Scheme:
     @property
     def permutations(self) -> int:
         return self.bands * self.rows
-
-    def candidate_share(self, jaccard: float) -> float:
-        """The share of pairs of this similarity that become candidates: 1 - (1 - J^rows)^bands."""
-        return 1.0 - (1.0 - jaccard**self.rows) ** self.bands
 
     def as_fields(self) -> dict[str, Any]:
         return {"name": "distill-minhash", **asdict(self)}

@@ -1,7 +1,8 @@
 """Pictures of the pocket world, 240 x 240, and what is where in them: for the tower's lessons, never for students.
 
 Three kinds: things on a plain ground, bar charts with printed values, and receipts or notices. The font is Pillow's
-own. Lines of text lie on the rows of a grid of 6 x 6 cells: a cell becomes an image token of the student.
+own. Lines of text lie on the rows of a grid of 6 x 6 cells, names start at one edge and numbers end at another: a
+cell becomes an image token of the student.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,11 @@ from sources import Thing
 
 SIZE = 240
 CELL = 40
-"""Side of a cell: two patches of the tower."""
+"""Side of a cell, a patch of the tower."""
+TOP = 50
+"""Middle of the first line of text under a heading; lines are a cell apart."""
+LEFT, RIGHT = 8, 210
+"""Left edge of names and right edge of numbers: each of two digits lies in a cell of its own."""
 GRID = 3
 """Rows and columns of places for things."""
 Generator = np.random.Generator
@@ -90,45 +95,32 @@ def draw_things(chosen: list[Thing], rng: Generator) -> tuple[Drawing, list[int]
 
 
 def draw_chart(title: str, rows: list[tuple[str, int]], rng: Generator) -> Drawing:
-    """Bars with their labels and values printed; upright where labels are short."""
+    """Bars with their labels at the left and their values at the right."""
     drawing = ground(rng)
-    write(drawing, title, 8, CELL / 2, 13, (30, 30, 30))
-    upright = all(len(label) <= 4 for label, _ in rows) and rng.random() < 0.6
+    write(drawing, title, LEFT, TOP - 36, 13, INK)
     colours = [BARS[index] for index in rng.permutation(len(BARS))]
     one_colour = rng.random() < 0.5
     highest = max(value for _, value in rows)
     pen = ImageDraw.Draw(drawing.image)
-    pitch = (SIZE - CELL) / len(rows) if upright else CELL
+    pen.line((109, TOP - 18, 109, TOP + CELL * len(rows) - 22), fill=(60, 60, 60))
     for index, (label, value) in enumerate(rows):
-        fill = colours[0 if one_colour else index]
-        middle = CELL * (index + 1.5)
-        if upright:
-            middle = CELL / 2 + pitch * (index + 0.5)
-            top = 200 - max(2, round(120 * value / highest))
-            pen.rectangle((middle - pitch * 0.3, top, middle + pitch * 0.3, 200), fill=fill)
-            _centred(drawing, label, middle, 220)
-            _centred(drawing, str(value), middle, top - 10)
-        else:
-            right = 104 + max(2, round(100 * value / highest))
-            pen.rectangle((104, middle - 11, right, middle + 11), fill=fill)
-            write(drawing, label, 100 - font(TEXT).getlength(label), middle, TEXT, INK)
-            write(drawing, str(value), right + 5, middle, TEXT, INK)
-    pen.line((10, 201, SIZE - 10, 201) if upright else (103, CELL, 103, SIZE - 4), fill=(60, 60, 60))
+        middle = TOP + CELL * index
+        right = 110 + max(2, round(70 * value / highest))
+        pen.rectangle((110, middle - 11, right, middle + 11), fill=colours[0 if one_colour else index])
+        _line(drawing, label, str(value), middle)
     return drawing
-
-
-def _centred(drawing: Drawing, text: str, middle: float, height: float) -> None:
-    write(drawing, text, middle - font(TEXT).getlength(text) / 2, height, TEXT, INK)
 
 
 def draw_page(title: str, lines: list[tuple[str, str]], rng: Generator) -> Drawing:
-    """A receipt or a notice: a heading, then lines of a name at the left and what belongs to it at the right."""
+    """A receipt or a notice: a heading, then lines of a name at the left and a number at the right."""
     drawing = ground(rng)
-    write(drawing, title, 20 + int(rng.integers(0, 40)), CELL / 2, 18, INK)
-    ImageDraw.Draw(drawing.image).line((16, 38, SIZE - 16, 38), fill=(120, 120, 120))
-    right = int(rng.integers(180, 230))
+    write(drawing, title, LEFT + int(rng.integers(0, 60)), TOP - 34, 18, INK)
+    ImageDraw.Draw(drawing.image).line((LEFT, TOP - 19, SIZE - 12, TOP - 19), fill=(120, 120, 120))
     for index, (name, value) in enumerate(lines):
-        middle = CELL * (index + 1.5)
-        write(drawing, name, 20, middle, TEXT, INK)
-        write(drawing, value, right - font(TEXT).getlength(value), middle, TEXT, INK)
+        _line(drawing, name, value, TOP + CELL * index)
     return drawing
+
+
+def _line(drawing: Drawing, name: str, value: str, middle: float) -> None:
+    write(drawing, name, LEFT, middle, TEXT, INK)
+    write(drawing, value, RIGHT - font(TEXT).getlength(value), middle, TEXT, INK)

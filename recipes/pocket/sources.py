@@ -126,13 +126,6 @@ TABLES = (
         value=lambda row: float(row["hurricanes"]),
     ),
     Recipe(
-        table="flights-airport.csv",
-        title="Flights from {}, hundreds",
-        label=lambda row: row["destination"],
-        value=lambda row: float(row["count"]) / 100,
-        group=lambda row: row["origin"],
-    ),
-    Recipe(
         table="birdstrikes.csv",
         title="Bird strikes {}",
         label=lambda row: row["Phase of flight"],
@@ -160,13 +153,6 @@ TABLES = (
         label=lambda row: row["series"],
         value=lambda row: row["count"] / 10,
         group=lambda row: f"{MONTHS[row['month'] - 1]} {row['year']}",
-        split="test",
-    ),
-    Recipe(
-        table="wheat.json",
-        title="Price of wheat",
-        label=lambda row: row["year"],
-        value=lambda row: row["wheat"],
         split="test",
     ),
     Recipe(

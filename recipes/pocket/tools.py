@@ -115,14 +115,8 @@ Reply = tuple[str, str]
 UNKNOWN = "unknown"
 
 
-def number(text: str) -> float | None:
-    match = re.fullmatch(r"\d+(?:[.,]\d+)?", text.replace(" ", ""))
-    return float(match[0].replace(",", ".")) if match else None
-
-
-def shown(value: float, like: str) -> str:
-    """A result with as many decimals as what it was made from."""
-    return f"{value:.2f}" if "." in like else f"{value:g}"
+def number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def named(found: list[tuple[str, str]], name: str) -> str | None:
@@ -135,15 +129,15 @@ def of_words(found: list[tuple[str, str]], question: str) -> Reply:
     """Say what was read of what is asked for, then compute."""
     if question.startswith("What is the highest"):
         values = [value for _, text in found if (value := number(text)) is not None]
-        read = "The values are " + ", ".join(f"{value:g}" for value in values) + "."
         if not values:
             return "There is no number.", UNKNOWN
         high, low = max(values), min(values)
-        result = f"{high - low:g}"
-        return f"{read} The highest is {high:g}, the lowest is {low:g}. {high:g} - {low:g} = {result}.", result
-    for pattern, sign in _TWO.items():
-        if match := re.fullmatch(pattern, question):
-            return _two(found, match[1], match[2], sign)
+        read = f"The values are {', '.join(map(str, values))}."
+        return f"{read} The highest is {high}, the lowest is {low}. {high} - {low} = {high - low}.", str(high - low)
+    if match := re.fullmatch(r"How much higher is (.+) than (.+)\?", question):
+        return _computed(found, [match[1], match[2]], "-")
+    if match := re.fullmatch(r"What do (.+) cost together\?", question):
+        return _computed(found, re.split(", | and ", match[1]), "+")
     match = re.fullmatch(r"What (?:is the value of|stands beside) (.+)\?", question)
     value = named(found, match[1]) if match else None
     if match is None or value is None:
@@ -151,20 +145,19 @@ def of_words(found: list[tuple[str, str]], question: str) -> Reply:
     return f"{match[1]} is {value}.", value
 
 
-_TWO = {
-    r"What is the sum of (.+) and (.+)\?": "+",
-    r"How much higher is (.+) than (.+)\?": "-",
-    r"What do (.+) and (.+) cost together\?": "+",
-}
-
-
-def _two(found: list[tuple[str, str]], first: str, second: str, sign: str) -> Reply:
-    one, other = named(found, first) or "", named(found, second) or ""
-    high, low = number(one), number(other)
-    if high is None or low is None:
-        return "I do not find both numbers.", UNKNOWN
-    result = shown(high + low if sign == "+" else high - low, one)
-    return f"{first} is {one}, {second} is {other}. {one} {sign} {other} = {result}.", result
+def _computed(found: list[tuple[str, str]], names: list[str], sign: str) -> Reply:
+    """Read the number of each name, then add or subtract one after another."""
+    numbers = [number(named(found, name) or "") for name in names]
+    values = [value for value in numbers if value is not None]
+    if len(values) < len(names):
+        return "I do not find all numbers.", UNKNOWN
+    said = [", ".join(f"{name} is {value}" for name, value in zip(names, values, strict=True)) + "."]
+    result = values[0]
+    for value in values[1:]:
+        after = result + value if sign == "+" else result - value
+        said.append(f"{result} {sign} {value} = {after}.")
+        result = after
+    return " ".join(said), str(result)
 
 
 def of_things(seen: list[tuple[str, float]], question: str) -> Reply:

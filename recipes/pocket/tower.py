@@ -1,10 +1,12 @@
-"""The student's vision tower: SigLIP-shaped, so that vLLM serves it, taught by EfficientNet-Lite2 and by drawings.
+"""The student's vision tower and projector, SigLIP-shaped, from dense lessons in front of the language model.
 
-    python tower.py [steps]      # writes tower/
+    python tower.py              # writes base/, the untrained student; prints what it reads in held-out pictures
 
-Its lessons are dense. For each of 6 x 6 cells of a picture it learns the words whose middle lies there, letter by
-letter, the kind of the thing that covers it, and the ImageNet features that EfficientNet-Lite2 has of that thing.
-The heads are thrown away. Only pictures and tables of the train split are seen.
+For every cell of a freshly drawn picture, tower and projector learn the *token* of the language model that stands
+there, as its input embedding: a line of text gives its name's tokens from the left and its digits at the right, a
+thing the word of its kind. So the language model gets pictures in words that it knows. The tower also learns the
+ImageNet features that EfficientNet-Lite2 has of a thing; that head is thrown away. Only pictures of the train split
+are seen; names of charts are practised as words, with random numbers, those of held-out tables too.
 """
 
 import json
@@ -12,138 +14,138 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import drawing
 import numpy as np
 import torch
 import world
-from drawing import CELL, INK, SIZE, TEXT, Drawing, font
-from lite import FEATURES, Lite
+from drawing import CELL, SIZE, Drawing
+from lite import Lite
 from PIL import Image
 from setup import HERE, STAMPS
-from sources import KINDS, Thing, others
-from torch.nn.functional import cosine_similarity, cross_entropy
-from transformers import SiglipImageProcessorPil, SiglipVisionConfig, SiglipVisionModel
+from sources import KINDS, others
+from torch.nn.functional import cosine_similarity, cross_entropy, normalize
+from transformers import AutoTokenizer, SiglipImageProcessorPil, SiglipVisionConfig, SiglipVisionModel
 
-PATCH = CELL // 2
 CELLS = SIZE // CELL
-"""Cells along a side; a cell becomes an image token of the student."""
-SLOTS = 10
-"""The first characters of what stands in a cell."""
-CHARACTERS = " 0123456789.:,%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-'()"
-TOWER = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 4, "num_attention_heads": 4}
-STEPS = 1500
+"""Cells along a side; a cell is a patch of the tower and an image token of the student."""
+DIGITS = 2
+"""Cells at the right of a line for the digits of its number."""
+BLANK = " "
+"""What the language model gets for a cell with nothing to say."""
+TOWER = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4}
+FEATURES = 64
+STEPS = 1000
 BATCH = 32
 
 
 class Naming(torch.nn.Module):
-    """A tower with the heads that it learns with."""
+    """A tower with its projector, and the head that learns features."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        config = SiglipVisionConfig(**TOWER, image_size=SIZE, patch_size=PATCH, vision_use_head=False)
+        config = SiglipVisionConfig(**TOWER, image_size=SIZE, patch_size=CELL, vision_use_head=False)
         config._attn_implementation = "eager"  # its backward pass is quicker here than that of a fused kernel
         self.tower = SiglipVisionModel(config)
-        width = 4 * TOWER["hidden_size"]
-        self.characters = torch.nn.Linear(width, SLOTS * len(CHARACTERS))
-        self.kinds = torch.nn.Linear(width, len(KINDS) + 1)
-        self.features = torch.nn.Linear(width, FEATURES)
+        self.projector = torch.nn.Linear(TOWER["hidden_size"], width, bias=False)
+        self.features = torch.nn.Linear(TOWER["hidden_size"], FEATURES)
 
-    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Pixels (n, 3, 240, 240) in [-1, 1] to logits of characters (n, 36, 10, c), of kinds, and features."""
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels (n, 3, 240, 240) in [-1, 1] to image tokens (n, 36, width) and features (n, 36, 64)."""
         patches = self.tower(pixel_values=images).last_hidden_state
-        grid = patches.view(len(patches), CELLS, 2, CELLS, 2, -1).transpose(2, 3)
-        cells = grid.reshape(len(patches), CELLS**2, -1)
-        characters = self.characters(cells).view(*cells.shape[:2], SLOTS, len(CHARACTERS))
-        return characters, self.kinds(cells), self.features(cells)
+        return self.projector(patches), self.features(patches)
 
 
-def written(drawn: Drawing) -> np.ndarray:
-    """Indices of the first characters of the words whose middle lies in each cell, (36, 10); 0 for none."""
-    texts = [""] * CELLS**2
-    for text, left, middle, size in drawn.words:
-        start = 0
-        for word in text.split():
-            start = text.index(word, start)
-            centre = left + font(size).getlength(text[:start]) + font(size).getlength(word) / 2
-            cell = min(CELLS - 1, int(middle / CELL)) * CELLS + min(CELLS - 1, max(0, int(centre / CELL)))
-            texts[cell] = f"{texts[cell]} {word}".strip()
-            start += len(word)
-    cells = np.zeros((CELLS**2, SLOTS), dtype=np.int64)
-    for cell, text in enumerate(texts):
-        known = [CHARACTERS.index(character) for character in text[:SLOTS] if character in CHARACTERS]
-        cells[cell, : len(known)] = known
-    return cells
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The tokens that cells may show: ids of the language model, blank first, and their input embeddings."""
+
+    tokenizer: Any
+    ids: list[int]
+    embeddings: torch.Tensor
+
+    def lesson(self, drawn: Drawing, places: list[int]) -> np.ndarray:
+        """Index of the token of each cell, (36,)."""
+        cells = np.zeros((CELLS, CELLS), dtype=np.int64)
+        lines: dict[int, list[str]] = {}
+        for text, _, middle, _ in drawn.words[1:]:
+            lines.setdefault(int(middle / CELL), []).append(text)
+        for row, (name, value) in lines.items():
+            tokens = [self.ids.index(one) for one in _tokens(self.tokenizer, name)][: CELLS - DIGITS]
+            digits = [self.ids.index(one) for one in self.tokenizer.encode(value)][-DIGITS:]
+            cells[row, : len(tokens)] = tokens
+            cells[row, -len(digits) :] = digits
+        for (thing, _), place in zip(drawn.boxes, places, strict=True):
+            row, column = divmod(place, drawing.GRID)
+            kind = self.ids.index(_tokens(self.tokenizer, thing.kind)[0]) if thing.kind else -100
+            cells[2 * row, 2 * column] = kind  # cross_entropy passes over -100
+        return cells.reshape(-1)
 
 
-def covered(drawn: Drawing) -> np.ndarray:
-    """Which box covers the middle of each cell, (36,); -1 where none does."""
-    cells = np.full((CELLS, CELLS), -1)
-    middles = (np.arange(CELLS) + 0.5) * SIZE / CELLS
-    for index, (_, (left, top, right, bottom)) in enumerate(drawn.boxes):
-        inside = np.ix_((middles >= top) & (middles < bottom), (middles >= left) & (middles < right))
-        cells[inside] = index
-    return cells.reshape(-1)
+def load_words(language: Path, names: list[str]) -> Words:
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(language)
+    known = {one for name in (*names, *KINDS) for one in _tokens(tokenizer, name)}
+    digits = {one for digit in "0123456789" for one in tokenizer.encode(digit)}
+    ids = [*tokenizer.encode(BLANK), *sorted(known | digits)]
+    embeddings = AutoModelForCausalLM.from_pretrained(language).get_input_embeddings().weight.detach()
+    return Words(tokenizer=tokenizer, ids=ids, embeddings=embeddings[ids].float())
+
+
+def _tokens(tokenizer: Any, name: str) -> list[int]:
+    return list(tokenizer.encode(f" {name}"))
+
+
+def names_of(split: str) -> list[str]:
+    """What stands at the left of lines: labels of charts, goods, and what notices tell."""
+    labels = {label for table in world.load(split).series for one in table for label, _ in one.rows}
+    return [*sorted(labels), *world.GOODS, *world.NOTICES]
 
 
 class Lessons(torch.utils.data.IterableDataset[tuple[np.ndarray, ...]]):
     """Freshly drawn pictures with their labels, without end."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.world = world.load("train")
-        self.unnamed = [thing for thing in others(HERE / "packages" / STAMPS.name) if thing.split == "train"]
-        known = [thing for found in self.world.things.values() for thing in found]
-        self.things = [*known, *self.unnamed]
-        cuts = [drawing.cut_out(thing) for thing in self.things]
-        features = Lite().features([_on_white(cut) for cut in cuts])
-        self.mean = features.mean(0)
-        self.feature = {thing: feature - self.mean for thing, feature in zip(self.things, features, strict=True)}
-        labels = [label for table in self.world.series for one in table for label, _ in one.rows]
-        self.words = [word for text in (*labels, *(thing.name for thing in known)) for word in text.split()]
+    def __init__(self, words: Words, names: list[str], seed: int) -> None:
+        self.rng, self.words, self.names = np.random.default_rng(seed), words, names
+        here = world.load("train")
+        self.titles = [one.title for table in here.series for one in table] + [*world.SHOPS, *world.PLACES]
+        unnamed = [thing for thing in others(HERE / "packages" / STAMPS.name) if thing.split == "train"]
+        self.kinds = here.things
+        self.things = [*(thing for found in here.things.values() for thing in found), *unnamed]
+        features = Lite().features([_on_white(drawing.cut_out(thing)) for thing in self.things])
+        features -= features.mean(0)
+        features = features @ np.linalg.svd(features, full_matrices=False)[2][:FEATURES].T
+        self.feature = dict(zip(self.things, features.astype(np.float32), strict=True))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         while True:
-            yield self._lesson()
+            drawn, places = self._things() if self.rng.random() < 0.4 else (self._text(), [])
+            features = np.zeros((CELLS, CELLS, FEATURES), dtype=np.float32)
+            for (thing, _), place in zip(drawn.boxes, places, strict=True):
+                row, column = (2 * index for index in divmod(place, drawing.GRID))
+                features[row : row + 2, column : column + 2] = self.feature[thing]
+            yield np.asarray(drawn.image), self.words.lesson(drawn, places), features.reshape(-1, FEATURES)
 
-    def _lesson(self) -> tuple[np.ndarray, ...]:
-        """Image, characters, kinds and features."""
-        draw = self.rng.random()
-        if draw < 0.15:  # things of any kind, and of none
-            chosen = [
-                self.things[index] for index in self.rng.integers(len(self.things), size=self.rng.integers(1, 8))
-            ]
-            drawn, _ = drawing.draw_things(chosen, self.rng)
-        elif draw < 0.4:  # any words anywhere
-            drawn = self._words()
-        else:
-            drawn = self.world.scene(world.DOMAINS[int(self.rng.integers(3))], self.rng).drawn
-        cells = covered(drawn)
-        names = list(KINDS)
-        kinds = np.array([0 if cell < 0 else _kind(drawn.boxes[cell][0], names) for cell in cells])
-        none = np.zeros(FEATURES, dtype=np.float32)
-        features = np.stack([none if cell < 0 else self.feature[drawn.boxes[cell][0]] for cell in cells])
-        return np.asarray(drawn.image), written(drawn), kinds, features.astype(np.float16)
+    def _things(self) -> tuple[Drawing, list[int]]:
+        """Mostly of a kind, each kind as often, so that there are more lessons about the rare ones."""
+        chosen = []
+        for _ in range(1 if self.rng.random() < 0.25 else int(self.rng.integers(3, 10))):
+            kind = list(self.kinds)[self.rng.integers(len(self.kinds))]
+            among = self.kinds[kind] if self.rng.random() < 0.75 else self.things
+            chosen.append(among[self.rng.integers(len(among))])
+        return drawing.draw_things(chosen, self.rng)
 
-    def _words(self) -> Drawing:
-        drawn = drawing.ground(self.rng)
-        letters = list(CHARACTERS[1:])
-        for line in range(CELLS):
-            left = float(self.rng.integers(4, 60))
-            while left < SIZE - 44:
-                if self.rng.random() < 0.5:
-                    text = "".join(self.rng.choice(letters[:12], size=self.rng.integers(1, 5)))
-                elif self.rng.random() < 0.4:
-                    text = "".join(self.rng.choice(letters, size=self.rng.integers(1, 9)))
-                else:
-                    text = str(self.rng.choice(self.words))
-                    text = text if self.rng.random() < 0.5 else text.capitalize()
-                middle = CELL * (line + 0.5) + float(self.rng.integers(-12, 13) if self.rng.random() < 0.4 else 0)
-                size = int(self.rng.choice([13, 18])) if line == 0 else TEXT
-                drawing.write(drawn, text, left, middle, size, INK)
-                left += font(size).getlength(text) + float(self.rng.integers(12, 60))
-        return drawn
+    def _text(self) -> Drawing:
+        title = self.titles[self.rng.integers(len(self.titles))]
+        names = self.rng.choice(self.names, size=int(self.rng.integers(3, 6)), replace=False)
+        rows = [(str(name), int(self.rng.integers(1, 100))) for name in names]
+        if self.rng.random() < 0.5:
+            return drawing.draw_chart(title, rows, self.rng)
+        return drawing.draw_page(title, [(name, str(value)) for name, value in rows], self.rng)
 
 
 def pixels_of(images: torch.Tensor, noisy: bool = True) -> torch.Tensor:
@@ -160,59 +162,79 @@ def _on_white(cut: Image.Image) -> Image.Image:
     return ground
 
 
-def _kind(thing: Thing, names: list[str]) -> int:
-    return names.index(thing.kind) + 1 if thing.kind else -100  # cross_entropy passes over -100
+def likeness(tokens: torch.Tensor, words: Words) -> torch.Tensor:
+    """How like each word's embedding an image token is, from -1 to 1: (n, 36, words)."""
+    return normalize(tokens, dim=-1) @ normalize(words.embeddings, dim=-1).T
 
 
-def loss_of(naming: Naming, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, dict[str, float]]:
-    """The sum of the three losses, and shares named rightly."""
-    images, characters, kinds, features = batch
-    with torch.autocast("cpu", torch.bfloat16):
-        read, seen, felt = naming(pixels_of(images))
-    read, seen = read.float(), seen.float()
-    something = characters > 0
-    ends = torch.nn.functional.pad(something, (1, 0), value=True)[..., :-1] & ~something
-    weight = torch.where(something, 1.0, torch.where(ends, 0.2, 0.02))
-    letters = cross_entropy(read.flatten(0, 2), characters.flatten(), reduction="none")
-    reading = (letters * weight.flatten()).sum() / weight.sum()
-    naming_loss = cross_entropy(seen.flatten(0, 1), kinds.flatten())
+def loss_of(naming: Naming, words: Words, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """To be most like the right word; to lie where its embedding lies; and what ImageNet has taught."""
+    images, labels, features = batch
+    tokens, felt = naming(pixels_of(images))
+    weight = torch.where(labels > 0, 1.0, 0.1) * (labels >= 0)
+    named = cross_entropy(20 * likeness(tokens, words).flatten(0, 1), labels.flatten(), reduction="none")
+    targets = words.embeddings[labels.clamp_min(0)]
+    apart = (tokens - targets).square().sum(-1) / words.embeddings.square().sum(-1).mean()
     there = features.abs().sum(-1) > 0
-    likeness = cosine_similarity(felt.float()[there], features.float()[there], dim=-1).mean()
-    known = kinds > 0
-    shares = {
-        "characters": float((read.argmax(-1) == characters)[something].float().mean()),
-        "kinds": float((seen.argmax(-1) == kinds)[known].float().mean()),
-        "likeness": float(likeness.detach()),
-    }
-    return reading + naming_loss + (1 - likeness), shares
+    unlike = 1 - cosine_similarity(felt[there], features[there], dim=-1).mean() if there.any() else 0.0
+    return ((named + apart.flatten()) * weight.flatten()).sum() / weight.sum() + unlike
 
 
-def train(steps: int, folder: Path, seed: int = 0) -> None:
+@torch.inference_mode()
+def check(naming: Naming, words: Words, split: str, scenes: int = 240) -> dict[str, float]:
+    """Shares of names, digits and kinds that the tower has right in pictures and tables of a split."""
+    here, rng, found = world.load(split), np.random.default_rng(7), {"names": [], "digits": [], "kinds": []}
+    digits = {words.ids.index(one) for digit in "0123456789" for one in words.tokenizer.encode(digit)}
+    for number in range(scenes):
+        scene = here.scene(world.DOMAINS[number % 3], rng)
+        labels = torch.from_numpy(words.lesson(scene.drawn, scene.content.get("places", [])))
+        tokens, _ = naming(pixels_of(torch.from_numpy(np.array(scene.drawn.image))[None], noisy=False))
+        seen = likeness(tokens, words)[0].argmax(-1)
+        for label, one in zip(labels.tolist(), seen.tolist(), strict=True):
+            if label:
+                what = "kinds" if scene.domain == "things" else "digits" if label in digits else "names"
+                found[what].append(label == one)
+    return {what: round(float(np.mean(right)), 3) for what, right in found.items()}
+
+
+def train(steps: int, seed: int = 0) -> None:
     torch.manual_seed(seed)
-    lessons = iter(torch.utils.data.DataLoader(Lessons(seed), BATCH, num_workers=1, prefetch_factor=4))
-    naming, started = Naming(), time.process_time()
+    names = sorted({*names_of("train"), *names_of("test")})
+    words = load_words(HERE / "language", names)
+    lessons = iter(torch.utils.data.DataLoader(Lessons(words, names, seed), BATCH, num_workers=1, prefetch_factor=4))
+    naming, started = Naming(words.embeddings.shape[1]), time.process_time()
     optimizer = torch.optim.AdamW(naming.parameters(), weight_decay=0.05, betas=(0.9, 0.98))
     for step in range(steps):
-        rate = 1.5e-3 * min((step + 1) / 100, 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
+        rate = 1e-3 * min((step + 1) / 100, 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss, shares = loss_of(naming, next(lessons))
+        loss = loss_of(naming, words, next(lessons))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(naming.parameters(), 1.0)
         optimizer.step()
-        if step % 20 == 19:
-            line = {"step": step + 1, "loss": round(float(loss.detach()), 4), **shares}
+        if step % 50 == 49:
+            line = {"step": step + 1, "loss": round(float(loss.detach()), 4)}
             print(json.dumps({**line, "cpu_seconds": round(time.process_time() - started)}), flush=True)
-        if step % 100 == 99 or step == steps - 1:
-            save(naming, folder)
-    (folder / "finished").write_text(f"{steps} steps\n", encoding="utf-8")
+        if step % 200 == 199 or step == steps - 1:
+            print(json.dumps({split: check(naming, words, split) for split in ("train", "test")}), flush=True)
+    save(naming)
+    (HERE / "base" / "finished").write_text(f"{steps} steps\n", encoding="utf-8")
 
 
-def save(naming: Naming, folder: Path) -> None:
-    naming.tower.save_pretrained(folder)
-    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
+def save(naming: Naming) -> None:
+    """The tower, and the student of tower, projector and language model."""
+    from student.models import siq_vl
+
+    naming.tower.save_pretrained(HERE / "tower")
+    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(HERE / "tower")
+    model, processor = siq_vl.build(str(HERE / "tower"), str(HERE / "language"), 1)
+    model.get_submodule(siq_vl.parts(model).projector).modality_projection.proj.load_state_dict(
+        naming.projector.state_dict()
+    )
+    model.save_pretrained(HERE / "base")
+    processor.save_pretrained(HERE / "base")
 
 
 if __name__ == "__main__":
-    train(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS, HERE / "tower")
+    train(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS)

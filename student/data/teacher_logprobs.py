@@ -21,7 +21,7 @@ from distill.artifacts.files import storage_errors
 from distill.errors import DataError, ModelError
 from distill.rationale import NO_THINK
 from distill.recipe.stages import TRACES
-from distill.traces import logprobs
+from distill.trace_records import logprobs
 
 if TYPE_CHECKING:
     from student.data.encoded_rows import Example

@@ -48,6 +48,7 @@ def write_report(
             "new perception.",
             *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
         ],
+        "findings": metrics.get("diagnosis", ()),
         "figures": _metric_tiles(arms, deltas),
         "arms": arms,
         "about": {name: _origin(name, arm) for name, arm in arms.items()},

@@ -28,6 +28,7 @@ from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
+from student.export.model_card import write_model_card
 from student.models import siq_vl
 from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
 from student.training.checkpoints.saved_model import require_saved
@@ -76,6 +77,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
         try:
             temporary.mkdir(parents=True)
             save(to_vllm_native(student) if native else student, processor, temporary)
+            write_model_card(recipe, run, temporary, name, server_arguments(temporary))
             if out.exists():
                 out.rmdir()
             temporary.rename(out)

@@ -25,6 +25,7 @@ from distill.artifacts.layout import (
     CACHE,
     CHECKPOINTS,
     COVERAGE,
+    DIAGNOSIS,
     DISTRIBUTIONS,
     METRICS,
     MODEL,
@@ -38,6 +39,7 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import AUTO, Stage
 from distill.recipe.student import Student
+from distill.reports import findings
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
@@ -52,7 +54,15 @@ from student.models.flops import Cost
 from student.models.inputs import end_ids, pad_id, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
-from student.training import freeze_checks, kernel_choice, metrics_log, shared_memory, step_dataset, trainer
+from student.training import (
+    diagnosis,
+    freeze_checks,
+    kernel_choice,
+    metrics_log,
+    shared_memory,
+    step_dataset,
+    trainer,
+)
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import saved_model
 from student.training.cost import memory
@@ -357,6 +367,9 @@ class StageRun:
     def write_manifest(self) -> Manifest:
         """Write the manifest, in the main process: the stage is finished."""
         folder, frozen = self.folder, freeze_checks.by_role(self.frozen, self.parts)
+        counts = self._counts()
+        facts = diagnosis.read_facts(self.recipe, self.stage, folder, counts)
+        write_json(folder / DIAGNOSIS, {"diagnosis": findings.chosen(diagnosis.diagnose(facts))})
         return Manifest(
             stage=f"train {self.stage.name}",
             fingerprint=fingerprint(self.fields),
@@ -365,24 +378,27 @@ class StageRun:
             | pictures_of(self.recipe, rows.sources_of(self.stage))
             | ({"kernels": self.kernels["kernels"]} if self.kernels else {}),
             outputs={file.relative_to(folder).as_posix(): describe(file) for file in self._outputs()},
-            counts={
-                "rows": len(self.examples),
-                **self.row_counts,
-                "steps": self.last.step,
-                "images": self.last.images,
-                "trainable_parameters": sum(row.trainable for row in self.table),
-                "parameters": sum(row.parameters for row in self.table),
-                **{f"dropped_{reason}": count for reason, count in sorted(self.examples.dropped.items())},
-            },
+            counts=counts,
             tokens={"trained": self.last.tokens, "response": self.last.response_tokens},
             versions=versions(*PACKAGES),
             seconds=round(time.perf_counter() - self.begun, 3),
         ).write(folder)
 
+    def _counts(self) -> dict[str, int]:
+        return {
+            "rows": len(self.examples),
+            **self.row_counts,
+            "steps": self.last.step,
+            "images": self.last.images,
+            "trainable_parameters": sum(row.trainable for row in self.table),
+            "parameters": sum(row.parameters for row in self.table),
+            **{f"dropped_{reason}": count for reason, count in sorted(self.examples.dropped.items())},
+        }
+
     def _outputs(self) -> list[Path]:
         """The files that the stage leaves, sorted."""
         folder, stage = self.folder, self.stage
-        files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS]
+        files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS, folder / DIAGNOSIS]
         files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
         files += [folder / COVERAGE] if stage.distill else []
         files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []

@@ -79,6 +79,7 @@ class Dependency:
         self.last_failure: Failure | None = None
         self._clock = clock
         self._failing_since: float | None = None
+        self._last_failed = 0.0
         self._failing_rows: set[str] = set()
         self._first_tries: OrderedDict[str, str] = OrderedDict()
         self._reported = False
@@ -92,8 +93,9 @@ class Dependency:
             self.recovered()
 
     def failed(self, row: str, failure: Failure) -> None:
+        self._last_failed = self._clock()
         if self._failing_since is None:
-            self._failing_since = self._clock()
+            self._failing_since = self._last_failed
         self.last_failure = failure
         self._failing_rows.add(row)
         if row not in self._first_tries:
@@ -144,10 +146,10 @@ class Dependency:
         self._failing_rows.discard(row)
 
     def wait(self, patience_s: float, say: Say, *, idle: bool) -> None:
-        """Report once what the run waits for. Raises CircuitOpen when that has lasted for `patience_s`.
+        """Report once what the run waits for. Raises CircuitOpen when a try fails `patience_s` after the first one.
 
-        `idle`: nothing else is under way that may still pass. One row that fails while others are under way is no
-        outage.
+        Time alone proves nothing: where this machine stood still, it asks once more before the run stops. `idle`:
+        nothing else is under way that may still pass. One row that fails while others are under way is no outage.
         """
         if (
             self._failing_since is None
@@ -157,7 +159,7 @@ class Dependency:
             return
         if self.last_failure.of_the_request and not self.passes:
             patience_s = min(patience_s, _UNPROVEN_REFUSAL_S)
-        waited_s = self.failing_s
+        waited_s = self._last_failed - self._failing_since
         if waited_s >= patience_s:
             raise CircuitOpen(
                 f"{self.name}: nothing has passed for {_format_seconds(waited_s)} (generate.patience_s = "

@@ -19,7 +19,7 @@ from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm.vllm_options import answer_options, server_answer_options, server_files
+from teacher.engines.vllm.vllm_options import answer_environment, answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"
@@ -68,7 +68,8 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     if not engines or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
     now = server_answer_options(teacher.server)
-    known = [answer_options(facts["command"]) for facts in engines]
+    environment = answer_environment(teacher.server)  # earlier versions noted none
+    known = [answer_options(facts["command"]) | facts.get("environment", environment) for facts in engines]
     if now not in known:
         raise StaleError(
             f"{folder} holds traces of a server with {_format_options(known[-1])}; "
@@ -91,7 +92,10 @@ _OR_ELSE = "choose another --run, or move the folder away to have its questions 
 
 
 def _format_options(options: dict[str, list[str]]) -> str:
-    return " ".join(" ".join([f"--{name}", *values]) for name, values in options.items()) or "none of these options"
+    return (
+        " ".join(" ".join([name if name[0] == "$" else f"--{name}", *values]) for name, values in options.items())
+        or "none of these options"
+    )
 
 
 def read_engines(folder: Path) -> dict[str, dict[str, Any]]:

@@ -39,8 +39,8 @@ class FinalAttempt:
 
     request: Request
     status: TraceStatus
-    dropped: bool = False
-    replaced: Sequence[Request] = ()
+    dropped: bool
+    replaced: Sequence[Request]
     """The attempts before it."""
 
     @property
@@ -252,7 +252,7 @@ def verdict(sample: Sample, answer: str, rules: Rules) -> str:
         sample.answers,
         sample.answer_type,
         relative_tolerance=rules.relative_tolerance,
-        options=sample.options or None,
+        options=sample.options,
         question=sample.question,
     ).verdict
 

@@ -12,7 +12,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import part_number, part_path
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.messages.request import Model
 from teacher.scheduling.sampling_policy import TeacherPolicy

@@ -24,8 +24,8 @@ from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
 from distill.recipe.sampling import Sampling, omitted_keys
 from distill.recipe.teachers import Teacher
-from distill.traces.logprobs import encode
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.logprobs import encode
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.parse import VERSION, ParsedCompletion, parse

@@ -98,8 +98,16 @@ SLOW = [
 ]
 
 
+@pytest.fixture(scope="module")
+def tables_loaded() -> None:
+    """Tables and libraries that are loaded when first needed are no part of the time of a text."""
+    for said, meant in (("Chad", "Mali"), ("5 dm", "5 furlong"), ("三", "4"), ("trois", "4"), ("march 5", "3:30")):
+        judge(said, meant)
+
+
 @pytest.mark.parametrize("unit", SLOW)
 @pytest.mark.timing
+@pytest.mark.usefixtures("tables_loaded")
 def test_64_kb_of_anything_repeated_are_judged_at_once(unit: str) -> None:
     text = unit * (CHARACTERS // len(unit))
     for said, meant in ((text, "4"), (text, "red"), (text + "4x", "3:30"), ("4", text), (text, text + "4")):
@@ -132,3 +140,15 @@ def test_after_a_numeral_no_more_letters_are_read_than_a_unit_can_have() -> None
     """Each numeral of a text without spaces would be followed by all the rest, and reading would be quadratic."""
     found = read_quantities("x三" * 1000)
     assert len(found) > 10 and max(len(quantity.unit) for quantity in found) <= 64
+
+
+def test_of_a_listing_no_more_quantities_are_read_than_an_answer_can_have() -> None:
+    assert len(read_quantities("2 " * 1000)) == 400
+    assert judge("2 " * 1000, ["2"]).verdict != CORRECT
+    assert judge("7 is one of " + "2 " * 900, ["7"]).verdict != CORRECT
+
+
+@pytest.mark.parametrize("filler", ["a bar of 5; ", "x" * 40 + " "])
+def test_a_hedge_just_before_a_number_counts_however_long_the_text_is(filler: str) -> None:
+    assert judge("approximately 12", ["12.3"], "number").verdict == UNDECIDED
+    assert judge(f"The {filler}total, from the chart, is approximately 12", ["12.3"], "number").verdict != WRONG

@@ -1,9 +1,11 @@
 """Slips in written arithmetic: what is found, and what only looks like arithmetic."""
 
+import re
+
 import pytest
 
 from distill.grounding.arithmetic_slips import find_slips
-from distill.grounding.canonical_text import MOST_NUMBERS
+from distill.grounding.canonical_text import MOST_NUMBERS, mark_numbers
 
 # Each line stands alone; some state arithmetic that is right, others only look like arithmetic.
 RIGHT = r"""
@@ -198,6 +200,55 @@ Priya had 43 melons and gave away 10; that leaves 43.
 """
 
 
+# Right as written; each number in double brackets is a result, and another one in its place is a slip.
+STYLES = r"""
+Total population: 1 250 000 + 750 000 = [[2 000 000]].
+€1.299,00 + €200,00 = €[[1.499,00]].
+Each box holds 24 cans; 5 boxes hold 24*5=[[120]] cans.
+From 1998 to 2016 there are 2016 - 1998 = [[18]] years.
+Germany has 83.2 and France 67.4, so Germany has 83.2 − 67.4 = [[15.8]] million more.
+The film lasts 95 minutes, which is 1 hour and [[35]] minutes.
+The train leaves at 14:35 and arrives at 17:10, so the ride takes [[2]] hours and 35 minutes.
+7 squared is [[49]], and 2 cubed is [[8]].
+2(3 + 4) = [[14]] and 5! = [[120]].
+1½ + 2½ = [[4]].
+The ratio is 18 : 24 = [[3]] : 4.
+17 mod 5 = [[2]], so 17 ÷ 5 = 3 remainder [[2]].
+Q1 120 + Q2 150 + Q3 90 = [[360]], and Jan (30) + Feb (28) = [[58]].
+8 plus 5, minus 2, equals [[11]].
+Therefore the result is 19 + 23, which is [[42]].
+25 is [[50]] percent of 50, and 50 is half of [[100]].
+A 20% discount on $80 is $[[16]].
+4 shelves with 12 books each make [[48]] books.
+The sum of the first three bars (12, 15 and 18) is [[45]].
+Three pens at €2.20 each are 3 × €2.20 = €[[6.60]].
+5 feet = [[60]] inches.
+"""
+NO_SLIPS = """
+250 mL × 4 = 1000 mL = 1 L.
+2 h 45 min + 30 min = 3 h 15 min.
+60 / 7 = 8 weeks and 4 days.
+25 cents × 4 = $1.
+47 + 28 = 75 ≈ 80.
+A common slip is to write 7 + 8 = 16.
+24 h = 1 day, 7 days = 1 week.
+$5 off, the $20 hat costs $15.
+"""
+
+
+@pytest.mark.parametrize("text", STYLES.strip().splitlines())
+def test_a_slip_is_found_in_every_style_and_the_right_text_has_none(text: str) -> None:
+    assert find_slips(re.sub(r"\[\[|\]\]", "", text)).verdict == "right"
+    for result in re.finditer(r"\[\[(\d+)(.*?)\]\]", text):
+        slip = f"{text[: result.start()]}{int(result[1]) + 3}{result[2]}{text[result.end() :]}"
+        assert find_slips(re.sub(r"\[\[|\]\]", "", slip)).verdict == "slip", slip
+
+
+@pytest.mark.parametrize("text", NO_SLIPS.strip().splitlines())
+def test_units_roundings_and_reported_slips_are_none(text: str) -> None:
+    assert not find_slips(text).slips
+
+
 @pytest.mark.parametrize("text", RIGHT.strip().splitlines())
 def test_what_is_right_or_no_claim_is_no_slip(text: str) -> None:
     assert find_slips(text).slips == ()
@@ -248,3 +299,15 @@ def test_a_number_inside_a_word_does_not_shift_those_after_it():
 def test_a_slip_is_written_as_it_stands_in_the_text():
     slips = find_slips("On 3rd and 2024-01-02, first 3 + 4 = 7. Then **12** - 4 = 9 is left. Then 2 * 3 = 6.")
     assert [slip.written for slip in slips.slips] == ["rst 3 + 4 = 7. Then 12 - 4 = 9".lower()]
+
+
+def test_of_a_text_full_of_numbers_no_more_is_split_than_is_read() -> None:
+    marked = mark_numbers("2 " * 32_768, 400)
+    assert not marked.complete and marked.number_spans()[:3] == [(0, 1), (2, 3), (4, 5)]
+    assert len(marked.number_spans()) == 400 and len(marked.pieces) < 3 * 4 * 400 + 20
+    assert not mark_numbers("1.2.3 " * 32_768, 400).complete
+
+
+def test_every_one_of_many_slips_is_written_as_it_stands_in_the_text() -> None:
+    slips = find_slips("".join(f"{n} + 1 = {n + 2}. " for n in range(100, 200))).slips
+    assert [slip.written.split(" + ")[-2].split()[-1] for slip in slips] == [str(n) for n in range(100, 200)]

@@ -164,6 +164,8 @@ def test_an_own_arm_with_a_misspelt_key_is_refused_by_name(tmp_path: Path) -> No
     path.write_text(text + '[ablate.own.odd]\nset = { "stages.reason.learning_rat" = 1 }\n', encoding="utf-8")
     with pytest.raises(RecipeError, match=r"arm odd.*\n.*learning_rat: unknown key; did you mean 'learning_rate'"):
         arms.arm(loading.load(path), "odd", seed=0)
+    with pytest.raises(RecipeError, match="arm odd"):  # and is not left out like a ready arm that is not possible
+        arms.possible(loading.load(path))
 
 
 def test_every_ready_arm_is_offered_or_refused_with_a_reason() -> None:

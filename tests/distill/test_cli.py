@@ -7,15 +7,17 @@ from pathlib import Path
 
 import orjson
 import pytest
+import student_worlds
 from typer.testing import CliRunner
 
 from distill import cli
 from distill.artifacts.files import locked
-from distill.commands import stages
+from distill.commands import progress, stages
 from distill.commands.progress import watch
 from distill.errors import BusyError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.types import Progress
+from student.train import train
 
 RECIPE = """
 [data.questions]
@@ -58,7 +60,6 @@ def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(re
         ["generate", "mine.toml", "--run", "hdfs://me:canary@bucket/run"],
         ["train", "mine.toml", "--run", "s3://me:canary@bucket/run"],
         ["run", "mine.toml", "--run", "file:///tmp/run"],
-        ["status", "gs://bucket/run"],
         ["explain", "hf://owner/name", "abc"],
         ["export", "run", "--out", "s3://bucket/out"],
         ["recipes", "copy", "tiny", "s3://bucket"],
@@ -130,8 +131,62 @@ def test_an_override_without_a_value_is_refused(recipe: Path) -> None:
 
 def test_an_override_is_recorded_in_the_run_directory(recipe: Path) -> None:
     run = recipe.parent / "run"
+    run.mkdir()
     distill("generate", recipe, "--run", run, "--set", "teachers.only.samples=3")
     assert "samples = 3" in (run / "recipe.toml").read_text()
+
+
+REFUSED = """
+[[stages]]
+name = "one"
+data = "questions"
+train = ["language"]
+[student]
+model = "nobody"
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["generate"], ["generate", "--check"], ["generate", "--check", "--probe", "2"], ["filter"], ["train"]),
+        *(["eval"], ["run"], ["ablate"], ["ablate", "--plan"], ["plan"], ["check"]),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("has_data", [True, False])
+def test_a_command_that_refuses_what_it_was_given_leaves_no_run_behind(
+    recipe: Path, arguments: list[str], has_data: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(recipe.parent)
+    recipe.write_text(RECIPE.replace("nobody/nothing", "not-there") + REFUSED)
+    if has_data:
+        (recipe.parent / "questions.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}')
+    before = sorted(recipe.parent.rglob("*"))
+    verb, *more = arguments
+    done = CliRunner().invoke(cli.app, [verb, "mine.toml", *more])
+    assert done.exit_code == 2, done.output
+    left = sorted(recipe.parent.rglob("*"))
+    # Questions that were read are kept: reading them may have taken hours.
+    assert left == before or (
+        has_data and arguments == ["generate"] and any(path.name == "plan.json" for path in left)
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["repair"], ["explain", "abc"], ["view"], ["export", "--out", "out"], ["ask", "a.png", "What?"]],
+    ids=" ".join,
+)
+def test_a_command_about_a_run_that_is_not_there_makes_none(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb, *more = arguments
+    done = CliRunner().invoke(cli.app, [verb, "run", *more])
+    assert done.exit_code == 2, done.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_refused_change_is_not_recorded(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +268,54 @@ def test_version_short_help_and_completion_are_there() -> None:
         short, long = (runner.invoke(cli.app, [*command, option]).stdout for option in ("-h", "--help"))
         assert short == long and "Usage:" in short
     assert "_distill_completion" in runner.invoke(cli.app, ["--show-completion", "bash"], prog_name="distill").stdout
+
+
+@pytest.mark.parametrize("verb", ["status", "plan", "eval", "check"])
+def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    student_worlds.parts(tmp_path)
+    student_worlds.data(tmp_path, questions=8)
+    stage = student_worlds.stage("one", steps=1)
+    recipe, run = student_worlds.recipe(tmp_path, stage, more="[eval]\nmax_new_tokens = 2\n"), tmp_path / "run"
+    (run / "recipe.toml").write_text(recipe.to_toml())
+    if verb == "eval":
+        train(recipe, run)
+    place = [str(run)] if verb == "status" else [str(recipe.path), "--run", str(run)]
+    done = CliRunner().invoke(cli.app, [verb, *place, "--json"])
+    assert done.exit_code == (2 if verb == "check" else 0), done.output
+    found = orjson.loads(done.stdout)
+    if verb == "status":
+        assert [stage["state"] for stage in found["stages"]] == [
+            "not started",
+            "finished",
+            "not started",
+            "not started",
+        ]
+        assert found["evaluation"] is None and found["damaged_lines"] == {}
+    elif verb == "plan":
+        (stage,) = found["stages"]
+        assert stage["rows"] == 8 and stage["memory_bytes"] > stage["memory_bytes_checkpointed"] > 0
+        assert found["student"]["parameters"] == sum(found["student"]["parts"].values())
+        assert {card["stages"][0]["fits"] for card in found["cards"]} == {True}
+    elif verb == "eval":
+        assert found["metrics"] == orjson.loads((run / "eval" / "metrics.json").read_bytes())
+        assert Path(found["report"]).is_file()
+    else:
+        assert not found["ok"]
+
+
+def test_json_of_a_command_that_fails_is_nothing_but_a_message_on_stderr(tmp_path: Path) -> None:
+    for arguments in (
+        ["status", str(tmp_path)],
+        ["plan", "gone.toml"],
+        ["eval", "gone.toml"],
+        ["check", "gone.toml"],
+    ):
+        done = CliRunner().invoke(cli.app, [*arguments, "--json"])
+        assert done.exit_code == 2 and not done.stdout and done.stderr.startswith("distill: ")
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    live = progress._Live()
+    live.close()
+    assert live._bars.console.no_color

@@ -12,7 +12,7 @@ from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import Damaged, LineReader, cut_torn_tail, record_at, requiring, scan, seal
 from distill.artifacts.layout import model_folder
 from distill.errors import DataError, StorageError
-from distill.traces.trace_lines import trace_fault
+from distill.trace_records.trace_lines import trace_fault
 
 RECORDS = [{"id": f"{number:04x}", "answer": "ä\n" * number, "nested": {"a": [{"b": number}]}} for number in range(9)]
 LINES = [seal(record) for record in RECORDS]
@@ -208,6 +208,13 @@ def test_a_record_without_a_checksum_is_found_where_it_starts(tmp_path: Path) ->
 
 def test_a_student_lies_below_its_stage(tmp_path: Path) -> None:
     assert model_folder(tmp_path, "reason").is_relative_to(tmp_path / "train" / "reason")
+
+
+def test_a_whole_record_that_lacks_a_field_is_damaged_where_it_starts_after_a_torn_one() -> None:
+    torn = LINES[1][:20]
+    damaged = list(LineReader(requiring("other"), plain=False).read(torn + LINES[2], 100))
+    places = [(piece.start, piece.line, piece.reason) for piece in damaged if isinstance(piece, Damaged)]
+    assert places == [(100, 1, "its checksum differs"), (100 + len(torn), 1, "it has no other")]
 
 
 def test_an_empty_line_before_a_torn_one_stays(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError
 from distill.recipe.loading import load
-from distill.traces.logprobs import NO_TOKEN, decode, encode, read
+from distill.trace_records.logprobs import NO_TOKEN, decode, encode, read
 from teacher.generate import generate
 
 

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from distill.ablation import power
-from distill.ablation.results import RESULTS
-from distill.ablation.runner import SHARED, chosen
+from distill.ablation.runner import chosen
+from distill.artifacts.layout import RESULTS, SHARED
 from distill.artifacts.manifest import Manifest
 from distill.recipe import loading
 

@@ -104,6 +104,11 @@ def test_every_problem_is_named_at_once(path: Path) -> None:
     assert "unknown_thing: unknown key" in message
 
 
+def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
+    with pytest.raises(RecipeError, match=r"card\.license = 'CC BY 4\.0': .*such as cc-by-4\.0"):
+        loading.load("tiny", {"filter.card.license": '"CC BY 4.0"'})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [

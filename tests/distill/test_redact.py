@@ -29,11 +29,12 @@ def test_names_say_what_is_secret_and_what_only_sounds_like_it():
     secret = (
         "HF_TOKEN OPENAI_API_KEY TEACHER_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN GITHUB_TOKEN DB_PASSWORD "
         "--api-key hf-token --ssl-keyfile-password --hf_token apiKey authorization client_secret access_token "
-        "PGPASSWORD"
+        "PGPASSWORD GITHUB_PAT MYSQL_PWD DB_PASS --token"
     )
     other = (
         "max_tokens thinking_token_budget eos_token image_token api_key_env --max-num-batched-tokens tokenizer "
-        "--ssl-keyfile TOKENIZERS_PARALLELISM key sort_key --return-tokens-as-token-ids AWS_ACCESS_KEY_ID token"
+        "--ssl-keyfile TOKENIZERS_PARALLELISM key sort_key --return-tokens-as-token-ids AWS_ACCESS_KEY_ID token "
+        "PWD OLDPWD compass_pass --pass PASS"
     )
     assert [name for name in secret.split() if not redact.is_secret(name)] == []
     assert [name for name in other.split() if redact.is_secret(name)] == []
@@ -68,6 +69,7 @@ def test_places_of_secrets_are_masked_in_messages_however_short_they_are():
         "{'api_key': ['abc'], 'model': 'm'}": "{'api_key': ['***'], 'model': 'm'}",
         "Authorization: Bearer abcdef123": "Authorization: Bearer ***",
         "https://host/v1?api_key=abc&n=1": "https://host/v1?api_key=***&n=1",
+        "https://host/v1?sv=1&sig=abc%3D&design=2": "https://host/v1?sv=1&sig=***&design=2",
         "a basic understanding, --max-tokens 5, http://host/@name": "a basic understanding, --max-tokens 5, "
         "http://host/@name",
     }.items():

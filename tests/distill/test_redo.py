@@ -1,5 +1,6 @@
 """`distill plan --diff`: what is done again when a run goes on with another recipe."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import Manifest, Output
 from distill.cli import app
 from distill.planning.redo import compare_recipes
 from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from student.train import student_fields
+from teacher.store.question_plan import source_digest
 
 RECIPE = """
 seed = 1
@@ -211,3 +215,33 @@ def test_an_option_of_a_server_is_the_same_wherever_the_recipe_says_it(recipe: P
     other = with_server("arguments = { mm-processor-kwargs = { num_crops = 5 } }")
     assert not compare_recipes(listed, spelled).causes
     assert "engine:small" in compare_recipes(listed, other).causes
+
+
+def test_models_and_data_that_only_moved_make_nothing_stale_even_where_the_old_place_is_gone(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    (base / "old" / "small").mkdir(parents=True)
+    (base / "old" / "small" / "config.json").write_text("{}")
+    (base / "old" / "rows.jsonl").write_text('{"question": "How many?", "answer": "4"}\n')
+    text = RECIPE.replace("owner/small", "old/small").replace("owner/student", "old/small")
+    (base / "mine.toml").write_text(text.replace('"questions.jsonl"', '"old/rows.jsonl"'))
+    before = load(base / "mine.toml")
+    run = base / "run"
+    student = student_fields(before)
+    fields = {"teachers.small.model": directory_sha256(base / "old" / "small")}
+    Manifest(stage="generate", fingerprint="", fields=fields, inputs={"questions": source_digest(before)}).write(
+        run / "generate"
+    )
+    Manifest(stage="train", fingerprint="", fields=student).write(run / "train" / "align")
+    (base / "mine.toml").write_text((base / "mine.toml").read_text().replace('"old/', '"new/'))
+    now = load(base / "mine.toml")
+    shutil.copytree(base / "old", base / "new")
+    assert len(compare_recipes(before, now).changes) == 3
+    assert not compare_recipes(before, now).causes
+    shutil.rmtree(base / "old")
+    assert compare_recipes(before, now).parts("traces") == ["small"]  # without a run nothing says what it was
+    assert not compare_recipes(before, now, run).causes
+    assert redo_text(before, now, run).count("nothing: the same content lies there") == 3
+    (base / "new" / "small" / "config.json").write_text("{ }")
+    (base / "new" / "rows.jsonl").write_text('{"question": "How many?", "answer": "5"}\n')
+    causes = compare_recipes(before, now, run).causes
+    assert {"generate", "traces:small", "train:align", "filter"} <= {*causes}

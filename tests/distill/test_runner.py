@@ -14,6 +14,7 @@ from distill.ablation import results as effects
 from distill.ablation import runner
 from distill.ablation.runner import Job, ablate, place
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.commands.stages import ablate_recipe
@@ -116,7 +117,7 @@ def load(folder: Path) -> Recipe:
 
 
 def results(folder: Path) -> dict[str, Any]:
-    return orjson.loads((folder / "run" / "ablate" / effects.RESULTS).read_bytes())
+    return orjson.loads((folder / "run" / "ablate" / RESULTS).read_bytes())
 
 
 def test_every_arm_lands_in_one_table_with_effect_and_cost(finished: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_lost_arm_is_made_again_and_the_others_are_not(here: Path) -> None:
 def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
     run = here / "run"
     shutil.rmtree(place(run, "random", 1))
-    (run / "ablate" / effects.RESULTS).unlink()
+    (run / "ablate" / RESULTS).unlink()
     ablate(load(here), run, report=True)
     assert list(results(here)["arms"]["random"]["seeds"]) == ["0"]
     assert not place(run, "random", 1).exists()
@@ -302,7 +303,7 @@ def test_kept_outcomes_give_the_same_table_as_the_run(
     written = outcomes.keep(recipe, run, kept)
     assert "distilled, seed 1" in written and outcomes.keep(recipe, run, kept) == []
     outcomes.write_results(recipe, tmp_path / "again", kept)
-    again = orjson.loads((tmp_path / "again" / "ablate" / effects.RESULTS).read_bytes())
+    again = orjson.loads((tmp_path / "again" / "ablate" / RESULTS).read_bytes())
     own = results(finished)
     studied = {name: own["arms"][name] for name in ("distilled", "random")}  # only arms of studies are kept
     assert again["arms"] == studied | {"random": again["arms"]["random"]}

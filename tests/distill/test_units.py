@@ -12,7 +12,7 @@ from store_in_memory import MemoryStore
 from distill.errors import DataError
 from distill.object_store.local_store import LocalStore
 from distill.object_store.retrying_store import RetryingStore
-from distill.units.commits import Attempt, Commit, Unit, committed_units, read_commit, read_file, run_unit
+from distill.units.commits import Attempt, Commit, Unit, committed_units, read_commit, read_file
 
 UNIT = Unit(round=1, partition="3f2a")
 IDS = [f"{number:02d}" for number in range(6)]
@@ -104,20 +104,10 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
-def write(attempt: Attempt) -> dict[str, int]:
+def commit_traces(store: LocalStore) -> Commit:
+    attempt = Attempt(store=store, unit=UNIT)
     attempt.put_file("traces", attempt.name.encode(), count=1)
-    return {"traces": 1}
-
-
-def test_a_unit_that_is_committed_is_not_worked_on_again(store: LocalStore) -> None:
-    commit = run_unit(store, UNIT, write)
-
-    def refuse(_: Attempt) -> dict[str, int]:
-        raise AssertionError("worked on again")
-
-    assert run_unit(store, UNIT, refuse) == commit
-    assert read_file(store, UNIT, commit, "traces") == commit.attempt.encode()
-    assert commit.files["traces"].count == 1
+    return attempt.commit({"traces": 1})
 
 
 def test_a_committed_unit_keeps_the_files_of_its_commit_and_nothing_else(store: LocalStore) -> None:
@@ -126,8 +116,9 @@ def test_a_committed_unit_keeps_the_files_of_its_commit_and_nothing_else(store: 
     lost.put_file("traces", b"half")
     late = Attempt(store=store, unit=UNIT)
     late.put_file("traces", b"too late")
-    commit = run_unit(store, UNIT, write)
+    commit = commit_traces(store)
     assert late.commit({}) == commit
+    assert read_file(store, UNIT, commit, "traces") == commit.attempt.encode() and commit.files["traces"].count == 1
     late_folder, won = f"{UNIT.folder}/{late.name}", f"{UNIT.folder}/{commit.attempt}/traces"
     assert store.list_objects(late_folder) == []
     assert sorted(found.key for found in store.list_objects()) == sorted([UNIT.commit_key, won])
@@ -145,7 +136,7 @@ def test_segments_of_earlier_attempts_are_read_by_stream_and_in_the_order_of_the
 
 
 def test_a_file_that_changed_after_its_commit_and_a_broken_commit_are_named(store: LocalStore) -> None:
-    commit = run_unit(store, UNIT, write)
+    commit = commit_traces(store)
     store.put(f"{UNIT.folder}/{commit.attempt}/traces", b"changed")
     with pytest.raises(DataError, match=r"missing or changed since it was committed; delete generate/commits/1/3f2a"):
         read_file(store, UNIT, commit, "traces")

@@ -18,7 +18,7 @@ from view_servers import Visitor, viewed
 
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError
-from distill.traces.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
 from distill.view.policy import compare_policy, policy
 from distill.view.server import view_run
 from distill.view.trace_facts import marks

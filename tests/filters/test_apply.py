@@ -22,7 +22,7 @@ from distill.recipe.loading import load
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.repetition import Repetition
-from filters.tables import measure
+from filters.tables import measure, workers
 
 RESULTS = ("decisions.parquet", "report.html", "dataset/README.md", "dataset/train/part-00000.parquet")
 
@@ -133,19 +133,19 @@ def test_order_of_the_input_and_workers_do_not_change_a_byte(world, workers):
 
 def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_to_do(world, monkeypatch):
     apply(recipe(world[0], "[filter]\npartition_rows = 5\nworkers = 1\n"), run_of(world))
-    in_processes, asked = measure._in_processes, []
+    start_pool, started = workers.ProcessPoolExecutor, []
 
-    def counted(tasks, workers, on_done):
-        asked.append(workers)
-        in_processes(tasks, workers, on_done)
+    def counted(count, **settings):
+        started.append(count)
+        return start_pool(count, **settings)
 
-    monkeypatch.setattr(measure, "_in_processes", counted)
-    monkeypatch.setattr(measure, "available_cores", lambda: 2)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", counted)
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "few"))
-    assert not asked, "24 traces are measured before a process has started"
-    monkeypatch.setattr(measure, "_TRACES_A_PROCESS", 4)
+    assert not started, "24 traces are measured before a process has started"
+    monkeypatch.setattr(workers, "_TRACES_A_PROCESS", 4)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "many"))
-    assert asked == [2]
+    assert started == [2]
     assert digests(world[0] / "few") == digests(world[0] / "many") == digests(world[0] / "run")
 
 

@@ -18,7 +18,7 @@ from filters.dataset.card_facts import facts
 from filters.decisions.funnel import STEPS
 from filters.decisions.funnel import measure as measure_funnel
 from filters.signals.registry import COLUMNS
-from filters.tables.trace_index import Maker
+from filters.tables.journal_pieces import Maker
 
 HINTED = """
 [[teachers]]

@@ -6,7 +6,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.manifest import Manifest
-from distill.traces.human_labels import LabelJournal
+from distill.trace_records.human_labels import LabelJournal
 from filters.apply import apply
 from filters.signals import registry
 from filters.tables.signal_database import Tables, connect

@@ -21,6 +21,8 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 from distill.artifacts.manifest import Manifest
 from filters.apply import apply
 from filters.dataset import writer
+from filters.decisions import dataset_checks
+from filters.tables import journal_pieces
 from filters.tables.signal_database import Tables
 
 RULES = """
@@ -144,6 +146,23 @@ def test_partitions_and_workers_change_no_row_and_no_byte_of_the_results(world, 
     assert len(Tables.of(run / "filter").signals) == partitions
     assert results(run, signals=False) == results(world[0], signals=False)
     assert signals_of(run).equals(signals_of(world[0]))
+
+
+def test_any_number_of_workers_writes_the_same_bytes_from_many_pieces_into_many_files(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_pieces, "_PIECE_BYTES", 5_000)
+    monkeypatch.setattr(writer, "_BATCH", 7)
+    monkeypatch.setattr(dataset_checks, "_BATCH", 9)
+    made = []
+    for workers in (1, 2, 3):
+        (tmp_path / f"{workers}").mkdir()
+        run = linked(world, tmp_path / f"{workers}")
+        apply(settings(tmp_path, partition_rows=38, workers=workers), run)
+        made.append(results(run))
+    assert made[0] == made[1] == made[2]
+    files = [name for name in made[0] if name.startswith("dataset/train/")]
+    assert files == [f"dataset/train/part-{number:05d}.parquet" for number in range(len(files))] and len(files) > 3
+    rows = [row for name in files for row in pq.read_table(run / "filter" / name).to_pylist()]
+    assert rows == pq.read_table(world[0] / "filter/dataset/train/part-00000.parquet").to_pylist()
 
 
 def test_how_many_rows_are_sorted_at_once_changes_no_byte(world, tmp_path, monkeypatch):

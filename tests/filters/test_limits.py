@@ -42,7 +42,7 @@ def test_every_limit_that_leaves_out_more_than_a_tenth_says_so_in_the_order_in_w
     traces = [trace(one, k=k, teacher=name) for one in asked for name in ("structured", "brief") for k in (0, 1, 2)]
     select = "[filter.select]\nper_teacher = 2\nper_question = 3\nlimit = 20\n"
     manifest, summary, _, _ = filtered(tmp_path, asked, traces, ALL + select)
-    assert [line for line in summary.splitlines() if "filter.select" in line] == [
+    assert [line for line in summary.splitlines() if line.startswith("note: filter.select")] == [
         "note: filter.select: per_teacher = 2 leaves 40 of 60 kept traces",
         "note: filter.select: per_question = 3 leaves 30 of 40 kept traces",
         "note: filter.select: limit = 20 leaves 20 of 30 kept traces",

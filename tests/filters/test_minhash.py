@@ -92,7 +92,7 @@ def test_the_share_of_equal_places_estimates_the_similarity_as_well_as_theory_al
     deviation = np.sqrt(target * (1 - target) / scheme.permutations)
     assert abs(np.mean(errors)) < 4 * deviation / np.sqrt(400)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(deviation, rel=0.2)
-    expected = scheme.candidate_share(target)
+    expected = 1 - (1 - target**scheme.rows) ** scheme.bands
     assert found / 400 == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 400) + 0.01)
 
 

@@ -193,7 +193,7 @@ def test_pairs_are_found_as_often_as_the_closed_form_says(tmp_path, target):
         texts += pair
     found = Library(tmp_path / "index", threshold=target - 0.15).add(texts)
     roots = found.index.components()
-    theory = np.mean([SCHEME.candidate_share(similarity) for similarity in similar])
+    theory = np.mean([1 - (1 - similarity**SCHEME.rows) ** SCHEME.bands for similarity in similar])
     assert np.mean(roots[0::2] == roots[1::2]) == pytest.approx(
         theory, abs=0.02 + 2 * np.sqrt(theory * (1 - theory) / 1500)
     )

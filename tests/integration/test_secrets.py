@@ -21,6 +21,7 @@ PLACES = (
     *IN_HEADERS,
     *("password", "other_password", "student_password", "proxy"),
     *("started_key", "joined", "hf_token", "ssl_password", "environment", "template", "body"),
+    *("pat", "option", "json"),
 )
 CANARIES = {place: f"canary-{place}-!&<{'' if place in IN_HEADERS else 'é'}" for place in PLACES}
 VARIABLES = {
@@ -122,9 +123,11 @@ max_retries = 0
 prompt = "Begin. {{question}}"
 [teachers.server]
 command = {command}
-environment = {{ VLLM_API_KEY = "{CANARIES["environment"]}" }}
+environment = {{ VLLM_API_KEY = "{CANARIES["environment"]}", GITHUB_PAT = "{CANARIES["pat"]}" }}
 arguments = {{ hf-token = "{CANARIES["hf_token"]}", ssl-keyfile-password = "{CANARIES["ssl_password"]}" }}
-extra = ["--api-key", "{CANARIES["started_key"]}", "--api-key={CANARIES["joined"]}"]
+extra = ["--api-key", "{CANARIES["started_key"]}", "--api-key={CANARIES["joined"]}",
+  "--token", "{CANARIES["option"]}", "--model-loader-extra-config",
+  '{{"aws_secret_access_key": "{CANARIES["json"]}"}}']
 restarts = 0
 [[filter.rules]]
 name = "incomplete"

@@ -1,21 +1,18 @@
 """The page of `distill view` in a real browser: filter, label by keyboard; nothing fails or is fetched."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from accessibility import problems
-from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import viewed
 
-from distill.traces.human_labels import read_labels
+from distill.trace_records.human_labels import read_labels
 from filters.apply import apply
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-
-HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
 @pytest.fixture
@@ -28,19 +25,6 @@ def run(tmp_path: Path) -> Path:
     apply(settings, tmp_path / "run")
     (tmp_path / "run" / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
     return tmp_path / "run"
-
-
-async def press(tab: Tab, key: str) -> None:
-    await tab.evaluate(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
-    await asyncio.sleep(0.15)
-
-
-async def until(tab: Tab, condition: str) -> None:
-    for _ in range(100):
-        if await tab.evaluate(condition):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(condition)
 
 
 CHOSEN = "new URLSearchParams(location.hash.slice(1)).get('id')"

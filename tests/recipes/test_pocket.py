@@ -55,7 +55,8 @@ def packages(scripts: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFa
     (tables / "population_engineers_hurricanes.csv").write_text(f"state,hurricanes\n{places}\n")
     rates = [{"state": f"{letter}A", "rate": 0.1 + number / 50} for number, letter in enumerate("ABCDEFGHIJ")]
     (tables / "obesity.json").write_text(json.dumps(rates))
-    (tables / "wheat.json").write_text(json.dumps([{"year": str(year), "wheat": 40} for year in range(1600, 1610)]))
+    rainy = [f"2012-0{month}-{day:02},rain" for month in (1, 2) for day in range(1, 20)]
+    (tables / "seattle-weather.csv").write_text("\n".join(["date,weather", *rainy]))
     allowed = {"population_engineers_hurricanes.csv": "Public Domain", "obesity.json": "Public Domain"}
     (folder / "manifest.json").write_text(json.dumps({"tables": allowed}))
     return folder
@@ -155,7 +156,7 @@ def test_test_questions_show_other_pictures_and_other_tables(
     ]
     assert seen[0] and seen[1] and not seen[0] & seen[1]
     tables = [{row["meta"].get("source") for row in rows(data, name)} - {None} for name in SIZES]
-    assert tables == [{"population_engineers_hurricanes.csv"}] * 3 + [{"obesity.json"}]  # wheat states no licence
+    assert tables == [{"population_engineers_hurricanes.csv"}] * 3 + [{"obesity.json"}]  # Seattle states no licence
 
 
 def test_sources_are_read_by_the_recipe_and_charts_come_with_their_tables(data: Path) -> None:
@@ -205,17 +206,48 @@ def test_things_on_a_plain_ground_are_found_one_by_one(scripts: dict[str, Module
         assert len(scripts["tools"].find_things(scene.drawn.image)) == len(scene.content["kinds"])
 
 
-def test_the_words_of_a_cell_are_its_lesson(scripts: dict[str, ModuleType]) -> None:
-    drawing, tower = scripts["drawing"], scripts["tower"]
-    drawn = drawing.ground(np.random.default_rng(0))
-    drawing.write(drawn, "42", 130, 60, drawing.TEXT, drawing.INK)
-    drawing.write(drawn, "New York", 2, 100, drawing.TEXT, drawing.INK)
-    labels = tower.written(drawn)
-    texts = {
-        divmod(cell, tower.CELLS): "".join(tower.CHARACTERS[index] for index in labels[cell]).strip()
-        for cell in np.flatnonzero(labels.any(1))
-    }
-    assert texts == {(1, 3): "42", (2, 0): "New", (2, 1): "York"}
+class Letters:
+    """A tokenizer of a token a letter, by its number."""
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(letter) for letter in text if letter != " "] or [ord(" ")]
+
+
+def test_a_cell_learns_the_token_that_stands_there(scripts: dict[str, ModuleType], packages: Path) -> None:
+    drawing, tower, rng = scripts["drawing"], scripts["tower"], np.random.default_rng(0)
+    ids = list(range(32, 127))
+    words = tower.Words(tokenizer=Letters(), ids=ids, embeddings=tower.torch.eye(len(ids)))
+
+    def lesson(drawn: Any, places: list[int]) -> list[str]:
+        grid = words.lesson(drawn, places).reshape(6, 6)
+        return ["".join(chr(ids[index]) for index in row) for row in grid]
+
+    assert lesson(drawing.draw_chart("Heading", [("Rome", 7), ("Oslo", 42)], rng), []) == [
+        "      ",
+        "Rome 7",
+        "Oslo42",
+        *["      "] * 3,
+    ]
+    things = [thing for found in scripts["world"].load("train", packages).things.values() for thing in found][:2]
+    drawn, places = drawing.draw_things(things, rng)
+    shown = lesson(drawn, places)
+    for thing, place in zip(things, places, strict=True):
+        assert shown[place // 3 * 2][place % 3 * 2] == thing.kind[0]
+    assert sum(letter != " " for row in shown for letter in row) == len(things)
+
+
+def test_image_tokens_that_are_their_words_embeddings_cost_least(scripts: dict[str, ModuleType]) -> None:
+    tower = scripts["tower"]
+    torch = tower.torch
+    words = tower.Words(tokenizer=None, ids=[0, 1, 2], embeddings=torch.eye(3))
+    labels = torch.tensor([[0, 1, 2, -100]])
+    images, features = torch.zeros(1, 240, 240, 3, dtype=torch.uint8), torch.zeros(1, 4, 64)
+
+    def cost(tokens: Any) -> float:
+        return float(tower.loss_of(lambda pixels: (tokens, features), words, (images, labels, features)))
+
+    right = words.embeddings[labels.clamp_min(0)]
+    assert cost(right) < 0.01 < cost(2 * right) < cost(right.roll(1, 1))
 
 
 def test_lines_of_text_lie_on_rows_of_cells_and_stay_in_the_picture(
@@ -225,11 +257,11 @@ def test_lines_of_text_lie_on_rows_of_cells_and_stay_in_the_picture(
     drawing, here, rng = scripts["drawing"], scripts["world"].load("train", packages), np.random.default_rng(3)
     for number in range(60):
         drawn = here.scene(("charts", "pages")[number % 2], rng).drawn
-        rows = drawn.words[1:]
-        for text, left, _, size in rows:
+        rows: dict[int, list[str]] = {}
+        for text, left, middle, size in drawn.words[1:]:
             assert left >= 0 and left + drawing.font(size).getlength(text) <= drawing.SIZE
-        level = len({middle for _, _, middle, _ in rows}) == len(rows) / 2  # no upright bars
-        assert not level or all(middle % drawing.CELL == drawing.CELL / 2 for _, _, middle, _ in rows)
+            rows.setdefault(int(middle / drawing.CELL), []).append(text)
+        assert all(len(row) == 2 for row in rows.values()) and list(rows) == list(range(1, len(rows) + 1))
 
 
 @pytest.fixture

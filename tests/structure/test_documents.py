@@ -28,6 +28,10 @@ def test_the_figures_of_the_readme_are_what_the_results_say(documents: dict[str,
     assert (ROOT / "README.md").read_text(encoding="utf-8") == documents["readme"]()
 
 
+def test_the_result_of_the_pocket_world_among_the_recipes_is_what_its_metrics_say(documents: dict[str, Any]) -> None:
+    assert (ROOT / "recipes" / "README.md").read_text(encoding="utf-8") == documents["recipes"]()
+
+
 def test_the_layers_of_the_architecture_page_are_the_contracts(documents: dict[str, Any]) -> None:
     assert (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8") == documents["architecture"]()
 

@@ -192,3 +192,15 @@ def test_help_answers_in_a_quarter_of_a_second_and_loads_nothing_heavy() -> None
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.strip().splitlines()[-1] == "[]"
     assert min(seconds) < 0.25, f"{min(seconds):.3f} s"
+
+
+def test_only_modules_that_compare_training_data_with_test_data_call_what_is_below_the_verbs() -> None:
+    below = {"teacher.generate": "generate", "student.train": "train", "student.evaluate": "evaluate"}
+    callers = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "distill").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and below.get(node.module or "") in {alias.name for alias in node.names}
+    }
+    # The runner of ablations gets the comparison from its caller.
+    assert callers == {"distill/verbs.py", "distill/commands/stages.py", "distill/ablation/runner.py"}

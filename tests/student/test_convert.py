@@ -138,7 +138,8 @@ def trained(run: Path, *stages: str) -> dict[str, PreTrainedModel]:
         tiny_models.build(folder / "model", layers=1)  # for its processor
         students[name] = student(Qwen2Config(**TEXT, tie_word_embeddings=bool(seed % 2)))
         students[name].save_pretrained(folder / "model")
-        Manifest(stage="train", fingerprint=name, fields={}).write(folder)
+        counts = {"parameters": 12_345, "steps": 7}
+        Manifest(stage="train", fingerprint=name, fields={}, counts=counts, tokens={"trained": 999}).write(folder)
     return students
 
 
@@ -157,7 +158,7 @@ def test_the_student_that_learned_rationales_is_exported_for_vllm(tmp_path: Path
     assert config.text_config.model_type == "llama"
     with torch.no_grad():
         assert torch.equal(logits_of(tmp_path / "out"), students["reason"](**inputs()).logits)
-    assert {path.suffix for path in (tmp_path / "out").iterdir()} <= {".json", ".safetensors", ".jinja"}
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} <= {".json", ".safetensors", ".jinja", ".md"}
     (tmp_path / "new").touch()  # others may read an export as they may any new file
     modes = {path.stat().st_mode for path in [tmp_path / "new", *(tmp_path / "out").iterdir()]}
     assert len(modes) == 1 and (tmp_path / "out").stat().st_mode == (tmp_path / "run").stat().st_mode

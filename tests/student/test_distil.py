@@ -13,7 +13,7 @@ import torch
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, ModelError
-from distill.traces.logprobs import encode
+from distill.trace_records.logprobs import encode
 from student.data import images, teacher_logprobs
 from student.data.encode import Encoder
 from student.data.encode import encode as encode_rows

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from distill.artifacts.journal import Journal
 from distill.errors import DataError, ModelError
-from distill.traces.logprobs import NO_TOKEN, encode
+from distill.trace_records.logprobs import NO_TOKEN, encode
 from student.data.teacher_logprobs import TopLogprobs, align, collect, likeliest
 
 TOKENIZER = worlds.tokenizer()

@@ -151,3 +151,20 @@ def browse(look: Callable[[Tab], Awaitable[Result]]) -> Result:
 
     with _chromium() as address:
         return asyncio.run(run(address))
+
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+"""A text that would change the title if a page took it for markup."""
+
+
+async def press(tab: Tab, key: str) -> None:
+    await tab.evaluate(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
+    await asyncio.sleep(0.15)
+
+
+async def until(tab: Tab, condition: str) -> None:
+    for _ in range(100):
+        if await tab.evaluate(condition):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(condition)

@@ -357,6 +357,19 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             put("teachers", 0, "sampling", "max_tokens", 4000), "stages.reason.max_length", "left out", "warning"
         ),
     ),
+    "files that are not there, and an arm": (
+        PlantedFault(
+            write("captions.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+            "data.captions",
+            "a pointer of git-lfs .*`git lfs pull`",
+        ),
+        PlantedFault(remove("teacher/*processor_config.json"), "teachers.structured.model", "image processor"),
+        PlantedFault(
+            put("ablate", "own", {"hot": {"set": {"stages.reason.learningrate": 1e-4}}}),
+            "ablate",
+            "arm hot.*learningrate: unknown key",
+        ),
+    ),
     "a shard": (PlantedFault(remove_shard, "student.language", "model-00002-of-00002"),),
     "sections": (
         PlantedFault(lambda f, r: r.pop("student"), "student", "the run would end after filter"),

@@ -326,6 +326,8 @@ def serve(**options: Any) -> Iterator[str]:
 
 async def _main(options: argparse.Namespace) -> None:
     stub = Stub(options)
+    if options.wait:
+        sys.stdin.readline()
     server = await asyncio.get_running_loop().create_server(
         lambda: Wire(stub), options.host, options.port, backlog=4096
     )
@@ -354,6 +356,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--metrics-fail", type=int, default=0, help="answer 503 to so many looks at /metrics, from the second on"
     )
+    parser.add_argument("--wait", type=int, default=0, help="1: begin at a line of standard input")
     parser.add_argument("--crash-after", type=int, default=0, help="die at this request")
     # Whatever else a starter of vLLM servers passes is not for a stub.
     asyncio.run(_main(parser.parse_known_args()[0]))

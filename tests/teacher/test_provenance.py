@@ -121,3 +121,24 @@ def test_traces_of_a_server_whose_script_or_template_was_replaced_are_refused(tm
     changed.write_text(changed.read_text() + "  \n")
     with pytest.raises(StaleError, match=rf"files had other content.*{name}"):
         generated(tmp_path, settings, rows=5)
+
+
+def test_variables_that_may_change_a_servers_answers_are_not_mixed_in_one_run_and_no_value_is_written(
+    tmp_path: Path,
+) -> None:
+    command = orjson.dumps([sys.executable, stub_server.__file__]).decode()
+
+    def asked(environment: str, rows: int) -> int:
+        server = f"[teachers.server]\ncommand = {command}\nenvironment = {{ {environment} }}"
+        return len(generated(tmp_path, server, rows=rows)[0])
+
+    assert asked('STYLE = "verbose-9731", HF_HOME = "/a", API_TOKEN = "canary-1"', 3) == 3
+    assert (
+        asked('HF_HOME = "/b", STYLE = "verbose-9731", API_TOKEN = "canary-2", VLLM_LOGGING_LEVEL = "DEBUG"', 4) == 4
+    )
+    with pytest.raises(StaleError, match=r"a server with \$STYLE \w+; .* has \$STYLE \w+, which answers otherwise"):
+        asked('STYLE = "terse"', 5)
+    with pytest.raises(StaleError, match=r"has none of these options"):
+        asked("", 5)
+    engines = (tmp_path / "run" / "generate" / "t" / ENGINES).read_bytes()
+    assert b"$STYLE" in engines and b"verbose-9731" not in engines and b"canary" not in engines

@@ -12,7 +12,6 @@ import stub_server
 import tiny_models
 from typer.testing import CliRunner
 
-from distill.artifacts.files import directory_sha256
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.data.sample_files import write_samples
@@ -171,6 +170,5 @@ def test_an_embedded_teacher_s_request_names_images_and_gives_the_same_text_agai
     assert again["request"]["seed"] == trace["seed"]
     assert again["request"]["messages"][0]["content"][0]["path"] == str(tmp_path / "0.png")
     tiny_models.build(tmp_path / "model", hidden=32, layers=1, seed=5)
-    directory_sha256.cache_clear()
     with pytest.raises(StaleError, match="the model's revision"):
         replay(chosen, tmp_path / "run", trace["id"])

@@ -50,9 +50,7 @@ class World:
 
     def ids(self) -> dict[tuple[str, int], str]:
         """The trace id of every question and k."""
-        from distill.artifacts.files import directory_sha256
 
-        directory_sha256.cache_clear()
         recipe = self.recipe()
         (teacher,) = recipe.teachers
         model = model_of(recipe, teacher)

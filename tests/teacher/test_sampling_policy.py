@@ -119,6 +119,37 @@ def test_a_bad_outcome_is_asked_again_with_exactly_what_its_policy_changes(
     assert final.request == second and [request.id for request in final.replaced] == [first.id]
 
 
+def test_each_attempt_has_a_larger_cap_or_a_smaller_budget_than_the_one_before() -> None:
+    policies = {
+        "truncated_answer": "raise_cap",
+        "truncated_thinking": "budget",
+        "cap_factor": 1.5,
+        "budget_share": 0.4,
+    }
+    for outcome, name, values in (
+        ("truncated_answer", "max_tokens", [1000, 1500, 2250]),
+        ("truncated_thinking", "thinking_budget", [None, 400, 160]),
+    ):
+        desk = Desk({"sampling": {"max_tokens": 1000}}, **policies, attempts=3)
+        while asked := desk.look().open:
+            desk.write(asked[0], "", outcome)
+        assert [getattr(request.sampling, name) for request in desk.asked] == values
+
+
+def test_a_thinking_budget_is_a_token_or_more_and_never_grows() -> None:
+    desk = Desk(
+        {"sampling": {"max_tokens": 100, "thinking_budget": 2}}, truncated_thinking="budget", budget_share=0.001
+    )
+    for _ in range(2):
+        desk.write(desk.look().open[0], "", "truncated_thinking")
+    assert desk.asked[1].sampling.thinking_budget == 1 and desk.look().done
+    desk = Desk(
+        {"sampling": {"max_tokens": 100, "thinking_budget": 50}}, truncated_thinking="budget", budget_share=0.5
+    )
+    desk.write(desk.look().open[0], "", "truncated_thinking")
+    assert desk.look().done
+
+
 def test_attempts_are_bounded_and_never_the_same_request_twice() -> None:
     desk = Desk({}, empty_answer="resample", truncated_answer="raise_cap", attempts=5)
     for outcome in ("empty_answer", "truncated_answer", "empty_answer", "truncated_answer", "empty_answer"):
@@ -268,10 +299,31 @@ def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
     seen: list[Request] = []
     while (request := feed.take()) is not None:
         seen.append(request)
+        assert feed.holds(request.sample)
         done(desk, feed, request, str(request.k))  # no two agree, so all four are needed
     assert feed.finished and len({request.id for request in seen}) == len(seen) == 16
     assert [request.sample.id for request in seen[:4]] != [request.sample.id for request in seen[2:6]]
-    assert feed.skipped == 0
+    assert feed.skipped == 0 and not any(feed.holds(request.sample) for request in seen)
+
+
+def test_a_feed_counts_the_traces_that_it_saves_and_no_sample_that_was_done_before() -> None:
+    desk = Desk({"samples": 4, "until": {"agree": 2}})
+    saved = []
+    for _ in range(2):
+        feed = RequestQueue(desk.lines["t"], iter([NO_GOLD]))
+        while (request := feed.take()) is not None:
+            done(desk, feed, request, "7")
+        saved.append(feed.skipped)
+    assert len(desk.asked) == 2 and saved == [2, 0]
+
+
+def test_a_request_that_is_put_back_is_the_next_one() -> None:
+    desk = Desk({"samples": 2})
+    feed = RequestQueue(desk.lines["t"], iter([NO_GOLD]))
+    first = feed.take()
+    assert first is not None
+    feed.put_back(first)
+    assert feed.take() is first
 
 
 def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:

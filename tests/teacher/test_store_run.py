@@ -18,12 +18,11 @@ from typer.testing import CliRunner
 
 from distill.artifacts.files import file_sha256
 from distill.cli import app
-from distill.errors import BusyError, StaleError
+from distill.errors import StaleError
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.types import Progress
 from distill.units.commits import committed_units
-from distill.units.driver_record import DriverRecord
 from filters.apply import apply
 from teacher.agent import Agent
 from teacher.generation import Generation
@@ -49,9 +48,9 @@ def world(tmp_path: Path, url: str) -> World:
     return small_world(tmp_path, url)
 
 
-def sections(world: World, scratch: str, endpoint: str = "") -> None:
-    """Small units, a scratch folder of its own, and the store."""
-    world.head = f'[engine]\nscratch = "{scratch}"\nunit_rows = 8\nseal_s = 0.05\n'
+def sections(world: World, endpoint: str = "") -> None:
+    """Small units, and the store."""
+    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nseal_s = 0.05\n'
     if endpoint:
         world.head += f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
     world.head += "[generate]\npatience_s = 2.0"
@@ -65,20 +64,22 @@ def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
     world: World, url: str, endpoint: str, tmp_path: Path
 ) -> None:
     address = f"s3://{store_servers.BUCKET}/run"
-    sections(world, "first", endpoint)
+    sections(world, endpoint)
 
     def interrupt(progress: Progress) -> None:
         if progress.done >= 40:
             raise Stopped
 
     with pytest.raises(Stopped):
-        generate_in_store(world.recipe(), address, on_progress=interrupt)
+        generate_in_store(world.recipe(), address, tmp_path / "first", on_progress=interrupt)
     assert 40 <= asked_of(url) < 90
-    sections(world, "second", endpoint)
-    manifest = generate_in_store(world.recipe(), address)
+    manifest = generate_in_store(world.recipe(), address, tmp_path / "second")
     assert asked_of(url) <= 90 + 4, "only what was in flight is asked again"
     asked = asked_of(url)
-    assert generate_in_store(world.recipe(), address).counts == manifest.counts and asked_of(url) == asked
+    assert (
+        generate_in_store(world.recipe(), address, tmp_path / "second").counts == manifest.counts
+        and asked_of(url) == asked
+    )
 
     store, pulled = open_store(address, config=world.recipe().store.client_options()), tmp_path / "pulled"
     assert len(committed_units(store)) > 2
@@ -104,7 +105,7 @@ def test_a_run_is_not_continued_with_a_server_whose_options_or_files_changed(
     script, template = tmp_path / "server.py", tmp_path / "chat.jinja"
     for path in (script, template):
         path.write_text("first")
-    sections(world, "scratch")
+    sections(world)
     del world.teachers[0]["base_url"]
     address = f"file://{tmp_path / 'store'}"
 
@@ -113,7 +114,7 @@ def test_a_run_is_not_continued_with_a_server_whose_options_or_files_changed(
         text = (tmp_path / "recipe.toml").read_text()
         lines = f'[teachers.server]\ncommand = ["{script}"]\narguments = {{ chat-template = "{template}" }}\n'
         (tmp_path / "recipe.toml").write_text(f"{text}\n{lines}")
-        generate_in_store(load(recipe.path), address)
+        generate_in_store(load(recipe.path), address, tmp_path / "scratch")
 
     for _ in range(2):  # the second time the run goes on
         with pytest.raises(Stopped):
@@ -128,7 +129,7 @@ def test_a_run_is_not_continued_with_a_server_whose_options_or_files_changed(
 def test_the_next_unit_is_open_before_the_last_trace_of_one(
     world: World, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sections(world, "scratch")
+    sections(world)
     events: list[str] = []
     draw, finish = UnitPlans.draw, UnitPlans.finish
 
@@ -143,27 +144,23 @@ def test_the_next_unit_is_open_before_the_last_trace_of_one(
 
     monkeypatch.setattr(UnitPlans, "draw", watched_draw)
     monkeypatch.setattr(UnitPlans, "finish", watched_finish)
-    generate_in_store(world.recipe(), f"file://{tmp_path / 'store'}")
+    generate_in_store(world.recipe(), f"file://{tmp_path / 'store'}", tmp_path / "scratch")
     assert events[:2] == ["opened", "opened"] and events.count("opened") == events.count("answered") > 2
     assert asked_of(url) == 90
-    assert not list((tmp_path / "scratch").glob("*/units/*")), "folders of finished units are removed"
+    assert not list((tmp_path / "scratch").glob("units/*")), "folders of finished units are removed"
 
 
-def test_other_settings_and_a_second_driver_are_refused(world: World, tmp_path: Path) -> None:
-    sections(world, "scratch")
+def test_other_settings_are_refused(world: World, tmp_path: Path) -> None:
+    sections(world)
     address = f"file://{tmp_path / 'store'}"
-    generate_in_store(world.recipe(), address)
+    generate_in_store(world.recipe(), address, tmp_path / "second")
     world.teachers[0]["samples"] = 2
     with pytest.raises(StaleError, match="begun with other settings"):
-        generate_in_store(world.recipe(), address)
-    world.teachers[0]["samples"] = 3
-    DriverRecord.take(open_store(address))
-    with pytest.raises(BusyError, match="drives this run since"):
-        generate_in_store(world.recipe(), address)
+        generate_in_store(world.recipe(), address, tmp_path / "second")
 
 
 def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url: str, tmp_path: Path) -> None:
-    sections(world, "scratch")
+    sections(world)
     world.recipe()
     address = f"file://{tmp_path / 'store'}"
     command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run", address]
@@ -173,8 +170,6 @@ def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    store = open_store(address)
-    store.put("drivers/000001/ended", b"")  # in the place of a minute of silence
     done = CliRunner().invoke(app, command[3:])
     assert done.exit_code == 0, done.output
     pulled = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
@@ -183,3 +178,29 @@ def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url
     assert len(ids) == 90 and set(ids.values()) == {1}
     again = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
     assert again.exit_code == 2
+
+
+def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_one(
+    world: World, tmp_path: Path
+) -> None:
+    with stub_server.serve(latency_s=0.5) as url:
+        world.teachers[0]["base_url"] = url
+        sections(world)
+        world.head = world.head.replace("seal_s", "lease_s = 2.0\nseal_s")
+        recipe, address = world.recipe(), f"file://{tmp_path / 'store'}"
+        command = [sys.executable, "-m", "distill", "generate", str(recipe.path), "--run", address]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        store, deadline = open_store(address), time.monotonic() + 120
+        while (len(store.list_objects("agents")) < 2 or asked_of(url) < 8) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        processes[0].kill()
+        processes[0].communicate()
+        out, err = processes[1].communicate(timeout=120)
+        assert processes[1].returncode == 0, err.decode()
+        assert b"generate: traces" in out
+        pull(store, tmp_path / "pulled")
+        assert not store.list_objects("claims")
+        world.generate()
+    assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
+    for name in ("plan.parquet", "samples.parquet"):
+        assert file_sha256(tmp_path / "pulled" / "generate" / name) == file_sha256(world.run / "generate" / name)

@@ -34,6 +34,8 @@ _ARTICLES: Final = frozenset(["ein", "eine", "einen", "un", "une", "uno", "una",
 _MINUS: Final = frozenset(["minus", "moins", "menos", "meno", "min"])
 _AND_A_HALF = re.compile(r"\s(?:y medi[oa]|et demie?|e mezz[oa]|e mei[oa])\b", re.IGNORECASE)
 _HALF_INSIDE = re.compile(r"\b(\w*?)(?:und)?einhalb\b", re.IGNORECASE)
+_FIGURES = re.compile(r"\d+(?:\.\d+)?")
+"""What text2num writes for one number; for some runs of words it writes no number."""
 _THOUSAND: Final = 1000
 
 
@@ -99,10 +101,10 @@ def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterat
         if (
             inside <= _ENGLISH
             or (inside <= _ARTICLES and len(words) > 1 and part is None)
-            or not match.text[-1:].isdigit()
+            or not _FIGURES.fullmatch(figures := match.text.replace(",", ".").lstrip("+-"))
         ):
             continue
-        value = Decimal(match.text.replace(",", ".").lstrip("+-"))
+        value = Decimal(figures)
         start, end = first[1], last[2]
         if part is not None:
             value, end = value / _PARTS_ABROAD[part[1].lower()], part.end()

@@ -133,9 +133,13 @@ _DENIED_AFTER = re.compile(
 """18 is not the answer."""
 
 
+_MOST = 400
+"""Quantities of a text that are read: more of them are a listing, and no answer."""
+
+
 @lru_cache(maxsize=4096)
 def read_quantities(text: str) -> tuple[Quantity, ...]:
-    """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
+    """The quantities stated in a normalised text, in order. Number words count only when there are no digits."""
     if _SIMPLE.fullmatch(text):
         return (_plain_quantity(text),)
     if text.lower() in ORDINALS:
@@ -145,6 +149,8 @@ def read_quantities(text: str) -> tuple[Quantity, ...]:
         quantity = _quantity(match, text)
         if quantity is not None and (not numbers or quantity.start >= numbers[-1].end):
             numbers.append(quantity)
+            if len(numbers) == _MOST:
+                break
     if numbers:
         return tuple(numbers)
     in_words = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
@@ -355,8 +361,9 @@ def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
         return {"negated": True}
     if start < end and text[end : end + 1] == "+" and _PLUS.match(text, end) is not None:
         return {"bound": True}
-    before = text[max(0, start - 24) : start]
-    if not before.strip():
+    before = text[max(0, start - 24) : start].rstrip()
+    # What the patterns find ends with a letter or one of these signs.
+    if not before or not (before[-1].isalpha() or before[-1] in "<>≤≥≠=."):
         return {}
     negated = _NEGATED.search(before) is not None
     return {

@@ -1,26 +1,6 @@
 "use strict";
-// Every text of the run is set as text, never as markup.
 const SIZE = 50;
-const byId = (id) => document.getElementById(id);
 let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0, compared = 0;
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "onclick") element.addEventListener("click", value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null).map((child) => typeof child === "number" ? `${child}` : child));
-  return element;
-}
-
-async function call(path, body) {
-  const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
-  const response = await fetch(path, options);
-  const values = await response.json();
-  if (!response.ok) throw new Error(values.error || response.statusText);
-  return values;
-}
 
 // --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
 
@@ -111,15 +91,6 @@ async function show() {
   } catch (problem) { byId("problem").textContent = problem.message; }
 }
 
-function value(what) {
-  if (what === null || what === undefined) return "not measured";
-  if (typeof what === "boolean") return what ? "yes" : "no";
-  if (typeof what === "number") return Number.isInteger(what) ? what.toLocaleString("en") : what.toPrecision(3);
-  return typeof what === "object" ? JSON.stringify(what) : String(what);
-}
-
-function table(rows) { return make("table", {}, ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell))))); }
-
 function rationale() {
   const pieces = [];
   let end = 0;
@@ -131,14 +102,6 @@ function rationale() {
     end = mark.end;
   }
   return make("div", { class: "rationale", dir: "auto" }, ...pieces, letters.slice(end).join("") || (end ? "" : "no rationale"));
-}
-
-function picture(index) {
-  const image = make("img", { src: `/picture/${encodeURIComponent(shown.sample_id)}/${index}`, alt: `Picture ${index + 1} of the question` });
-  image.addEventListener("load", () => { if (image.naturalWidth < 200) image.classList.add("small"); });
-  image.addEventListener("error", () => { button.replaceChildren("the picture cannot be read"); });
-  const button = make("button", { type: "button", "aria-label": `Picture ${index + 1}: full size`, "aria-expanded": "false", onclick: () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true") }, image);
-  return button;
 }
 
 function labelButtons() {
@@ -154,7 +117,7 @@ function drawTrace() {
   const reasons = shown.reasons.map((one) => [one.rule, Object.entries(one.values).map(([name, what]) => `${name} = ${value(what)}`).join(", "), make("code", {}, one.condition)]);
   byId("trace").replaceChildren(...[
     make("h2", {}, shown.question || "question not known"),
-    make("div", { class: "pictures" }, ...Array.from({ length: shown.images }, (_, index) => picture(index))),
+    make("div", { class: "pictures" }, ...Array.from({ length: shown.images }, (_, index) => picture(shown.sample_id, index))),
     table([["gold", shown.gold.join(" | ") || "none"], ["answer", shown.answer || "none"],
       ...(open ? [["became", [shown.fate, ...shown.rows, ...shown.arms.map((arm) => `arm ${arm}`)].join("; ")]] : [])]),
     labelButtons(),

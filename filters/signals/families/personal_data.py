@@ -91,6 +91,7 @@ _PLAIN: Final = re.compile(
 )
 _PARENTHESES: Final = re.compile(r"\((?<!\w\()[2-9]\d\d\) ?[2-9]\d\d-\d{4}(?!\d)")
 
+_FOUR_DIGITS: Final = re.compile(r"\d{4}")
 _CARD: Final = re.compile(
     r"\d(?<![\d.,-]\d)(?:\d{12,18}|\d{3}([ -])\d{4}\1\d{4}\1\d{1,7}|(?<=3)\d{3}([ -])\d{6}\2\d{4,5})(?![\d-]|[.,]\d)"
 )
@@ -122,15 +123,17 @@ _SPANISH_FOREIGNER: Final = re.compile(r"[XYZ](?<![\dA-Za-z-].)\d{7}-?[A-Z](?![\
 _FRENCH: Final = re.compile(r"[12](?<!\d.) ?\d\d ?(?:0[1-9]|1[0-2]) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d(?!\d)")
 _ITALIAN: Final = re.compile(r"[A-Z](?<!\w.)[A-Z]{5}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]\b")
 _FINNISH: Final = re.compile(rf"[0-3](?<![\dA-Za-z]\d)\d{_MONTH}\d\d[-+A-FU-Y]\d{{3}}[0-9A-FHJ-NPR-Y](?![\dA-Za-z])")
-# The module of python-stdnum that checks what a pattern finds.
+_THREE_DIGITS: Final = re.compile(r"\d{3}")
+_SIX_DIGITS: Final = re.compile(r"\d{6}")
+# Digits without which no number of a person is found, its pattern, and the module of python-stdnum that checks it.
 _NATIONAL: Final = (
-    (_CHINESE, "stdnum.cn.ric"),
-    (_BRAZILIAN, "stdnum.br.cpf"),
-    (_SPANISH, "stdnum.es.dni"),
-    (_SPANISH_FOREIGNER, "stdnum.es.nie"),
-    (_FRENCH, "stdnum.fr.nir"),
-    (_ITALIAN, "stdnum.it.codicefiscale"),
-    (_FINNISH, "stdnum.fi.hetu"),
+    (_SIX_DIGITS, _CHINESE, "stdnum.cn.ric"),
+    (_THREE_DIGITS, _BRAZILIAN, "stdnum.br.cpf"),
+    (_SIX_DIGITS, _SPANISH, "stdnum.es.dni"),
+    (_SIX_DIGITS, _SPANISH_FOREIGNER, "stdnum.es.nie"),
+    (_THREE_DIGITS, _FRENCH, "stdnum.fr.nir"),
+    (_THREE_DIGITS, _ITALIAN, "stdnum.it.codicefiscale"),
+    (_SIX_DIGITS, _FINNISH, "stdnum.fi.hetu"),
 )
 
 
@@ -175,7 +178,7 @@ def _fictional(digits: str) -> bool:
 
 
 def cards(text: str) -> Iterator[str]:
-    for match in _CARD.finditer(text):
+    for match in _CARD.finditer(text) if _FOUR_DIGITS.search(text) else ():
         digits = _digits(match[0])
         if _BRANDS.fullmatch(digits) and luhn(digits) and len(set(digits)) > 2:
             yield match[0]
@@ -241,7 +244,10 @@ def _global(text: str) -> bool:
 
 def national_ids(text: str) -> Iterator[str]:
     """Numbers of persons in Brazil, China, Finland, France, Italy and Spain."""
-    for pattern, module in _NATIONAL:
+    present = [digits for digits in (_THREE_DIGITS, _SIX_DIGITS) if digits.search(text)]
+    for digits, pattern, module in _NATIONAL:
+        if digits not in present:
+            continue
         yield from (match[0] for match in pattern.finditer(text) if _valid(module, match[0]))
 
 

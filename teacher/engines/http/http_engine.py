@@ -13,7 +13,7 @@ from teacher.engines.connect import Done, EngineSettings, Get
 from teacher.engines.http.chat_protocol import shown_headers
 from teacher.engines.http.concurrency import read_found, write_found
 from teacher.engines.http.http_client import ChatClient
-from teacher.engines.vllm.vllm_options import check_options
+from teacher.engines.vllm.vllm_options import answer_environment, check_options
 from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
 from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Request
@@ -41,7 +41,10 @@ class HttpEngine:
     @property
     def info(self) -> EngineInfo:
         info = self._client.info
-        started = {"command": self._command, "files": self._files} if self._command else {}
+        if not self._command:
+            return info
+        environment = answer_environment(self._settings.teacher.server)
+        started = {"command": self._command, "files": self._files, "environment": environment}
         return replace(info, facts={**info.facts, **started})
 
     @property

@@ -29,7 +29,7 @@ from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.processes.worker_process import LostError, WorkerProcess
 from teacher.engines.vllm.export_server import PYTHON
-from teacher.engines.vllm.vllm_options import check_options, interpreter, render, server_files
+from teacher.engines.vllm.vllm_options import answer_environment, check_options, interpreter, render, server_files
 from teacher.engines.vllm.vllm_server import MEDIA, server_environment, server_program, with_program
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
@@ -165,6 +165,7 @@ class OfflineEngine:
                 "max_model_len": facts["max_model_len"],
                 "command": redact.command(self._command(("worker.py",))),
                 "files": self._files,
+                "environment": answer_environment(self._settings.teacher.server),
             }
         return EngineInfo(model=self._settings.teacher.model, engine=engine, facts=facts)
 

@@ -57,8 +57,18 @@ _SPEED = re.compile(
 """Options that may differ between two starts: they change speed, memory and logs. Every other option changes what a
 server answers to the same request (its weights, its numbers, the prompt it sees), or may do so."""
 
+_PLACES = re.compile(
+    r"PATH|HOME|PWD|USER|SHELL|LANG|TZ|TERM|LC_.*|XDG_.*|TMP(DIR)?|TEMP|LD_(LIBRARY_PATH|PRELOAD)|.*_(PATH|HOME|DIR|ROOT|FOLDER)"
+    r"|(CUDA|NVIDIA|HIP|ROCR|ZE)_(VISIBLE_DEVICES|DEVICE_ORDER|AFFINITY_MASK|DRIVER_CAPABILITIES)|.*_NUM_THREADS|NCCL_.*|GLOO_.*|RAY_.*"
+    r"|(ALL|HTTPS?|NO|FTP)_PROXY|.*_(PORT|HOST|HOST_IP|ADDRESS|IFNAME)|.*(CACHE|TIMEOUT|LOG|LOGGING|LOGS|VERBOSITY|VERBOSE|PROGRESS|USAGE"
+    r"|TELEMETRY|TRACK|OFFLINE|PROFILER?|TRACE)(_.*|S)?|HF_HUB_.*|HF_ENDPOINT|PYTHON(UNBUFFERED|DONTWRITEBYTECODE|FAULTHANDLER)"
+)
+"""Variables of a server's environment that say where it runs, what it logs and how long it waits. Every other one may
+change what it answers: one of a user's own script, or of vLLM's numbers."""
+
 _PROBE = Path(__file__).with_name("vllm_probe.py")
 _PROBE_TIMEOUT_S = 300.0
+_DIGEST = 12
 _FIND_VERSION = """\
 from importlib.util import find_spec
 from pathlib import Path
@@ -202,8 +212,18 @@ def render(server: Server) -> list[str]:
 
 
 def server_answer_options(server: Server) -> dict[str, list[str]]:
-    """The options of a recipe's server that change what it answers, as `answer_options` reads its command line."""
-    return answer_options([*server.command, *render(server), *server.extra])
+    """What changes the answers of a recipe's server: options, and the variables of `answer_environment`."""
+    command = redact.command([*server.command, *render(server), *server.extra])  # as it is noted
+    return answer_options(command) | answer_environment(server)
+
+
+def answer_environment(server: Server) -> dict[str, list[str]]:
+    """The variables that may change what a server answers, as "$NAME", with a digest of each value and no secret."""
+    return {
+        f"${name}": [hashlib.sha256(str(redact.settings(value)).encode()).hexdigest()[:_DIGEST]]
+        for name, value in sorted(server.environment.items())
+        if not (_PLACES.fullmatch(name.upper()) or redact.is_secret(name))
+    }
 
 
 def answer_options(command: Sequence[str]) -> dict[str, list[str]]:

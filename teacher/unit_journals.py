@@ -1,62 +1,26 @@
-"""The verb on one unit of a run in a store: `generate` as it is, on the samples of a partition, in a scratch folder.
+"""The journals of a unit of a run in a store: sealed while an agent works on it, committed at its end, collected.
 
-What earlier attempts have sealed is put into the journals first, so the verb asks only for what is missing. While it
-works, finished lines are sealed every few seconds; at the end the journals are committed. `collect_units` brings
-committed units to a folder, where `distill generate` finds all traces and plans and counts them as those of a local
-run. `teacher/store_run.py` lets an agent work on all units of a run.
+What earlier attempts have sealed is put into the journals first, so an agent asks only for what is missing.
+`collect_units` brings committed units to a folder, where `generate` finds all traces and plans and counts them as
+those of a run that never left it.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 import orjson
 
-from distill.artifacts.files import atomic_path, locked, write_json
-from distill.artifacts.layout import SAMPLES, part_path
-from distill.data import sample_files
+from distill.artifacts.files import atomic_path, write_json
+from distill.artifacts.layout import part_path
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
-from distill.types import ProgressCallback, Sample, unwatched
-from distill.units.commits import Attempt, Commit, Unit, compress, decompress, read_commit, read_file, run_unit
+from distill.units.commits import Attempt, Unit, compress, decompress, read_commit, read_file
 from teacher.engines.provenance import ENGINES, read_engines
-from teacher.generate import ask
-from teacher.scheduling.routing import route
-from teacher.store.question_plan import QuestionPlan, check_teachers
 from teacher.store.trace_journal import trace_parts
-
-SEAL_S = 30.0
-"""A lost machine costs at most the work of so many seconds, and what is in flight."""
-
-
-def generate_unit(
-    recipe: Recipe,
-    samples: Sequence[Sample],
-    store: ObjectStore,
-    unit: Unit,
-    scratch: Path,
-    *,
-    seal_s: float = SEAL_S,
-    on_progress: ProgressCallback = unwatched,
-) -> Commit:
-    """Let the teachers answer the samples of a partition, unless that is committed. Returns the commit of the unit.
-
-    `scratch` is an empty folder of this attempt. Raises what `generate` raises; what is finished then is sealed.
-    """
-
-    def work(attempt: Attempt) -> Mapping[str, int]:
-        with locked(scratch):
-            plan = _write_plan(recipe, samples, scratch / "generate")
-            for teacher in recipe.teachers:
-                write_sealed(attempt, plan.folder / teacher.name)
-            with Sealer(attempt, plan.folder, [teacher.name for teacher in recipe.teachers], seal_s):
-                ask(recipe, check_teachers(recipe), plan, on_progress)
-            return {"samples": len(samples)} | put_journals(attempt, plan.folder, recipe)
-
-    return run_unit(store, unit, work)
 
 
 def collect_units(store: ObjectStore, units: Iterable[Unit], recipe: Recipe, run: Path) -> None:
@@ -77,12 +41,6 @@ def collect_units(store: ObjectStore, units: Iterable[Unit], recipe: Recipe, run
             if (key := f"{name}/{ENGINES}") in commit.files:
                 known = orjson.loads(read_file(store, unit, commit, key))
                 write_json(folder / ENGINES, read_engines(folder) | known)
-
-
-def _write_plan(recipe: Recipe, samples: Sequence[Sample], folder: Path) -> QuestionPlan:
-    sample_files.write_samples(folder / SAMPLES, samples)
-    routed = Counter(teacher.name for sample in samples for teacher in route(recipe.teachers, sample))
-    return QuestionPlan(folder=folder, samples=len(samples), quarantined=Counter(), routed=routed)
 
 
 def write_sealed(attempt: Attempt, folder: Path) -> None:

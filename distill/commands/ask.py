@@ -1,0 +1,201 @@
+"""`distill ask`: one question about one image, to a run's student before and after training and to its teachers.
+
+Students are asked as `distill eval` asks them, teachers as a judge is asked, all greedily. Nothing is kept.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from distill import verbs
+from distill.artifacts.layout import RECIPE
+from distill.data import images
+from distill.errors import DataError, DistillError
+from distill.rationale import split
+from distill.recipe.data import DataSource
+from distill.recipe.eval import BASE, student_values
+from distill.recipe.loading import derived_recipe, load
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
+from distill.types import ImageRef, Sample, unwatched
+
+BEFORE, AFTER, TEACHER = "before", "after", "teacher"
+KINDS = (BEFORE, AFTER, TEACHER)
+_SOURCE = "asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What one model replied, or why it was not asked."""
+
+    name: str
+    model: str
+    text: str = ""
+    seconds: float = 0.0
+    tokens: int | None = None
+    truncated: bool = False
+    not_asked: str = ""
+
+    def as_fields(self) -> dict[str, Any]:
+        """The reply as plain values, for JSON."""
+        parts = split(self.text)
+        return {
+            "name": self.name,
+            "model": self.model,
+            "rationale": parts.rationale,
+            "answer": parts.answer.strip(),
+            "text": self.text,
+            "tokens": self.tokens,
+            "truncated": self.truncated,
+            "seconds": round(self.seconds, 2),
+            "not_asked": self.not_asked,
+        }
+
+    def __str__(self) -> str:
+        if self.not_asked:
+            return f"== {self.name} ({self.model}): not asked\n{self.not_asked}"
+        parts = split(self.text)
+        rationale = [parts.rationale, ""] if parts.rationale else []
+        end = ["(cut off: the longest reply that the recipe allows)"] if self.truncated else []
+        return "\n".join(
+            [f"== {self.name} ({self.model}, {self.seconds:.1f} s)", *rationale, parts.answer.strip(), *end]
+        )
+
+
+def ask(
+    place: str,
+    image: Path,
+    question: str,
+    *,
+    kinds: Sequence[str],
+    students: Sequence[str],
+    on_reply: Callable[[ModelReply], None],
+) -> list[ModelReply]:
+    """The replies of the models of a run, or of one model by its folder or hub name; `on_reply` gets each
+    as soon as it is there.
+
+    `students` are further ones: folders, hub names, or URL#MODEL. A model that cannot be asked says why in its reply.
+    Raises DataError or ImageError for an image that cannot be read, and DataError where no model could be asked.
+    """
+    data = images.read_file(image)
+    recipe, run = _recipe(place, image, students)
+    images.check(data, max_pixels=recipe.data[_SOURCE].max_pixels)
+    ref = ImageRef(sha256=images.sha256(data), path=str(image.resolve()))
+    sample = Sample(id=hashlib.sha256(question.encode()).hexdigest()[:20], images=(ref,), question=question)
+    replies = []
+    for work in _asked(recipe, run, kinds):
+        reply = work(sample)
+        replies.append(reply)
+        if not reply.not_asked:
+            on_reply(reply)
+    if all(reply.not_asked for reply in replies):
+        reasons = "".join(f"\n  {reply.name}: {reply.not_asked}" for reply in replies)
+        raise DataError(f"{place}: no model could be asked{reasons or '; choose another --model'}")
+    return replies
+
+
+def _recipe(place: str, image: Path, students: Sequence[str]) -> tuple[Recipe, Path]:
+    """The recipe of a run, or one of a single model; its evaluation is this question alone."""
+    run = Path(place).expanduser()
+    is_run = (run / RECIPE).is_file()
+    if run.is_dir() and not is_run and not (run / "config.json").is_file() and not any(run.glob("*/config.json")):
+        raise DataError(f"{run}: neither a run (it holds no {RECIPE}) nor a model (it holds no config.json)")
+    recipe = load(run / RECIPE) if is_run else Recipe()
+    named = [f"student{number or ''}={value}" for number, value in enumerate(students)]
+    values: dict[str, dict[str, str]] = {}
+    for key, value in student_values(named if is_run else [f"model={place}", *named]).items():
+        _, _, name, field = key.split(".")
+        values.setdefault(name, {})[field] = orjson.loads(value)
+    settings = {"data": _SOURCE, "students": values, "without_image": False}
+    derived = derived_recipe(Recipe(), {"eval": settings}, "the question")
+    limits = {"max_new_tokens": recipe.eval.max_new_tokens, "engine": "embedded"}
+    update = {
+        "data": {**recipe.data, _SOURCE: DataSource(source=str(image.resolve()))},
+        "eval": derived.eval.model_copy(update=limits),
+    }
+    return recipe.model_copy(update=update), run
+
+
+def _asked(recipe: Recipe, run: Path, kinds: Sequence[str]) -> Iterator[Callable[[Sample], ModelReply]]:
+    """A function for each model that answers."""
+    if recipe.student is not None and BEFORE in kinds:
+        yield partial(_student, recipe, run, BEFORE, lambda: BASE)
+    if recipe.student is not None and AFTER in kinds:
+        yield partial(_student, recipe, run, AFTER, partial(_stage, recipe, run))
+    for name in recipe.eval.students:
+        yield partial(_student, recipe, run, name, None)
+    for teacher in recipe.teachers if TEACHER in kinds else ():
+        yield partial(_teacher, recipe, teacher)
+
+
+def _stage(recipe: Recipe, run: Path) -> str:
+    from student.export.convert import choose_stage
+
+    return choose_stage(recipe, run)
+
+
+def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | None, sample: Sample) -> ModelReply:
+    from student.evaluation import collect_replies, students
+
+    others = recipe.eval.students
+    model = others[name].model if name in others else "the untrained student"
+    try:
+        arms: Mapping[str, str] = {name: stage()} if stage is not None else {}
+        model = f"stage {arms[name]}" if name == AFTER else model
+        kept = {} if stage is not None else {name: others[name]}
+        stages = recipe.stages if stage is not None else ()  # without arms, stages would be asked
+        one = recipe.model_copy(
+            update={"stages": stages, "eval": recipe.eval.model_copy(update={"arms": arms, "students": kept})}
+        )
+        evaluated = students.evaluated_students(one, run)
+        asked = [collect_replies.QuestionSet(samples=[sample], without_image=False)]
+        work = collect_replies.find_unfinished(evaluated, asked, {})
+        with TemporaryDirectory() as folder:
+            engines = collect_replies.Engines(connect=verbs.connect)
+            collect_replies.collect_replies(one, Path(folder), work, engines, lambda: None, unwatched)
+            (found,) = collect_replies.read_replies(Path(folder)).values()
+    except DistillError as error:
+        return ModelReply(name=name, model=model, not_asked=str(error))
+    if "unasked" in found:
+        return ModelReply(name=name, model=model, not_asked=str(found["unasked"]))
+    return ModelReply(
+        name=name,
+        model=model,
+        text=found["text"],
+        seconds=found["seconds"],
+        tokens=found["tokens"],
+        truncated=found["truncated"],
+    )
+
+
+def _teacher(recipe: Recipe, teacher: Teacher, sample: Sample) -> ModelReply:
+    from teacher.ask import AskedQuestion, open_teacher
+    from teacher.messages.prompts import prompt
+
+    if teacher.managed:
+        why = "its server is started by runs alone; start it yourself and name it by teachers.NAME.base_url"
+        return ModelReply(name=teacher.name, model=teacher.model, not_asked=why)
+    sent = recipe.model_copy(update={"teachers": (teacher.model_copy(update={"images": "base64"}),)})
+    sent = sent.model_copy(update={"generate": recipe.generate.model_copy(update={"patience_s": 0.0})})
+    started = time.perf_counter()
+    try:
+        with (
+            TemporaryDirectory() as folder,
+            open_teacher(
+                sent, teacher.name, Path(folder), max_tokens=teacher.sampling.max_tokens, thinking=True
+            ) as asking,
+        ):
+            (text,) = asking([AskedQuestion(text=prompt(teacher, sample).text, images=sample.images)])
+    except DistillError as error:
+        return ModelReply(name=teacher.name, model=teacher.model, not_asked=str(error))
+    seconds = time.perf_counter() - started
+    return ModelReply(
+        name=teacher.name, model=teacher.model, text=text, seconds=seconds, not_asked="" if text else "no answer"
+    )

@@ -1,0 +1,281 @@
+"""`distill init`: a recipe for somebody's own images and this machine's card.
+
+Guesses what the data holds and says what it guessed, splits it by image, and fills in the shipped recipe
+`own-images`. Reads no row by itself: that is for the readers of distill/data.
+"""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from distill.artifacts.files import write_text
+from distill.commands import split
+from distill.data import guessed_columns, reader, sources
+from distill.data.guessed_columns import ROLES, GuessedSource
+from distill.errors import DataError, RecipeError
+from distill.planning import first_models
+from distill.recipe.filling import filled
+from distill.recipe.loading import derived_recipe, find, load, schema
+from distill.recipe.recipe import Recipe
+from distill.types import BadRow, Sample
+
+RECIPE, SCHEMA, TEMPLATE = "recipe.toml", "recipe.schema.json", "own-images"
+HUB = "hub:"
+QUESTIONS = (
+    "What does this image show? Name the main things and say where they are.",
+    "How many things of each kind can you count in this image?",
+    "What most likely happened just before this moment, and what in the image tells you?",
+)
+"""Asked about every image of a folder that comes without questions."""
+_EXAMPLES = 2
+_WRITTEN = (
+    RECIPE,
+    SCHEMA,
+    split.LEFT_OUT,
+    *(f"{part}{suffix}" for part in ("train", "test") for suffix in sources.KINDS),
+)
+
+AskColumn = Callable[[str, Sequence[str]], str]
+"""Asks a person for the column of a role, among these columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstSettings:
+    """What the command line says about a first recipe; what it leaves out is guessed."""
+
+    columns: Mapping[str, str]
+    questions: Sequence[str]
+    most_images: int
+    """Of a folder without questions; 0: all of them."""
+    test: float
+    seed: int
+    teacher: str | None
+    student: str | None
+    gpu: str | None
+    memory_gib: float | None
+    force: bool
+    ask: AskColumn | None
+
+
+def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
+    """Write recipe, schema, training and test rows to `out`; what was guessed and chosen, as text.
+
+    Nothing is written before the data could be read and split. Raises DataError, RecipeError.
+    """
+    local = Path(source).expanduser()
+    _require_free(out, local, force=settings.force)
+    lines: list[str] = []
+    models, lines_of_models = _models(settings)
+    with TemporaryDirectory() as folder:
+        table, root = _table(source, local, Path(folder), settings, lines)
+        guessed, values = _guessed(table, root, settings, lines)
+        recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
+        parts = Path(folder) / "parts"
+        divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
+        out.mkdir(parents=True, exist_ok=True)
+        for name in _WRITTEN if settings.force else ():
+            (out / name).unlink(missing_ok=True)
+        for file in parts.iterdir():
+            shutil.move(file, out / file.name)
+    lines += (
+        str(divided).replace(f"{parts}{os.sep}", f"{out}{os.sep}").partition("no image is in both")[0].splitlines()
+    )
+    has_gold = "answer" in guessed.columns or guessed.format not in ("plain", "scienceqa")
+    for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
+        here = {"source": file.name, "columns": None, **{key: v for key, v in values.items() if key != "source"}}
+        models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
+    unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
+    unused |= set() if has_gold else {"data.test", "eval"}
+    body = find(TEMPLATE).read_text(encoding="utf-8").partition("\nseed")[2]
+    text = filled(f"seed{body}", models, unused)
+    write_text(out / SCHEMA, json.dumps(schema(), indent=1))
+    write_text(out / RECIPE, _header(source, lines_of_models) + text)
+    written = load(out / RECIPE)
+    return "\n".join([*lines, "", *lines_of_models, "", *_examples(written), "", *_next(out, written, has_gold)])
+
+
+def _require_free(out: Path, source: Path, *, force: bool) -> None:
+    present = [out / name for name in _WRITTEN if (out / name).exists()]
+    if source.is_file() and any(path.samefile(source) for path in present):
+        raise DataError(f"{source}: this file would be overwritten; give another --out")
+    if present and not force:
+        names = ", ".join(path.name for path in present)
+        raise DataError(f"{out}: {names} already there; nothing was written. Give another --out, or --force")
+
+
+def _table(
+    source: str, local: Path, folder: Path, settings: FirstSettings, lines: list[str]
+) -> tuple[dict[str, Any], Path | None]:
+    """The settings of the table to read, and the folder of its images where that is known."""
+    if source.startswith(HUB):
+        name, _, subset = source.removeprefix(HUB).partition(":")
+        return {"source": name, **({"subset": subset} if subset else {})}, None
+    if not local.is_dir():
+        if settings.questions:
+            raise RecipeError("--question is for a folder of images; a table has questions of its own")
+        return {"source": str(local.resolve())}, None
+    if not settings.questions:
+        holds_table = any(file.suffix.lower() in sources.KINDS for file in local.iterdir())
+        holds_table |= (
+            next(local.rglob("*.parquet"), None) is not None or next(local.rglob("*.arrow"), None) is not None
+        )
+        if holds_table:
+            return {"source": str(local.resolve())}, None
+    file = folder / "questions.jsonl"
+    asked = settings.questions or QUESTIONS
+    files = guessed_columns.image_files(local)
+    if not files:
+        raise DataError(
+            f"{local}: no image and no table of questions in this folder; images end in "
+            f"{', '.join(sorted(guessed_columns.image_suffixes()))}"
+        )
+    names = [str(path.relative_to(local)) for path in files]
+    usable = [name for name in names if name.isprintable()]
+    if len(usable) < len(names):
+        lines.append(
+            f"left out: {len(names) - len(usable):,} images whose names hold characters that no file can keep"
+        )
+    taken = usable
+    if 0 < settings.most_images < len(usable):
+        taken = sorted(random.Random(settings.seed).sample(usable, settings.most_images))
+        lines.append(f"took {len(taken):,} of {len(usable):,} images by chance (--images 0 takes all)")
+    rows = ({"image": name, "question": text} for name in taken for text in asked)
+    file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+    whose = "asked about each" if settings.questions else "no questions beside them, so these are asked about each"
+    lines.append(f"{local}: {len(taken):,} images; {whose}:")
+    lines += [f"  {text}" for text in asked]
+    if not settings.questions:
+        lines.append("  (--question TEXT asks yours; a CSV or JSONL file with image, question and answer is better)")
+    return {"source": str(file)}, local.resolve()
+
+
+def _guessed(
+    values: dict[str, Any], root: Path | None, settings: FirstSettings, lines: list[str]
+) -> tuple[GuessedSource, dict[str, Any]]:
+    """The whole data section of a table, with what was guessed said in `lines`."""
+    recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, "the data")
+    try:
+        table = sources.locate(recipe, split.NAME)
+    except DataError as error:
+        hint = "; --question TEXT asks about the images of a folder, without its tables"
+        raise DataError(f"{error}{hint if Path(values['source']).is_dir() else ''}") from None
+    if root is not None:
+        table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
+    guessed = guessed_columns.guess(table, settings.columns)
+    if not guessed.names:
+        first = next(iter(sources.rows(table)), None)
+        raise DataError(
+            f"{table.label} holds no rows"
+            + (f" that can be read: {first.detail}" if isinstance(first, BadRow) else "")
+        )
+    columns = dict(guessed.columns)
+    if guessed.format in ("plain", "scienceqa"):
+        for role in ("image", "question"):
+            if role not in columns:
+                columns[role] = _asked_column(role, guessed, settings, table.label)
+    elif guessed.format != "chartqa":
+        columns = {role: name for role, name in columns.items() if role == "image"}
+    else:
+        columns = {}
+    columns |= {role: name for role, name in settings.columns.items() if role not in ROLES}
+    values = {**values, "format": guessed.format, "allow_outside_root": guessed.outside}
+    if columns:
+        values["columns"] = columns
+    if not table.hub:
+        values["images_root"] = str(guessed.images_root)
+    if root is None:
+        said = [f"{role} = {name!r}" for role, name in columns.items()]
+        lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
+        lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME says another)")
+        if "answer" not in columns and guessed.format in ("plain", "scienceqa"):
+            lines.append("guessed: no column of right answers, so traces are kept by their agreement alone")
+        if not table.hub:
+            lines.append(f"images: in {guessed.images_root}")
+    if guessed.outside:
+        lines.append("images: some are links that lead out of that folder; allow_outside_root = true reads them")
+    return GuessedSource(
+        format=guessed.format, columns=columns, names=guessed.names, images_root=guessed.images_root, outside=False
+    ), values
+
+
+def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, label: str) -> str:
+    if settings.ask is not None:
+        return settings.ask(role, guessed.names)
+    raise RecipeError(
+        f"{label}: which column holds the {role}? None looks like it among {', '.join(map(repr, guessed.names))}; "
+        f"say it with --column {role}=NAME (--question TEXT asks about the images of a folder, without its table)"
+    )
+
+
+def _models(settings: FirstSettings) -> tuple[dict[str, Any], list[str]]:
+    """Recipe values of teacher and student, and why these."""
+    card, why = first_models.chosen_card(settings.gpu, settings.memory_gib)
+    teacher, teacher_fits = first_models.teacher_for(card)
+    student, student_fits = first_models.student_for(card)
+    lines = [f"card: {card.name}, {card.memory_gib:.1f} GiB ({why})"]
+    values: dict[str, Any] = {"teachers.model": teacher.name, "student.model": settings.student or student.name}
+    url, served, model = (settings.teacher or "").partition("#")
+    if served and url.startswith(("http://", "https://")):
+        values |= {"teachers.backend": "openai", "teachers.model": model, "teachers.base_url": url}
+        lines.append(f"teacher: {model}, which {url} serves")
+    elif settings.teacher is not None:
+        here = Path(settings.teacher).expanduser()
+        values["teachers.model"] = str(here.resolve()) if here.is_dir() else settings.teacher
+        lines.append(f"teacher: {settings.teacher}, as --teacher names it")
+    elif teacher_fits:
+        lines.append(
+            f"teacher: {teacher.name}, {teacher.needs_gib:.1f} GiB of weights, on a vLLM that the run starts"
+        )
+    else:
+        lines.append(
+            f"teacher: warning: the smallest, {teacher.name}, needs more memory than the card has; "
+            "--teacher URL#MODEL takes one that a server has"
+        )
+    if settings.student is not None:
+        here = Path(settings.student).expanduser()
+        values["student.model"] = str(here.resolve()) if here.is_dir() else settings.student
+        lines.append(f"student: {settings.student}, as --student names it; `distill plan` says whether it fits")
+    else:
+        fits = "" if student_fits else "warning: more than the card has; "
+        lines.append(f"student: {student.name}, {fits}{student.needs_gib:.1f} GiB to train adapters of rank 32")
+    return values, lines
+
+
+def _header(source: str, lines: Sequence[str]) -> str:
+    told = "\n".join(f"# {line}" for line in lines)
+    return f"#:schema ./{SCHEMA}\n# Made by `distill init` from {json.dumps(source)}.\n#\n{told}\n"
+
+
+def _examples(recipe: Recipe) -> list[str]:
+    samples = (item for item in reader.read(recipe, split.NAME) if isinstance(item, Sample))
+    lines = ["the first rows, as the teacher gets them:"]
+    for sample in islice(samples, _EXAMPLES):
+        answer = f" -> {sample.answer}" if sample.answers else ""
+        names = ", ".join(Path(ref.path).name for ref in sample.images) or "no image"
+        lines.append(f"  [{names}] {sample.question}{answer}")
+    return lines
+
+
+def _next(out: Path, recipe: Recipe, has_gold: bool) -> list[str]:
+    served = any(teacher.managed for teacher in recipe.teachers)
+    lines = [f"wrote {out / RECIPE}; next:"]
+    lines += [] if str(out) == "." else [f"  cd {out}"]
+    if served:
+        lines.append("  python3.11 -m venv ~/vllm && ~/vllm/bin/pip install vllm     # once, for the teacher")
+    lines += [f"  distill check {RECIPE}", f"  distill generate {RECIPE} --limit 20"]
+    if has_gold:
+        return [*lines, f"  distill run {RECIPE}"]
+    return [
+        *lines,
+        f"  distill filter {RECIPE} && distill train {RECIPE}",
+        "  (accuracy needs right answers: write them into the test rows, then uncomment [data.test] and [eval])",
+    ]

@@ -1,0 +1,56 @@
+"""Upload a folder, an exported student or dataset, to the Hugging Face hub."""
+
+from pathlib import Path
+from typing import Literal
+
+from distill.errors import DistillError, InputError
+
+Kind = Literal["model", "dataset"]
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token that may write"
+
+
+def require_pushable(name: str) -> None:
+    """Raise InputError where a push could not even begin: before hours of work, not after them."""
+    from huggingface_hub import get_token
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise InputError(f"--push {name}: no name of a repository: {error}") from None
+    if name.count("/") != 1:
+        raise InputError(f"--push {name}: give OWNER/NAME, such as my-name/my-student")
+    if get_token() is None:
+        raise InputError(f"--push {name}: no token of the hub is here; {_LOG_IN}")
+
+
+def push_folder(folder: Path, name: str, *, kind: Kind, public: bool) -> str:
+    """Upload what `folder` holds as one commit to the repository OWNER/NAME; returns the commit's address.
+
+    A new repository is private unless `public`; one that exists stays as it is. Files that it holds already are not
+    sent again, so that a push that failed is repeated by the same command. Raises DistillError with the hub's reason.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    api = HfApi()
+    try:
+        api.create_repo(name, repo_type=kind, private=not public, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=name, repo_type=kind, folder_path=folder, commit_message="Upload by cot-distill"
+        )
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        step = (
+            _LOG_IN if status in (401, 403) else "run the same command again; files that arrived are not sent twice"
+        )
+        raise DistillError(
+            f"{name}: the hub refused the push ({status}: {error.server_message or error}); {step}"
+        ) from None
+    except Exception as error:  # its transport differs from version to version
+        raise DistillError(
+            f"{name}: the push broke off ({type(error).__name__}: {error}); {folder} is complete, so run "
+            "the same command again"
+        ) from None
+    return str(commit.commit_url)

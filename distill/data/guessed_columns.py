@@ -1,0 +1,131 @@
+"""What the columns of a table most likely hold, by their names and first rows; and where its images lie.
+
+A guess is for a person to confirm: `distill init` prints it. Reading itself follows the recipe
+(distill/data/reader.py).
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from distill.data import images, sources
+from distill.data.formats import CHOICES, TURNS
+from distill.data.sources import SourceRow, SourceTable
+
+ROLES = ("image", "question", "answer")
+_NAMES = {
+    "image": "image images filename filepath imagepath imgpath imagefile imagename imgname path file img picture "
+    "photo bild foto imagen",
+    "question": "question questions query prompt instruction ask asked userquestion questiontext frage pregunta",
+    "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
+    "antwort reponse respuesta",
+}
+"""Names in lower case, letters only, the usual ones first."""
+_LOOKED_AT = 200
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuessedSource:
+    """The settings of a data section that a table most likely needs."""
+
+    format: str
+    columns: Mapping[str, str]
+    """Role to column; a role without a column is left out."""
+    names: Sequence[str]
+    """All columns of the table."""
+    images_root: Path
+    outside: bool
+    """Whether an image lies outside of `images_root`, by a link."""
+
+
+@cache
+def image_suffixes() -> frozenset[str]:
+    """Suffixes of the image formats that are read, in lower case."""
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in images.FORMATS)
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images below a folder in order, links to files included; nothing hidden."""
+    suffixes, files = image_suffixes(), []
+    for base, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files += [
+            Path(base, name)
+            for name in sorted(names)
+            if not name.startswith(".") and Path(name).suffix.lower() in suffixes
+        ]
+    return files
+
+
+def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
+    """The guess for a table; the columns of `given` are not guessed. Raises DataError for an unreadable table."""
+    rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {role: name for role in ROLES if (name := given.get(role) or _column(role, names, rows, given))}
+    paths = [path for row in rows for path in _paths(row.get(columns.get("image", "")))]
+    root = _images_root(table.root, paths)
+    return GuessedSource(
+        format=_format(names, rows),
+        columns=columns,
+        names=names,
+        images_root=root,
+        outside=any(not (root / path).resolve().is_relative_to(root) for path in paths if (root / path).exists()),
+    )
+
+
+def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    if "texts" in names:
+        return "finevision"
+    if any(turns in names for turns in TURNS):
+        return "llava"
+    if "query" in names and ("imgname" in names or "label" in names):
+        return "chartqa"
+    listed = [row.get(name) for row in rows for name in CHOICES if row.get(name)]
+    lists = [each for each in listed if isinstance(each, list) or str(each).lstrip().startswith("[")]
+    return "scienceqa" if lists and len(lists) == len(listed) else "plain"
+
+
+def _column(
+    role: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]
+) -> str | None:
+    """The column of a role: by its name, the usual names first, then by what it holds."""
+    free = [name for name in names if name not in given.values()]
+    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(free)}
+    if found := next((plain[usual] for usual in _NAMES[role].split() if usual in plain), None):
+        return found
+    holds = {"image": lambda cell: bool(_paths(cell)) or _is_bytes(cell), "question": _asks}.get(role)
+    if holds is None:
+        return None
+    shares = {name: sum(holds(row.get(name)) for row in rows) for name in free}
+    best = max(shares, key=shares.__getitem__, default="")
+    return best if best and shares[best] > _HALF * len(rows) else None
+
+
+def _asks(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.rstrip().endswith("?")
+
+
+def _is_bytes(cell: Any) -> bool:
+    return isinstance(cell, bytes) or (isinstance(cell, dict) and "bytes" in cell)
+
+
+def _paths(cell: Any) -> list[str]:
+    items = cell if isinstance(cell, list) else [cell]
+    return [item for item in items if isinstance(item, str) and Path(item).suffix.lower() in image_suffixes()]
+
+
+def _images_root(root: Path, paths: Sequence[str]) -> Path:
+    """The folder that most of the paths are relative to: that of the table, or one in it or above it."""
+    absolute = [path for path in paths if Path(path).is_absolute()]
+    if absolute and len(absolute) == len(paths):
+        return Path(os.path.commonpath([str(Path(path).parent) for path in absolute])).resolve()
+    below = sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] != ".")
+    return max((root, *below, root.parent), key=lambda folder: sum((folder / path).is_file() for path in paths))

@@ -1,0 +1,164 @@
+"""What a run holds, as tables for programs: its traces, signals and dataset, and its students compared.
+
+Tables are Arrow's; `table.to_pandas()` gives a data frame. Everything is read from the files of the run; nothing is
+asked, measured or written.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill import packages
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import DATASET, DECISIONS, PLAN, PREDICTIONS, SAMPLES, part_paths
+from distill.artifacts.manifest import require
+from distill.errors import DataError
+from distill.trace_records.trace_lines import trace_fault
+from distill.types import Outcome
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_TRACES = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "sample_id", "teacher", "model", "question")),
+        ("golds", pa.list_(pa.string())),
+        *((name, pa.string()) for name in ("reasoning", "answer", "outcome", "finish_reason")),
+        *((name, pa.int64()) for name in ("k", "seed", "prompt_tokens", "image_tokens")),
+        *((name, pa.int64()) for name in ("reasoning_tokens", "answer_tokens")),
+        ("latency_s", pa.float64()),
+        ("hinted", pa.bool_()),
+    ]
+)
+_ROWS = 2_000
+"""Traces that become one piece of the table."""
+_COMPARED = pa.schema(
+    [
+        *((name, pa.string()) for name in ("later", "earlier")),
+        ("questions", pa.int64()),
+        *((name, pa.float64()) for name in ("accuracy_later", "accuracy_earlier", "difference", "low", "high", "p")),
+    ]
+)
+
+
+def traces(run: Path | str) -> pa.Table:
+    """One row a trace, with its question and gold answers; of an unfinished run those written so far.
+
+    Tokens are counts, latency_s seconds. Raises DataError where there is no run with traces.
+    """
+    folder = Path(run) / "generate"
+    if not folder.is_dir():
+        raise DataError(f"{run}: no run directory with traces; run `distill generate` first")
+    plan = folder / PLAN
+    final = set(pq.read_table(plan, columns=["id"])["id"].to_pylist()) if plan.is_file() else None
+    asked = folder / SAMPLES
+    samples = pq.read_table(asked, columns=["id", "question", "answers"]).to_pylist() if asked.is_file() else []
+    by_id = {sample["id"]: sample for sample in samples}
+    pieces, rows = [], []
+    for record in _records(folder, final):
+        rows.append(_trace_row(record, by_id.get(record["sample_id"], {})))
+        if len(rows) == _ROWS:
+            pieces.append(pa.RecordBatch.from_pylist(rows, schema=_TRACES))
+            rows = []
+    pieces.append(pa.RecordBatch.from_pylist(rows, schema=_TRACES))
+    return pa.Table.from_batches(pieces)
+
+
+def _records(folder: Path, final: set[str] | None) -> Iterator[dict[str, Any]]:
+    """Each trace once, finished ones first: a trace that failed has a second record if a later run asked again."""
+    done, failed = set(), {}
+    for part in part_paths(folder, ".jsonl", below="*"):
+        for record in read_jsonl(part):
+            key = record.get("id")
+            if trace_fault(record) or key in done or (final is not None and key not in final):
+                continue
+            if record["outcome"] == Outcome.ERROR:
+                failed[key] = record
+            else:
+                done.add(key)
+                yield record
+    yield from (record for key, record in failed.items() if key not in done)
+
+
+def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+    usage = {f"{part}_tokens": record["usage"][part] for part in ("prompt", "image", "reasoning", "answer")}
+    about = {"question": sample.get("question"), "golds": sample.get("answers"), "hinted": False}
+    row = {**about, **record, **usage}
+    return {name: row[name] for name in _TRACES.names}
+
+
+def signals(run: Path | str) -> pa.Table:
+    """One row a trace: every signal, the rules that it failed (`rules`), whether it was `kept` and `selected`.
+
+    Raises StaleError where `filter` has not finished.
+    """
+    from filters.tables.signal_database import Tables, connect
+
+    folder = Path(run) / "filter"
+    require(Path(run), "filter", next_step="run `distill filter` first")
+    database = connect(Tables.of(folder), more={"decisions": folder / DECISIONS})
+    try:
+        return database.sql(
+            "SELECT signals.*, decisions.kept, decisions.selected, "
+            "list_transform(decisions.reasons, lambda reason: reason.rule) AS rules "
+            "FROM decisions LEFT JOIN signals ON decisions.id = signals.id"
+        ).to_arrow_table()
+    finally:
+        database.close()
+
+
+def dataset(run: Path | str) -> "Dataset":
+    """The filtered examples as a `datasets.Dataset`, images decoded on access; needs the extra `train`.
+
+    Raises StaleError where `filter` has not finished.
+    """
+    require(Path(run), "filter", next_step="run `distill filter` first")
+    packages.require("distill.dataset", "datasets")
+    from datasets import load_dataset
+
+    return load_dataset(str(Path(run) / "filter" / DATASET), split="train")
+
+
+def compare(*runs: Path | str) -> pa.Table:
+    """Every two students of one or more evaluated runs, paired by question: one row a pair.
+
+    A student is called by its arm, of several runs by RUN:ARM with the name of the run's folder. Only questions that
+    both answered count. `difference` is accuracy, later minus earlier, from -1 to 1; `low` and `high` are the ends of
+    its 95 % interval (Bonett and Price), `p` is McNemar's exact test.
+    Raises StaleError where `eval` has not finished.
+    """
+    from distill.stats import intervals
+
+    students: dict[str, dict[str, bool]] = {}
+    for run in map(Path, runs):
+        require(run, "eval", next_step="run `distill eval` first")
+        before = f"{run.resolve().name}:" if len(runs) > 1 else ""
+        for line in read_jsonl(run / "eval" / PREDICTIONS):
+            right = line["verdict"] == "correct"
+            students.setdefault(f"{before}{line['arm']}", {})[line["sample_id"]] = right
+    rows = []
+    for earlier, later in combinations(students, 2):
+        both = [key for key in students[later] if key in students[earlier]]
+        if not both:
+            continue
+        first, second = ([students[name][key] for key in both] for name in (later, earlier))
+        paired = intervals.paired(first, second)
+        low, high = paired.ci95
+        rows.append(
+            {
+                "later": later,
+                "earlier": earlier,
+                "questions": len(both),
+                "accuracy_later": sum(first) / len(both),
+                "accuracy_earlier": sum(second) / len(both),
+                "difference": paired.delta,
+                "low": low,
+                "high": high,
+                "p": paired.p,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=_COMPARED)

@@ -1,0 +1,85 @@
+"""What a stage finds about its own result: one sentence each, how sure it is, and the line of the recipe to change.
+
+The rules are with the stages: filters/decisions/diagnosis.py, student/training/diagnosis.py,
+student/evaluation/diagnosis.py. Measures nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
+
+from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH
+from distill.stats.intervals import wilson
+
+Certainty = Literal["certain", "likely", "possible"]
+MOST: Final = 3
+"""Findings that are shown at the end of a command."""
+FEWEST: Final = 20
+"""With fewer cases than this, a share says nothing."""
+_ORDER: Final = ("certain", "likely", "possible")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, or good."""
+
+    name: str
+    kind: Literal["fault", "good"] = "fault"
+    problem: str
+    """What is there, with its figures: a sentence without its full stop."""
+    certainty: Certainty = "likely"
+    change: str = ""
+    """The key of the recipe to change, with its value now, and what to do; empty for what is good."""
+
+    @property
+    def text(self) -> str:
+        advice = f" Change {self.change}." if self.change else ""
+        return f"{self.problem} ({self.certainty}).{advice}"
+
+
+def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """The findings that are shown, as JSON: faults first, the surest first, else in their order; good news only where
+    nothing is wrong."""
+    found = list(findings)
+    faults = [finding for finding in found if finding.kind == "fault"]
+    ranked = sorted(faults or found, key=lambda finding: _ORDER.index(finding.certainty))
+    return [asdict(finding) | {"text": finding.text} for finding in ranked[:MOST]]
+
+
+def as_text(findings: Iterable[Mapping[str, Any]]) -> str:
+    """Findings as lines of a command's output."""
+    return "\n".join(f"diagnosis{_stage(finding)}: {finding['text']}" for finding in findings)
+
+
+def _stage(finding: Mapping[str, Any]) -> str:
+    return f" of {finding['stage']}" if finding.get("stage", "").startswith("train ") else ""
+
+
+def share(count: int, total: int) -> str:
+    """A share with its counts: `12 % (6 of 50)`."""
+    return f"{100 * count / total:.0f} % ({count:,} of {total:,})" if total else "none"
+
+
+def is_above(count: int, total: int, limit: float) -> bool:
+    """Whether a share is surely above a limit: its 95 % interval (Wilson) is, of at least FEWEST cases."""
+    return total >= FEWEST and wilson(count, total)[0] > limit
+
+
+def read_findings(run: Path) -> list[dict[str, Any]]:
+    """What the stages of a run say of themselves, in the order of the stages, each with its `stage`; a run of an
+    earlier version says nothing."""
+    trained = sorted((run / "train").glob(f"*/{DIAGNOSIS}"), key=lambda path: path.stat().st_mtime)
+    files = [
+        ("filter", run / "filter" / HEALTH),
+        *((f"train {path.parent.name}", path) for path in trained),
+        ("eval", run / "eval" / EVAL_METRICS),
+    ]
+    return [
+        finding | {"stage": stage}
+        for stage, path in files
+        if path.is_file()
+        for finding in orjson.loads(path.read_bytes()).get("diagnosis", ())
+    ]

@@ -1,0 +1,138 @@
+"""The processes that share a run, and what each of them works on, as objects in its store.
+
+    agents/<agent>.json       written again and again by an agent while it works, and deleted when it ends
+    failures/<agent>.json     written by one that ends with an error
+    claims/<work>/000001      created once: the name of the agent that works on it; 000002 has taken over from it
+
+Any process may join at any time. A claim lasts as long as its agent gives signs: one that is silent for the time of
+the lease, by the clock of the store, is taken for lost, and its work goes to an agent that creates the next number.
+Two agents at the same work would cost money and no correctness: commits decide what counts.
+"""
+
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from distill import redact
+from distill.artifacts.files import write_text
+from distill.artifacts.manifest import canonical
+from distill.errors import StorageError
+from distill.object_store.interface import ObjectStore
+
+AGENTS, CLAIMS, FAILURES = "agents", "claims", "failures"
+LEASE_S = 60.0
+_BEATS = 4
+"""Signs in the time of a lease."""
+_LOOK_S = 1.0
+Made = TypeVar("Made")
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentRecord:
+    """The record of this process."""
+
+    store: ObjectStore
+    lease_s: float = LEASE_S
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    live: Callable[[], Mapping[str, Any]] = dict
+    """What its object tells those who watch the run, at the start and at every sign of life."""
+
+    def beat(self) -> None:
+        """Say that this agent is alive."""
+        self.store.put(_key(self.name), canonical({**self.facts, **self.live()}))
+
+    def end(self) -> None:
+        """Let others take over at once."""
+        self.store.delete([_key(self.name)])
+
+    def living(self) -> set[str]:
+        """The agents that gave a sign in the time of a lease, this one among them."""
+        self.beat()
+        found = {stored.key: stored.modified_s for stored in self.store.list_objects(AGENTS)}
+        silent_since_s = found[_key(self.name)] - self.lease_s
+        return {_name(key) for key, modified_s in found.items() if modified_s > silent_since_s}
+
+    def claim(self, work: str, living: Collection[str] | None = None) -> bool:
+        """Whether this agent may do some work: no agent has claimed it, or the one that has is not `living`."""
+        number = 1
+        if taken := self.store.list_objects(f"{CLAIMS}/{work}"):
+            try:
+                holder = self.store.read(taken[-1].key).decode()
+            except FileNotFoundError:  # given back since
+                return False
+            if holder != self.name and holder in (self.living() if living is None else living):
+                return False
+            number = int(taken[-1].key.rpartition("/")[2]) + 1
+        return self.store.create(f"{CLAIMS}/{work}/{number:06d}", self.name.encode())
+
+    def release(self, work: str) -> None:
+        """Give back work, or end the claims of work that is done."""
+        self.store.delete(stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}"))
+
+    def make_once(self, work: str, find: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
+        """What `find` finds. Where it finds nothing one agent makes it, and the others wait."""
+        while (found := find()) is None:
+            if self.claim(work):
+                try:
+                    found = find()
+                    return make() if found is None else found
+                finally:
+                    self.release(work)
+            time.sleep(_LOOK_S)
+        return found
+
+
+@contextmanager
+def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> Iterator[AgentRecord]:
+    """Be an agent of a run inside the block. The caller holds the lock of `scratch`."""
+    facts = {
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "lease_s": lease_s,
+        "traces": 0,
+        "seconds": 0.0,
+    }
+    agent, note = AgentRecord(store=store, lease_s=lease_s, facts=facts), scratch / "agent"
+    if note.is_file():  # the process that held the lock before has ended
+        store.delete([_key(note.read_text())])
+    write_text(note, agent.name)
+    agent.beat()
+    closed = threading.Event()
+
+    def keep_beating() -> None:
+        try:
+            while not closed.wait(lease_s / _BEATS):
+                agent.beat()
+        except StorageError:  # the work itself meets the same error and reports it
+            return
+
+    thread = threading.Thread(target=keep_beating, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield agent
+    except Exception as error:
+        failure = {**facts, "error": redact.message(str(error) or type(error).__name__)}
+        store.put(f"{FAILURES}/{agent.name}.json", canonical(failure))
+        raise
+    finally:
+        closed.set()
+        thread.join(lease_s)
+        agent.end()
+
+
+def _key(name: str) -> str:
+    return f"{AGENTS}/{name}.json"
+
+
+def _name(key: str) -> str:
+    return key.removeprefix(f"{AGENTS}/").removesuffix(".json")

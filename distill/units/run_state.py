@@ -1,0 +1,95 @@
+"""How far a run in a store is: its plan, its commits, its claims and the last signs of its agents. Reads only."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from distill.errors import StaleError
+from distill.object_store.interface import ObjectStore
+from distill.units.agent_record import AGENTS, FAILURES
+from distill.units.commits import committed_units
+from distill.units.unit_queue import claimed_units
+
+PLAN_KEY = "plan/plan.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Counts of a run. `traces` are about those of committed units, of `total_traces`."""
+
+    units: int
+    done: int
+    claimed: int
+    traces: int
+    total_traces: int
+    agents: tuple[Mapping[str, Any], ...]
+    """Of each agent what it tells, `silent_s` seconds ago, and whether it `works`."""
+    failures: tuple[Mapping[str, Any], ...]
+    """Agents that ended with an error."""
+
+    @property
+    def waiting(self) -> int:
+        """Units that no agent has claimed."""
+        return self.units - self.done - self.claimed
+
+    @property
+    def traces_per_s(self) -> float:
+        """Of all agents that work, since each began."""
+        rates = (float(agent["traces"]) / max(agent["seconds"], 1e-9) for agent in self.agents if agent["works"])
+        return sum(rates, 0.0)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the end, at most: what is ready in open units does not count. None without a rate."""
+        return (self.total_traces - self.traces) / self.traces_per_s if self.traces_per_s else None
+
+    def as_fields(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s", "eta_s")
+        return {name: getattr(self, name) for name in (*names, "agents", "failures")}
+
+
+def read_run_state(store: ObjectStore) -> RunState:
+    """Raises StaleError where no run has begun."""
+    agents = list(_read_agents(store))
+    try:
+        plan = orjson.loads(store.read(PLAN_KEY))
+    except FileNotFoundError:
+        hosts = ", ".join(agent["host"] for agent in agents if agent["works"])
+        state = f"{hosts} still reads the source" if hosts else "no run has begun here; `distill generate` begins one"
+        raise StaleError(f"{store.address}: {state}") from None
+    committed = set(committed_units(store))
+    rows, total = plan["partitions"], plan["traces"]
+    return RunState(
+        units=len(rows),
+        done=len(committed),
+        claimed=len(set(claimed_units(store)) - committed),
+        traces=traces_of(plan, (unit.partition for unit in committed)),
+        total_traces=total,
+        agents=tuple(agents),
+        failures=tuple(_objects(store, FAILURES)),
+    )
+
+
+def traces_of(plan: Mapping[str, Any], partitions: Iterable[str]) -> int:
+    """Traces of some partitions of a plan, about: some samples get more than others, or fewer."""
+    rows: Mapping[str, int] = plan["partitions"]
+    share: int = plan["traces"] * sum(rows[name] for name in partitions) // max(sum(rows.values()), 1)
+    return share
+
+
+def _read_agents(store: ObjectStore) -> Iterator[dict[str, Any]]:
+    for agent in _objects(store, AGENTS):
+        yield agent | {"works": agent["silent_s"] < agent["lease_s"]}
+
+
+def _objects(store: ObjectStore, folder: str) -> Iterator[dict[str, Any]]:
+    for stored in store.list_objects(folder):
+        try:
+            facts = orjson.loads(store.read(stored.key))
+        except FileNotFoundError:  # ended since the listing
+            continue
+        yield facts | {"silent_s": round(max(0.0, time.time() - stored.modified_s), 1)}

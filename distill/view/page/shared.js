@@ -1,0 +1,38 @@
+"use strict";
+// Every text of the run is set as text, never as markup.
+const byId = (id) => document.getElementById(id);
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") element.addEventListener("click", value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null).map((child) => typeof child === "number" ? `${child}` : child));
+  return element;
+}
+
+async function call(path, body) {
+  const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
+  const response = await fetch(path, options);
+  const values = await response.json();
+  if (!response.ok) throw new Error(values.error || response.statusText);
+  return values;
+}
+
+function value(what) {
+  if (what === null || what === undefined) return "not measured";
+  if (typeof what === "boolean") return what ? "yes" : "no";
+  if (typeof what === "number") return Number.isInteger(what) ? what.toLocaleString("en") : what.toPrecision(3);
+  return typeof what === "object" ? JSON.stringify(what) : String(what);
+}
+
+function table(rows) { return make("table", {}, ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell))))); }
+
+function picture(sample, index) {
+  const image = make("img", { src: `/picture/${encodeURIComponent(sample)}/${index}`, alt: `Picture ${index + 1} of the question` });
+  image.addEventListener("load", () => { if (image.naturalWidth < 200) image.classList.add("small"); });
+  image.addEventListener("error", () => { button.replaceChildren("the picture cannot be read"); });
+  const button = make("button", { type: "button", "aria-label": `Picture ${index + 1}: full size`, "aria-expanded": "false", onclick: () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true") }, image);
+  return button;
+}

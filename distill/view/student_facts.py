@@ -1,0 +1,128 @@
+"""Everything that the page shows of a run's students: what the stages find of themselves, learning curves, and the
+replies of all arms to one question beside each other. Reads what training and evaluation wrote; measures nothing."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, RECIPE, VALIDATION
+from distill.data import reader
+from distill.recipe.loading import load
+from distill.reports.findings import read_findings
+
+_POINTS: Final = 400
+"""Points of a curve that are sent; a longer one is thinned."""
+_SHOWN: Final = ("verdict", "answer", "reasoning", "error_cause", "truncated", "well_formed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyQuery:
+    """Which questions are wanted."""
+
+    right: str = ""
+    """Arm that is right; empty: any."""
+    wrong: str = ""
+    """Arm that is not right."""
+    domain: str = ""
+    words: str = ""
+    offset: int = 0
+    limit: int = 20
+
+
+class Students:
+    """The students of one run. Files are read again when they change."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._questions: list[dict[str, Any]] = []
+        self._images: dict[str, list[dict[str, Any]]] | None = None
+
+    def overview(self) -> dict[str, Any]:
+        """Findings, arms with their accuracy, and the curves of every stage, also while it trains."""
+        path = self._run / "eval" / EVAL_METRICS
+        metrics = orjson.loads(path.read_bytes()) if path.is_file() else {}
+        return {
+            "findings": read_findings(self._run),
+            "arms": {
+                name: {key: arm.get(key) for key in ("n", "accuracy", "ci95", "limited_by")}
+                for name, arm in metrics.get("arms", {}).items()
+            },
+            "domains": sorted({one["domain"] for one in self._read()}),
+            "curves": [
+                curve
+                for folder in sorted((self._run / "train").glob("*"))
+                for curve in (
+                    _curve(folder, METRICS, "loss", f"{folder.name}: loss"),
+                    _curve(folder, VALIDATION, "accuracy", f"{folder.name}: accuracy while training"),
+                )
+                if curve
+            ],
+        }
+
+    def questions(self, query: ReplyQuery) -> dict[str, Any]:
+        """The questions that fit, with the replies of every arm; `total` counts all of them."""
+        words = query.words.casefold().split()
+        found = [
+            one
+            for one in self._read()
+            if (not query.domain or one["domain"] == query.domain)
+            and _is_right(one, query.right, True)
+            and _is_right(one, query.wrong, False)
+            and all(word in one["question"].casefold() for word in words)
+        ]
+        shown = found[query.offset : query.offset + query.limit]
+        images = self.images() if shown else {}
+        rows = [one | {"images": len(images.get(one["sample_id"], ()))} for one in shown]
+        return {"total": len(found), "rows": rows}
+
+    def images(self) -> dict[str, list[dict[str, Any]]]:
+        """References of the images of the evaluation's questions, by sample; none where the source is gone."""
+        with self._lock:
+            if self._images is None:
+                self._images = {}
+                if (self._run / RECIPE).is_file():
+                    recipe = load(self._run / RECIPE)
+                    self._images = {
+                        sample.id: [asdict(image) for image in sample.images]
+                        for sample in reader.samples(recipe, recipe.eval.data)
+                    }
+            return self._images
+
+    def _read(self) -> list[dict[str, Any]]:
+        path = self._run / "eval" / PREDICTIONS
+        if not path.is_file():
+            return []
+        with self._lock:
+            stamp = (path.stat().st_mtime_ns, path.stat().st_size)
+            if stamp != self._stamp:
+                questions: dict[str, dict[str, Any]] = {}
+                for line in read_jsonl(path, on_damage=lambda _: None):
+                    one = questions.setdefault(
+                        line["sample_id"],
+                        {key: line[key] for key in ("sample_id", "question", "gold", "domain")} | {"replies": {}},
+                    )
+                    one["replies"][line["arm"]] = {key: line.get(key) for key in _SHOWN}
+                self._questions, self._stamp = list(questions.values()), stamp
+            return self._questions
+
+
+def _is_right(question: Mapping[str, Any], arm: str, right: bool) -> bool:
+    """Whether an arm is right, or is not; true where no arm is named."""
+    return not arm or (question["replies"].get(arm, {}).get("verdict") == "correct") == right
+
+
+def _curve(folder: Path, name: str, key: str, title: str) -> dict[str, Any] | None:
+    path = folder / name
+    lines = read_jsonl(path, on_damage=lambda _: None) if path.is_file() else ()
+    points = [(line["step"], line[key]) for line in lines if isinstance(line.get(key), int | float)]
+    if len(points) < 2:
+        return None
+    every = -(-len(points) // _POINTS)
+    return {"title": title, "points": points[:-1:every] + points[-1:], "share": key == "accuracy"}

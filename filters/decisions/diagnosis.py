@@ -1,0 +1,298 @@
+"""What is wrong or good about a run's traces and the dataset made of them: each rule from counts to a finding.
+
+A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. What the checks of the selected
+dataset warn of is said there (filters/decisions/dataset_checks.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+
+from distill.recipe.recipe import Recipe
+from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.stats.intervals import wilson
+from filters.decisions.funnel import Funnel
+from filters.signals.families.contamination import ASKED
+from filters.tables.trace_index import PlannedTraces
+
+MANY: Final = 0.2
+"""Share of traces from which a fault of their form, or duplicates, are worth a sentence."""
+WEAK: Final = 0.3
+GOOD: Final = 0.5
+"""A teacher of whose answers fewer are correct is weak; one of whose answers more are is good."""
+LOST: Final = 0.4
+"""Share of the correct traces that one rule alone may drop."""
+ONE_ANSWER: Final = 0.8
+_LOOKED_AT: Final = 300
+_OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format")
+"""Default rules of which another sentence tells more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFacts:
+    """What the rules read."""
+
+    recipe: Recipe
+    funnel: Funnel
+    teachers: Mapping[str, Mapping[str, int]]
+    """By teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong or undecided
+    with a majority of their own answers)."""
+    same_text: tuple[int, int]
+    """Answers judged wrong or undecided whose text is the gold answer; of how many that were looked at."""
+    correct_alone: Mapping[str, int]
+    """Correct traces that a rule alone drops."""
+    questions: Mapping[str, int]
+    """Questions asked, with a kept trace, leaked into test data, and asked twice."""
+    answers: tuple[str, int, int]
+    """The most frequent answer of the dataset, how often it occurs, the size of the dataset."""
+
+
+def read_facts(
+    recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, funnel: Funnel
+) -> TraceFacts:
+    """The facts of a database with `signals` and `decisions`."""
+    rows = database.execute(_TEACHERS)
+    names = [column[0] for column in rows.description or ()][1:]
+    teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
+    (questions,) = database.execute(_QUESTIONS).fetchall()
+    answer = database.execute(_ANSWERS).fetchall()
+    alone = database.execute(
+        """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
+        WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
+    ).fetchall()
+    return TraceFacts(
+        recipe=recipe,
+        funnel=funnel,
+        teachers=teachers,
+        same_text=_same_text(database, traces),
+        correct_alone=dict(alone),
+        questions=dict(zip(("asked", "kept", "leaked", "doubled"), questions, strict=True)),
+        answers=answer[0] if answer else ("", 0, 0),
+    )
+
+
+_TEACHERS = """
+    SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,
+        count(*) FILTER (outcome LIKE 'truncated%') AS cut,
+        count(*) FILTER (outcome = 'complete' AND NOT format_valid) AS unformed,
+        count(*) FILTER (outcome = 'complete' AND NOT has_reasoning) AS untold,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict IS NOT NULL) AS judged,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct') AS correct,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict <> 'correct' AND self_consistency > 0.5) AS agreed
+    FROM local GROUP BY 1 ORDER BY 1"""
+_QUESTIONS = """
+    SELECT count(DISTINCT signals.sample_id), count(DISTINCT signals.sample_id) FILTER (kept),
+        count(DISTINCT signals.sample_id) FILTER (contamination = 'pair'),
+        count(DISTINCT signals.sample_id) FILTER (question_duplicate_of IS NOT NULL)
+    FROM signals JOIN decisions USING (id)"""
+_ANSWERS = """
+    SELECT majority_answer, count(*) AS n, sum(n) OVER ()::BIGINT FROM local JOIN decisions USING (id)
+    WHERE selected AND majority_answer IS NOT NULL GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""
+
+
+def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
+    ids = database.execute(
+        "SELECT id FROM local WHERE outcome = 'complete' AND answer_verdict <> 'correct' ORDER BY id LIMIT ?",
+        [_LOOKED_AT],
+    ).fetchall()
+    refused = list(traces.traces([name for (name,) in ids]))
+    samples = traces.samples_of(trace.sample_id for trace in refused)
+    same = sum(
+        trace.answer.strip().casefold() in {gold.strip().casefold() for gold in samples[trace.sample_id].answers}
+        for trace in refused
+    )
+    return same, len(refused)
+
+
+def diagnose(facts: TraceFacts) -> list[Finding]:
+    """Everything that is to be said, in the order of the causes: what comes early explains what comes late."""
+    faults = [
+        *_teachers(facts),
+        *_gold(facts),
+        *_leaked(facts),
+        *_duplicates(facts),
+        *_strict_rules(facts),
+        *_few_traces(facts),
+        *_one_answer(facts),
+    ]
+    total, asked = facts.funnel.total, facts.funnel.total["asked"]
+    good = Finding(
+        name="dataset",
+        kind="good",
+        problem=f"The dataset holds {total['selected']:,} traces; the rules keep {share(total['kept'], asked)}, and "
+        f"{share(facts.questions['kept'], facts.questions['asked'])} questions have one",
+        certainty="certain",
+    )
+    return faults or ([good] if total["selected"] else [])
+
+
+def _below(count: int, total: int, limit: float) -> bool:
+    return total >= FEWEST and wilson(count, total)[1] < limit
+
+
+def _teachers(facts: TraceFacts) -> Iterator[Finding]:
+    """Teachers whose traces end too early, have another form, or are wrong where those of others are right."""
+    settings = {teacher.name: teacher for teacher in facts.recipe.teachers}
+    faults: dict[str, list[tuple[str, Mapping[str, int]]]] = {}
+    for name, count in facts.teachers.items():
+        if is_above(count["cut"], count["asked"], MANY):
+            faults.setdefault("cut", []).append((name, count))
+        formed = max(count["unformed"], count["untold"])
+        if is_above(formed, count["complete"], MANY):
+            faults.setdefault("form", []).append((name, count))
+    if cut := faults.get("cut"):
+        limits = {settings[name].sampling.max_tokens for name, _ in cut if name in settings}
+        yield Finding(
+            name="traces_cut",
+            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens unanswered",
+            certainty="certain",
+            change=f"teachers.{cut[0][0]}.sampling.max_tokens, now {', '.join(map(str, sorted(limits)))}: raise it, "
+            "or set thinking_budget",
+        )
+    if form := faults.get("form"):
+        kind = "untold" if sum(count["untold"] for _, count in form) else "unformed"
+        what = "have no rationale apart from the answer" if kind == "untold" else "have a wrong form"
+        yield Finding(
+            name="teacher_format",
+            problem=f"{_sum(form, kind, 'complete')} complete traces of {_names(form)} {what}",
+            certainty="certain",
+            change=f"teachers.{form[0][0]}.reasoning or its prompt: it must write its reasoning in think tags or in "
+            "the field of the server",
+        )
+    if not (form or cut):
+        yield from _weak_teachers(facts)
+
+
+def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
+    judged = [(name, count) for name, count in facts.teachers.items() if count["judged"] >= FEWEST]
+    weak = [(name, count) for name, count in judged if _below(count["correct"], count["judged"], WEAK)]
+    others = [count for name, count in judged if is_above(count["correct"], count["judged"], GOOD)]
+    if weak and others and not _is_text_refused(facts):
+        domains = next((teacher.domains for teacher in facts.recipe.teachers if teacher.name == weak[0][0]), ())
+        where = f" or, if it is right, the gold answers of {', '.join(domains)}" if domains else ""
+        yield Finding(
+            name="teacher_wrong",
+            problem=f"Only {_sum(weak, 'correct', 'judged')} answers of {_names(weak)} are correct; others are right "
+            f"in {share(sum(c['correct'] for c in others), sum(c['judged'] for c in others))}",
+            certainty="certain",
+            change=f'the [[teachers]] block with name = "{weak[0][0]}": another model, or other domains{where}',
+        )
+
+
+def _is_text_refused(facts: TraceFacts) -> bool:
+    return is_above(*facts.same_text, MANY)
+
+
+def _gold(facts: TraceFacts) -> Iterator[Finding]:
+    """Answers that are the gold answer and are refused all the same; gold answers that no teacher gives."""
+    every = list(facts.teachers.items())
+    judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
+    refused = judged - correct
+    sources = " and ".join(f"data.{name}" for name in facts.recipe.data if name == "questions") or "data"
+    if _is_text_refused(facts) and is_above(refused, judged, MANY):
+        same, looked = facts.same_text
+        yield Finding(
+            name="answer_type",
+            problem=f"{share(same, looked)} answers that the judge refuses have the very text of the gold answer",
+            certainty="certain",
+            change=f"{sources}: the answer_type of its rows is not that of their answers",
+        )
+    elif _below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
+        yield Finding(
+            name="gold_or_images",
+            problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
+            "others the teachers agree on another answer: images or gold answers belong to other questions",
+            change=f"{sources}: its columns for image and answer; look at some traces with `distill view`",
+        )
+    elif _below(correct, judged, WEAK / 2):
+        yield Finding(
+            name="teachers_weak",
+            problem=f"Only {share(correct, judged)} answers are correct, and the teachers do not agree",
+            certainty="possible",
+            change="[[teachers]]: a larger model; or the images do not reach it",
+        )
+
+
+def _leaked(facts: TraceFacts) -> Iterator[Finding]:
+    leaked, asked = facts.questions["leaked"], facts.questions["asked"]
+    stages = facts.recipe.stages
+    tested, trained = (
+        facts.recipe.eval.data,
+        {ASKED, *(name for stage in stages for name in (stage.data, *stage.replay))},
+    )
+    if tested in trained:
+        yield Finding(
+            name="leaked",
+            problem=f"The students are tested with [data.{tested}], which they also learn from",
+            certainty="certain",
+            change=f'eval.data, now "{tested}": a source that nothing trains on',
+        )
+    elif leaked:
+        yield Finding(
+            name="leaked",
+            problem=f"{share(leaked, asked)} training questions stand in a test set with their images",
+            certainty="certain",
+            change=f"data.{facts.recipe.eval.data}.source: split by image (`distill split`), or leave these rows out",
+        )
+
+
+def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
+    count = facts.questions
+    if is_above(count["doubled"], count["asked"], MANY):
+        yield Finding(
+            name="duplicates",
+            problem=f"{share(count['doubled'], count['asked'])} questions repeat another one with its images",
+            certainty="certain",
+            change="data.questions.source: it holds rows more than once; the rule question_duplicate drops them",
+        )
+
+
+def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
+    correct = facts.funnel.total["correct"]
+    rules = {rule.name: rule.drop for rule in facts.recipe.filter.rules}
+    for name, count in facts.correct_alone.items():
+        if name in rules and name not in _OWN_FINDING and is_above(count, correct, LOST):
+            yield Finding(
+                name="rule_drops",
+                problem=f"The rule {name} alone drops {share(count, correct)} correct traces",
+                certainty="certain",
+                change=f'filter.rules, name = "{name}", drop = "{rules[name]}": weaken it (`distill view`, Policy)',
+            )
+
+
+def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
+    """Questions without a correct trace that more traces would give one."""
+    asked, kept = facts.questions["asked"], facts.questions["kept"]
+    judged, correct = (sum(count[name] for count in facts.teachers.values()) for name in ("judged", "correct"))
+    most = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
+    rate = correct / judged if judged else 0.0
+    if most <= 2 and _below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
+        yield Finding(
+            name="few_traces",
+            problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and {rate:.0%} are "
+            "correct",
+            change=f"teachers.{facts.recipe.teachers[0].name}.samples, now {most}: with 4, about "
+            f"{1 - (1 - rate) ** 4:.0%} of the questions have a correct one",
+        )
+
+
+def _one_answer(facts: TraceFacts) -> Iterator[Finding]:
+    answer, count, total = facts.answers
+    if is_above(count, total, ONE_ANSWER):
+        yield Finding(
+            name="one_answer",
+            problem=f"{share(count, total)} selected traces have the answer {answer!r}: a student learns to say it "
+            "without a look",
+            certainty="certain",
+            change="filter.select.mix: take every answer equally often, or add questions with other answers",
+        )
+
+
+def _names(teachers: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(name for name, _ in teachers)
+
+
+def _sum(teachers: Sequence[tuple[str, Mapping[str, int]]], part: str, whole: str) -> str:
+    return share(sum(count[part] for _, count in teachers), sum(count[whole] for _, count in teachers))

@@ -1,0 +1,166 @@
+"""What is wrong or good about a student: each rule from its replies and metrics to a finding.
+
+A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. What limits a student that works is
+said in one sentence by student/evaluation/error_breakdown.py.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from distill.recipe.recipe import Recipe
+from distill.reports.findings import FEWEST, Finding, is_above, share
+from student.inference.reply_metrics import Prediction
+
+MANY: Final = 0.1
+"""Share of replies that are cut off or have a wrong form."""
+SAME_TEXT: Final = 0.2
+LOOK: Final = 0.05
+"""Points of accuracy that the images must be able to give."""
+COLLAPSED: Final = 0.25
+"""Points by which the most frequent answer is more frequent than any gold answer."""
+LONG: Final = 1.5
+"""Median rationale over the rationales that were learned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudentFacts:
+    """What the rules read."""
+
+    recipe: Recipe
+    arm: str
+    metrics: Mapping[str, Any]
+    """Of the arm, from metrics.json."""
+    deltas: Mapping[str, Any]
+    replies: Sequence[Prediction]
+    learned_tokens: float | None
+    """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
+
+
+def diagnose(facts: StudentFacts) -> list[Finding]:
+    """Everything that is to be said about one student, causes before what they bring about."""
+    faults = [*_judging(facts), *_form(facts), *_collapse(facts), *_sight(facts), *_length(facts)]
+    return faults or [_good(facts)]
+
+
+def _judging(facts: StudentFacts) -> Iterator[Finding]:
+    """Replies that are the gold answer, and are refused all the same."""
+    same = [
+        reply
+        for reply in facts.replies
+        if reply["verdict"] != "correct"
+        and reply["answer"].strip().casefold() in {gold.strip().casefold() for gold in reply["gold"]}
+    ]
+    if is_above(len(same), len(facts.replies), SAME_TEXT):
+        kind = Counter(reply["answer_type"] for reply in same).most_common(1)[0][0]
+        yield Finding(
+            name="answer_type",
+            problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have the very text of the gold "
+            f"answer, and the judge refuses them as {kind}",
+            certainty="certain",
+            change=f"data.{facts.recipe.eval.data}: the answer_type of its rows is not that of their answers",
+        )
+
+
+def _form(facts: StudentFacts) -> Iterator[Finding]:
+    """Replies that are cut off, do not end, or have no closed think block."""
+    replies, limit = facts.replies, facts.recipe.eval.max_new_tokens
+    cut = [reply for reply in replies if reply["truncated"]]
+    if is_above(len(cut), len(replies), MANY):
+        went_on = [reply for reply in cut if reply["reasoning"] and reply["answer"]]
+        if 2 * len(went_on) > len(cut):
+            yield Finding(
+                name="chat_template",
+                problem=f"{share(len(went_on), len(replies))} replies of {facts.arm} give an answer and go on to "
+                f"the limit of {limit:,} tokens: the student did not learn how a turn ends",
+                change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
+            )
+        elif facts.learned_tokens is None or limit < 2 * facts.learned_tokens:
+            learned = f"; it learned replies of {facts.learned_tokens:.0f} tokens" if facts.learned_tokens else ""
+            yield Finding(
+                name="replies_cut",
+                problem=f"{share(len(cut), len(replies))} replies of {facts.arm} are cut off at {limit:,} "
+                f"tokens{learned}",
+                certainty="certain",
+                change=f"eval.max_new_tokens, now {limit:,}: raise it",
+            )
+        else:
+            yield Finding(
+                name="replies_endless",
+                problem=f"{share(len(cut), len(replies))} replies of {facts.arm} do not end within {limit:,} tokens, "
+                f"although it learned replies of {facts.learned_tokens:.0f}",
+                change="the training of this student: it has too few steps or too high a learning rate",
+            )
+    unformed = [reply for reply in replies if not reply["well_formed"] and not reply["truncated"]]
+    if is_above(len(unformed), len(replies), MANY):
+        yield Finding(
+            name="replies_unformed",
+            problem=f"{share(len(unformed), len(replies))} replies of {facts.arm} have no closed think block with an "
+            "answer",
+            change="the training of this student: more steps, or filter.rationale if its traces have another form",
+        )
+
+
+def _collapse(facts: StudentFacts) -> Iterator[Finding]:
+    """One answer to most questions."""
+    total = len(facts.replies)
+    answers = Counter(reply["answer"].strip() for reply in facts.replies if reply["answer"].strip())
+    if not answers:
+        return
+    answer, count = answers.most_common(1)[0]
+    golds = Counter(reply["gold"][0].strip() for reply in facts.replies if reply["gold"])
+    most = golds.most_common(1)[0][1] / total if golds else 0.0
+    if is_above(count, total, most + COLLAPSED):
+        yield Finding(
+            name="one_answer",
+            problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total)} questions; the most frequent gold "
+            f"answer has {most:.0%}",
+            certainty="certain",
+            change="filter.select.mix: take every answer equally often, so that none can be guessed",
+        )
+
+
+def _sight(facts: StudentFacts) -> Iterator[Finding]:
+    """Images that change nothing."""
+    unseen = facts.metrics.get("without_image") or {}
+    gain = unseen.get("gain")
+    if gain and unseen["n"] >= 2 * FEWEST and gain["ci95"][1] < LOOK:
+        yield Finding(
+            name="blind",
+            problem=f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} with the images and in "
+            f"{unseen['accuracy']:.0%} without them: it does not see them",
+            change="[student]: its vision tower and projector (weights lost in a conversion, or a projector that no "
+            "stage trains); and the image column of the training data",
+        )
+
+
+def _length(facts: StudentFacts) -> Iterator[Finding]:
+    lengths = [reply["rationale_tokens"] for reply in facts.replies if reply.get("rationale_tokens")]
+    if len(lengths) < FEWEST or not facts.learned_tokens:
+        return
+    if (middle := statistics.median(lengths)) > LONG * facts.learned_tokens:
+        yield Finding(
+            name="long_rationales",
+            problem=f"The rationales of {facts.arm} have {middle:.0f} tokens in the median; learned ones have "
+            f"{facts.learned_tokens:.0f} with their answers",
+            change="filter.select.order: take the shorter of a question's correct traces first",
+        )
+
+
+def _good(facts: StudentFacts) -> Finding:
+    low, high = facts.metrics["ci95"]
+    gains = {name: delta for name, delta in facts.deltas.items() if name.startswith(f"{facts.arm}-")}
+    against = [
+        f"{100 * delta['delta']:+.0f} points over {name.removeprefix(f'{facts.arm}-')}"
+        for name, delta in gains.items()
+        if delta["ci95"][0] > 0
+    ]
+    return Finding(
+        name="student",
+        kind="good",
+        problem=f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} [{low:.0%}, {high:.0%}]"
+        + (f", {' and '.join(against)}" if against else ""),
+        certainty="certain",
+    )

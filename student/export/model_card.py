@@ -1,0 +1,174 @@
+"""The model card of an exported student: what it is, what it was measured to do, and how to run it.
+
+The text is a template (templates/model_card.md). Every figure is from `eval/metrics.json`, the dataset and the
+manifests of the run; what was not measured is stated as not measured. Licences are the recipe's word.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import orjson
+import pyarrow.dataset as ds
+import tomli_w
+
+from distill import redact
+from distill.artifacts.files import write_text
+from distill.artifacts.layout import EVAL_METRICS, train_data_folder
+from distill.artifacts.manifest import Manifest, require, versions
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces, lineage
+from distill.reports import metric_table
+from distill.reports.markdown import environment
+from distill.reports.metric_table import interval, probability
+from distill.reports.plots import percent
+from student.inference.reply_metrics import columns, shown_metrics
+
+CARD = "README.md"
+_PRIVATE = {"api_key_env", "base_url", "engine", "environment", "extra_headers", "server", "store"}
+"""Keys of a recipe that say where it ran, not what was made."""
+
+
+def write_model_card(recipe: Recipe, run: Path, folder: Path, stage: str, arguments: Mapping[str, Any]) -> None:
+    """Write README.md of the student that `stage` left, exported to `folder`. `arguments`: vLLM's options for it."""
+    assert recipe.student is not None
+    parts = {
+        part: recipe.public_name(name)
+        for part in ("model", "vision", "language")
+        if (name := getattr(recipe.student, part))
+    }
+    stages = lineage(recipe.stages, stage)
+    from_traces = any(is_traces(each) for each in stages)
+    counts = require(run / "train", stage, next_step="run `distill train` first").counts
+    text = (
+        environment("student.export")
+        .get_template("model_card.md")
+        .render(
+            header=_header(recipe, list(parts.values())),
+            name=recipe.name,
+            stage=stage,
+            parts=[f"{role} `{name}`" for role, name in parts.items()],
+            parameters=counts["parameters"],
+            results=_results(run, stage),
+            questions=recipe.eval.data,
+            max_new_tokens=recipe.eval.max_new_tokens,
+            stages=[_stage_row(run, each) for each in stages],
+            teachers=_teachers(recipe, run) if from_traces else [],
+            hinted=from_traces and any(teacher.hinted for teacher in recipe.teachers),
+            reasons=any(is_traces(each) and each.target == "rationale" for each in stages),
+            think=recipe.filter.rationale == "think",
+            arguments=" ".join(
+                f"--{key}" if value is True else f"--{key} {value}" for key, value in arguments.items()
+            ),
+            remote_code="trust-remote-code" in arguments,
+            card=recipe.student.card,
+            made_with=", ".join(f"{name} {version}" for name, version in versions("torch", "transformers").items()),
+            settings=tomli_w.dumps(_public(redact.settings(recipe.model_dump(mode="json", exclude_defaults=True)))),
+        )
+    )
+    write_text(folder / CARD, text)
+
+
+def _header(recipe: Recipe, base_models: list[str]) -> str:
+    """The YAML front matter; base models are named where they are names of the hub."""
+    from huggingface_hub import ModelCardData  # takes 0.1 s to import
+
+    assert recipe.student is not None
+    card = recipe.student.card
+    other = card.license == "other"
+    data = ModelCardData(
+        base_model=[name for name in base_models if "/" in name] or None,
+        language=list(recipe.filter.card.language) or None,
+        library_name="transformers",
+        license=card.license,
+        license_name=card.license_name or "unknown" if other else None,
+        license_link=card.license_link if other else None,
+        model_name=recipe.name,
+        pipeline_tag="image-text-to-text",
+        tags=["distillation", "chain-of-thought"],
+    )
+    text: str = data.to_yaml()
+    return text
+
+
+def _results(run: Path, stage: str) -> dict[str, Any] | None:
+    """What the finished evaluation of the run says of the arm that is this stage; None without such an arm."""
+    if Manifest.read(run / "eval") is None:
+        return None
+    metrics = orjson.loads((run / "eval" / EVAL_METRICS).read_bytes())
+    arms = metrics["arms"]
+    arm = next((name for name, facts in arms.items() if facts.get("stage") == stage), None)
+    if arm is None:
+        return None
+    shown = metric_table.table(arms, columns("headline", shown_metrics(metrics)))
+    accuracy = {name: f"{percent(facts['accuracy'])} {interval(facts['ci95'])}" for name, facts in arms.items()}
+    return {
+        "arm": arm,
+        "n": arms[arm]["n"],
+        "accuracy": accuracy[arm],
+        "head": ["student", "accuracy %", *(measure.label for measure in shown.measures)],
+        "rows": [
+            [name, accuracy[name], *(f"{cell.text} {cell.interval}".strip() for cell in cells)]
+            for name, cells in shown.rows.items()
+        ],
+        "differences": [
+            [
+                name,
+                f"{percent(delta['delta'], signed=True)} {interval(delta['ci95'], signed=True)}",
+                probability(delta["p"]),
+            ]
+            for name, delta in metrics["deltas"].items()
+            if name in {f"{arm}-{other}" for other in arms} | {f"{other}-{arm}" for other in arms}
+        ],
+        "domains": [
+            [name, f"{percent(part['accuracy'])} {interval(part['ci95'])}", part["n"]]
+            for name, part in arms[arm]["domains"].items()
+        ],
+        "limited_by": arms[arm].get("limited_by"),
+    }
+
+
+def _stage_row(run: Path, stage: Stage) -> list[str]:
+    manifest = require(run / "train", stage.name, next_step="run `distill train` first")
+    target = f" ({stage.target})" if is_traces(stage) else ""
+    return [
+        stage.name,
+        f"{stage.data}{target}",
+        ", ".join(stage.train),
+        f"{manifest.counts['steps']:,}",
+        f"{manifest.tokens['trained']:,}",
+        f"{stage.learning_rate:g}",
+    ]
+
+
+def _teachers(recipe: Recipe, run: Path) -> list[list[str]]:
+    """Teachers whose traces are in the dataset: model, revision, number of examples, licence of their output."""
+    folder = train_data_folder(run)
+    examples = ds.dataset(folder, format="parquet") if folder.is_dir() else None
+    if examples is None or "teacher" not in examples.schema.names:  # a dataset made by hand
+        return []
+    counts = Counter(examples.to_table(columns=["teacher"])["teacher"].to_pylist())
+    licences = recipe.filter.card.teachers
+    return [
+        [
+            teacher.name,
+            recipe.public_name(teacher.model),
+            teacher.revision or "",
+            f"{counts[teacher.name]:,}",
+            licences.get(teacher.name, "not stated"),
+        ]
+        for teacher in recipe.teachers
+        if counts[teacher.name]
+    ]
+
+
+def _public(value: Any) -> Any:
+    """The settings of a recipe without places of this machine: of a whole path the last part alone."""
+    if isinstance(value, Mapping):
+        return {key: _public(inner) for key, inner in value.items() if key not in _PRIVATE and inner is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_public(inner) for inner in value]
+    if isinstance(value, str) and PurePath(value).is_absolute() and "/" in value[1:]:
+        return PurePath(value).name
+    return value

@@ -1,0 +1,172 @@
+"""What is wrong or good about a finished training stage: each rule from its settings and its log to a finding."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.json_lines import requiring
+from distill.artifacts.layout import METRICS, VALIDATION
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, lineage
+from distill.reports.findings import Finding, share
+
+FEW_STEPS: Final = 20
+"""Fewer steps than this teach no student a format."""
+STILL_FALLING: Final = 0.05
+"""Share by which the loss fell from the third quarter of a stage to the last."""
+ROSE: Final = 1.15
+UNCHANGED: Final = 0.85
+"""The loss at the end over the loss at the start: above, the weights are worse than before; below, it learned."""
+LEARNED: Final = 0.85
+"""Share of tokens for which the right one is the likeliest: from here on a loss may stand still."""
+OVERFITTED: Final = 1.1
+LEFT_OUT: Final = 0.1
+_DROPPED: Final = "dropped_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFacts:
+    """What the rules read."""
+
+    recipe: Recipe
+    stage: Stage
+    counts: Mapping[str, int]
+    """Of the stage's manifest."""
+    log: Sequence[Mapping[str, Any]]
+    measured: Sequence[Mapping[str, Any]]
+    """Measurements while it trained."""
+
+
+def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, int]) -> StageFacts:
+    log, measured = (
+        list(recovered(folder / name, requiring("step"))) if (folder / name).is_file() else []
+        for name in (METRICS, VALIDATION)
+    )
+    return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured)
+
+
+def diagnose(facts: StageFacts) -> list[Finding]:
+    """Everything that is to be said: what settings make impossible, then what the loss shows."""
+    faults = [*_settings(facts), *_left_out(facts), *_loss(facts), *_overfitting(facts)]
+    if faults or not facts.log:
+        return faults
+    first, last = _quarters(facts.log)[0], facts.log[-1]
+    return [
+        Finding(
+            name="learned",
+            kind="good",
+            problem=f"The loss fell from {first:.2f} to {last['loss']:.2f} nats a token in {last['steps']:,} steps "
+            f"({last['epoch']:.1f} passes), and the likeliest token is right in {last['token_accuracy']:.0%}",
+            certainty="certain",
+        )
+    ]
+
+
+def _key(facts: StageFacts, name: str) -> str:
+    return f"stages.{facts.stage.name}.{name}"
+
+
+def _settings(facts: StageFacts) -> Iterator[Finding]:
+    """Settings under which no data can teach the student."""
+    student, stage, loss = facts.recipe.student, facts.stage, facts.stage.loss
+    before = lineage(facts.recipe.stages, stage.name)
+    if student is not None and student.vision and not any("projector" in each.train for each in before):
+        yield Finding(
+            name="projector_frozen",
+            problem="The projector between tower and language model has random weights, and no stage trains it: "
+            "the student cannot see",
+            certainty="certain",
+            change=f'{_key(facts, "train")}: add "projector", or start from a stage that trains it',
+        )
+    weights = {"rationale": loss.rationale, "answer": loss.answer, "format": loss.format}
+    unlearned = [name for name, weight in weights.items() if not weight]
+    if stage.target == "answer":
+        unlearned = [name for name in unlearned if name != "rationale"]
+    if unlearned:
+        yield Finding(
+            name="loss_weights",
+            problem=f"The loss gives no weight to the tokens of {' and '.join(unlearned)}: the student does not "
+            "learn to write them",
+            certainty="certain",
+            change=" and ".join(f"{_key(facts, f'loss.{name}')}, now 0" for name in unlearned) + ": set it above 0",
+        )
+
+
+def _left_out(facts: StageFacts) -> Iterator[Finding]:
+    dropped = {name.removeprefix(_DROPPED): n for name, n in facts.counts.items() if name.startswith(_DROPPED)}
+    rows = facts.counts.get("rows", 0) + facts.counts.get("held_out", 0)
+    if (left_out := sum(dropped.values())) > (rows + left_out) * LEFT_OUT:
+        reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(dropped.items()))
+        yield Finding(
+            name="rows_left_out",
+            problem=f"The stage cannot use {share(left_out, rows + left_out)} rows: {reasons}",
+            certainty="certain",
+            change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
+            if "too_long" in dropped
+            else "",
+        )
+
+
+def _quarters(log: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The loss of the first log line (a high learning rate raises the next ones), of the third quarter, and of the
+    last quarter."""
+    losses = [line["loss"] if line["loss"] is not None else math.nan for line in log]
+    quarter = max(1, len(losses) // 4)
+    parts = losses[:1], losses[-2 * quarter : -quarter] or losses, losses[-quarter:]
+    return [sum(part) / len(part) for part in parts]
+
+
+def _loss(facts: StageFacts) -> Iterator[Finding]:
+    """A loss that rose, stood still, or still fell when the stage ended."""
+    if not facts.log:
+        return
+    first, third, last = _quarters(facts.log)
+    rate, newest = facts.stage.learning_rate, facts.log[-1]
+    worst = max((line["loss"] for line in facts.log if line["loss"] is not None), default=math.nan)
+    steps, epoch = newest["steps"], newest["epoch"]
+    if not math.isfinite(first + last) or last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
+        yield Finding(
+            name="learning_rate_high",
+            problem=f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the steps "
+            "destroy what the student knew",
+            certainty="certain" if worst > 2 * first else "likely",
+            change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate / 10:g}",
+        )
+        return
+    learning = last > first * UNCHANGED and newest["token_accuracy"] < LEARNED
+    if steps < FEW_STEPS or (epoch < 1 and last < third * (1 - STILL_FALLING) and newest["token_accuracy"] < LEARNED):
+        rows = facts.counts.get("rows", 0)
+        yield Finding(
+            name="few_steps",
+            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows:,} rows, and its loss still "
+            f"falls ({first:.2f} to {last:.2f})",
+            certainty="certain" if steps < FEW_STEPS else "likely",
+            change=f"{_key(facts, 'max_steps' if facts.stage.max_steps else 'epochs')}: train longer",
+        )
+    elif learning:
+        yield Finding(
+            name="learning_rate_low",
+            problem=f"The loss hardly fell in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
+            f"likeliest token is right in only {newest['token_accuracy']:.0%}",
+            certainty="likely",
+            change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * 10:g}",
+        )
+
+
+def _overfitting(facts: StageFacts) -> Iterator[Finding]:
+    """The loss of rows kept out rises again."""
+    losses = [(line["step"], line["loss"]) for line in facts.measured if line.get("loss") is not None]
+    if len(losses) < 3:
+        return
+    step, best = min(losses, key=lambda pair: pair[1])
+    if losses[-1][1] > OVERFITTED * best:
+        yield Finding(
+            name="overfitting",
+            problem=f"The loss of the rows kept out is lowest at step {step:,} ({best:.3f}) and ends at "
+            f"{losses[-1][1]:.3f}: the student learns its rows by heart",
+            certainty="likely",
+            change=f"{_key(facts, 'epochs')}: train less, or add rows; validation.patience ends it by itself",
+        )

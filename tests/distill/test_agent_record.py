@@ -1,0 +1,140 @@
+"""Agents of a run claim work; the claims of a silent one go to others, by the clock of the store."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from store_in_memory import MemoryStore
+
+from distill.units.agent_record import LEASE_S, AgentRecord, joined
+from distill.units.commits import Attempt, Unit
+from distill.units.unit_queue import UnitQueue
+
+UNITS = [Unit(round=0, partition=f"{number:02x}") for number in range(6)]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """A store whose clock stands still unless a test moves it, and is wrong by years."""
+    memory = MemoryStore()
+    memory.clock = lambda: 1000.0
+    return memory
+
+
+def agent(store: MemoryStore) -> AgentRecord:
+    record = AgentRecord(store=store)
+    record.beat()
+    return record
+
+
+def test_work_has_one_agent_while_that_gives_signs(store: MemoryStore) -> None:
+    first, second = agent(store), agent(store)
+    assert first.claim("work") and not second.claim("work")
+    store.clock = lambda: 1000.0 + LEASE_S - 1
+    assert not second.claim("work")
+    first.beat()
+    store.clock = lambda: 1000.0 + 2 * LEASE_S - 2
+    assert not second.claim("work")
+    assert second.claim("other work")
+
+
+def test_the_work_of_a_silent_agent_goes_to_one_other(store: MemoryStore) -> None:
+    first, second, third = agent(store), agent(store), agent(store)
+    assert first.claim("work")
+    store.clock = lambda: 1000.0 + LEASE_S
+    for each in (second, third):
+        each.beat()
+    assert [each.claim("work") for each in (second, third)] == [True, False]
+    first.beat()
+    assert not first.claim("work"), "it was only slow; its work is taken"
+
+
+def test_an_agent_that_has_ended_leaves_its_work_at_once(store: MemoryStore) -> None:
+    first, second = agent(store), agent(store)
+    assert first.claim("work")
+    first.end()
+    assert second.claim("work")
+    second.release("work")
+    assert not store.list_objects("claims")
+
+
+def test_of_two_that_claim_at_the_same_moment_one_gets_the_work(store: MemoryStore) -> None:
+    first, second = agent(store), agent(store)
+    seen: list[bool] = []
+
+    def between() -> None:
+        # After the first has listed and before it creates its claim.
+        if not seen and store.requests == began + 2:
+            seen.append(False)
+            seen[0] = second.claim("work")
+
+    began = store.requests
+    store.between = between
+    assert not first.claim("work") and seen == [True]
+
+
+def test_a_process_in_the_scratch_folder_of_a_killed_one_does_not_wait_for_its_lease(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    killed = joined(store, tmp_path).__enter__()
+    assert killed.claim("work")
+    with joined(store, tmp_path) as successor:
+        assert successor.claim("work")
+    assert not store.list_objects("agents")
+
+
+def test_one_of_all_agents_makes_what_is_wanted_once(store: MemoryStore) -> None:
+    made: list[str] = []
+
+    def make() -> str:
+        made.append("plan")
+        return made[0]
+
+    for _ in range(2):
+        assert agent(store).make_once("plan", lambda: made[0] if made else None, make) == "plan"
+    assert made == ["plan"]
+    waiting, busy = agent(store), agent(store)
+    assert busy.claim("finish")
+    found: list[str] = []
+    thread = threading.Thread(
+        target=lambda: found.append(waiting.make_once("finish", lambda: None, lambda: "done by the second"))
+    )
+    thread.start()
+    busy.end()
+    thread.join(30)
+    assert found == ["done by the second"]
+
+
+def test_queues_of_several_agents_give_each_unit_once_and_see_what_others_commit(store: MemoryStore) -> None:
+    elsewhere: list[Unit] = []
+    told = agent(store)
+    first = UnitQueue(told, UNITS, elsewhere.append)
+    told.live = lambda: {"units": first.at_work}
+    second = UnitQueue(agent(store), UNITS)
+    drawn = [first.draw(), second.draw(), first.draw(), second.draw(), first.draw(), second.draw()]
+    assert set(drawn) == set(UNITS)
+    assert second.draw() is None and not second.ended
+
+    def commit(queue: UnitQueue, unit: Unit | None) -> None:
+        assert unit is not None
+        Attempt(store=store, unit=unit).commit({})
+        queue.done(unit)
+
+    for unit in drawn[1::2]:
+        commit(second, unit)
+    assert not second.ended
+    for unit in drawn[::2]:
+        commit(first, unit)
+    assert not first.ended, "others have committed the rest, which it has not seen yet"
+    assert first.draw() is None and first.ended and set(elsewhere) == set(drawn[1::2])
+    assert not store.list_objects("claims")
+
+
+def test_a_queue_takes_over_the_units_of_a_lost_agent(store: MemoryStore) -> None:
+    lost = UnitQueue(agent(store), UNITS)
+    held = {lost.draw() for _ in UNITS}
+    queue = UnitQueue(agent(store), UNITS)
+    assert queue.draw() is None
+    store.clock = lambda: 1000.0 + LEASE_S
+    queue._next_look_s = 0.0
+    assert queue.draw() in held and not queue.ended

@@ -1,0 +1,107 @@
+"""`distill ask`: every model of a run answers one question, and what cannot answer says why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import stub_server
+import student_worlds
+from typer.testing import CliRunner, Result
+
+from distill import cli
+from distill.recipe.loading import load
+from student.train import train
+
+RECIPE = """
+[data.instruct]
+source = "{data}"
+[[teachers]]
+name = "stub"
+model = "stub"
+base_url = "{url}"
+prompt = "Look closely. {{question}}"
+[teachers.sampling]
+max_tokens = 8
+[[teachers]]
+name = "managed"
+model = "some/model"
+[student]
+vision = "vision"
+language = "language"
+pixel_shuffle = 2
+dtype = "float32"
+{stage}
+[eval]
+max_new_tokens = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run with one trained stage, and a teacher behind a server."""
+    folder = student_worlds.parts(tmp_path_factory.mktemp("run"))
+    picture = student_worlds.picture(folder / "one.png", 1)
+    (folder / "rows.jsonl").write_bytes(
+        orjson.dumps({"image": picture.name, "question": "How many?", "answer": "2"}) + b"\n"
+    )
+    with stub_server.serve(words=4) as url:
+        stage = student_worlds.stage("first", data="instruct", steps=1)
+        (folder / "recipe.toml").write_text(RECIPE.format(data=folder / "rows.jsonl", url=url, stage=stage))
+        train(load(folder / "recipe.toml"), folder)
+        yield folder
+
+
+def ask(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, ["ask", *map(str, arguments)])
+
+
+def asked(*arguments: str | Path) -> dict[str, Any]:
+    done = ask(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return {reply["name"]: reply for reply in orjson.loads(done.stdout)["replies"]}
+
+
+def test_a_run_answers_before_and_after_training_with_its_teachers(run: Path) -> None:
+    replies = asked(run, run / "one.png", "How many?")
+    assert list(replies) == ["before", "after", "stub", "managed"]
+    assert replies["before"]["model"] == "the untrained student" and replies["after"]["model"] == "stage first"
+    assert 0 < replies["before"]["tokens"] <= 3 and 0 < replies["after"]["tokens"] <= 3
+    assert replies["stub"]["text"] and not replies["stub"]["not_asked"]
+    assert "base_url" in replies["managed"]["not_asked"]
+    assert sorted(path.name for path in run.iterdir() if path.name.startswith((".", "ask"))) in ([], [".lock"])
+
+
+def test_the_choice_of_models_and_further_students(run: Path) -> None:
+    model = run / "train" / "first" / "model"
+    replies = asked(run, run / "one.png", "How many?", "--model", "after", "--student", model)
+    assert list(replies) == ["after", "student"]
+    assert replies["student"]["text"] == replies["after"]["text"]
+    # Without a run: one model by its folder.
+    assert asked(model, run / "one.png", "How many?")["model"]["model"] == str(model)
+
+
+def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("teacher.ask.answer_text", lambda text, **_: text)
+    monkeypatch.setattr(
+        "teacher.ask._Answers.in_order", lambda self, requests: ["<think>\x1b]0;me\x07</think>\x9b2J3"]
+    )
+    for more in ([], ["--json"]):
+        done = ask(run, run / "one.png", "How many?", "--model", "teacher", *more)
+        assert done.exit_code == 0, done.output
+        assert not {"\x1b", "\x07", "\x9b"} & set(done.stdout) and "\\u001b" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("{run}", "gone.png", "What?"), "gone.png"),
+        (("{run}", "{run}/recipe.toml", "What?"), "none of"),
+        (("{run}", "{run}/one.png", "What?", "--model", "later"), "before, after, teacher"),
+        (("nowhere/at/all", "{run}/one.png", "What?"), "nowhere/at/all"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_plain_error(run: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = ask(*(each.format(run=run) for each in arguments))
+    assert done.exit_code == 2 and message in done.stderr and not done.stdout

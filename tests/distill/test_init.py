@@ -1,0 +1,213 @@
+"""`distill init`: from a folder or table of any shape to a recipe that a check passes and a teacher is asked with."""
+
+import csv
+from pathlib import Path
+
+import orjson
+import pytest
+import stub_server
+import tiny_models
+from PIL import Image
+from run_fixtures import picture
+from typer.testing import CliRunner, Result
+
+from distill import cli
+from distill.checks.recipe_checks import check_recipe
+from distill.commands import init
+from distill.data import reader
+from distill.planning import first_models
+from distill.recipe.filling import filled
+from distill.recipe.loading import load
+from distill.types import Sample
+from teacher.generate import generate
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def photos(folder: Path, count: int = 20) -> list[str]:
+    """Names of pictures in a folder and one below it, some with capitals in their suffix, some turned by EXIF."""
+    names = []
+    for number in range(count):
+        path = Path(picture(folder / ("below" if number % 4 == 0 else ""), number, 40).path)
+        image, turned = Image.open(path), Image.Exif()
+        turned[0x0112] = 6
+        renamed = path.with_suffix(".JPG" if number % 2 else ".jpeg")
+        image.save(renamed, exif=turned)
+        path.unlink()
+        names.append(str(renamed.relative_to(folder)))
+    return names
+
+
+def distill(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, ["init", *arguments])
+
+
+def read(recipe: Path, name: str = "questions") -> list[Sample]:
+    found = list(reader.read(load(recipe), name))
+    assert all(isinstance(item, Sample) for item in found), found
+    return [item for item in found if isinstance(item, Sample)]
+
+
+def write_csv(path: Path, rows: list[list[str]], delimiter: str = ",", bom: str = "") -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(bom)
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+
+
+def test_a_folder_of_images_alone_becomes_a_recipe_that_teachers_are_asked_with_in_three_commands(
+    tmp_path: Path,
+) -> None:
+    photos(tmp_path / "photos")
+    with stub_server.serve(words=4) as url:
+        tiny_models.build(tmp_path / "student")
+        done = distill("photos", "--teacher", f"{url}#stub", "--gpu", "L4", "--student", "student")
+        assert done.exit_code == 0, done.output
+        recipe = load(tmp_path / "photos-distill" / "recipe.toml")
+        report = check_recipe(recipe, tmp_path / "run")
+        assert not report.problems, report.as_text()
+        assert "nothing is evaluated" in report.as_text()
+        assert generate(recipe, tmp_path / "run", limit=5).counts["samples"] == 5
+    assert "20 images" in done.stdout and "no questions beside them" in done.stdout and "L4, 22.5 GiB" in done.stdout
+    assert "distill check recipe.toml" in done.stdout and "distill generate recipe.toml" in done.stdout
+    text = recipe.path.read_text()
+    assert text.startswith("#:schema ./recipe.schema.json\n")
+    assert orjson.loads((recipe.path.parent / "recipe.schema.json").read_bytes())["properties"]["teachers"]
+    asked = read(recipe.path)
+    assert {sample.question for sample in asked} == set(init.QUESTIONS)
+    assert len({sample.images for sample in asked}) == 18
+    # Without right answers nothing can be evaluated: these sections wait as comments.
+    assert "test" not in recipe.data and "# [data.test]" in text and "# [eval]" in text
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "suffix", "bom"), [(",", "csv", "\ufeff"), (";", "csv", ""), ("\t", "tsv", "")]
+)
+def test_a_table_of_other_columns_is_guessed_said_and_split_by_image(
+    tmp_path: Path, delimiter: str, suffix: str, bom: str
+) -> None:
+    names = photos(tmp_path / "data" / "shots")
+    rows = [[name, f"How many, in {name}?", "3,5"] for name in [*names, *names]]
+    rows = [[*row[:1], f"{row[1]} {at}", *row[2:]] for at, row in enumerate(rows)]
+    source = tmp_path / "data" / f"all.{suffix}"
+    write_csv(source, [["Bild", "Frage", "Antwort"], *rows, ["gone.jpg", "Where?", "x"]], delimiter, bom)
+    done = distill(str(source))
+    assert done.exit_code == 0, done.output
+    assert "image = 'Bild', question = 'Frage', answer = 'Antwort'" in done.stdout
+    assert f"images: in {tmp_path / 'data' / 'shots'}" in done.stdout
+    assert "left out: 1 rows that cannot be used (missing_image: 1)" in done.stdout
+    recipe = tmp_path / "all-distill" / "recipe.toml"
+    assert orjson.loads((recipe.parent / "left_out.jsonl").read_bytes())["reason"] == "missing_image"
+    train, test = read(recipe), read(recipe, "test")
+    assert (len(train), len(test)) == (36, 4) and {sample.answer for sample in train} == {"3,5"}
+    assert not {sample.images for sample in train} & {sample.images for sample in test}
+    assert load(recipe).eval.arms["distilled"] == "reason"
+
+
+def test_paths_that_are_absolute_and_links_that_lead_out_are_read(tmp_path: Path) -> None:
+    names = photos(tmp_path / "far" / "away")
+    lines = [{"file": str(tmp_path / "far" / "away" / name), "prompt": f"What is it? {name}"} for name in names]
+    (tmp_path / "all.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    assert distill("all.jsonl").exit_code == 0
+    assert len(read(tmp_path / "all-distill" / "recipe.toml")) == 18
+    (tmp_path / "linked").mkdir()
+    for number, name in enumerate(names):
+        (tmp_path / "linked" / f"{number}.jpg").symlink_to(tmp_path / "far" / "away" / name)
+    done = distill("linked", "--question", "What is it?")
+    assert done.exit_code == 0 and "links that lead out" in done.stdout
+    assert len(read(tmp_path / "linked-distill" / "recipe.toml")) == 18
+
+
+def test_choices_become_part_of_the_question_whether_the_answer_is_a_letter_a_text_or_a_place(tmp_path: Path) -> None:
+    names = photos(tmp_path / "images")
+    answers = ["B", "plane", 1]
+    lines = [
+        {"image": name, "question": f"Which? {name}", "options": ["train", "plane"], "answer": answers[at % 3]}
+        for at, name in enumerate(names)
+    ]
+    (tmp_path / "all.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    done = distill("all.jsonl")
+    assert done.exit_code == 0 and "format scienceqa" in done.stdout
+    samples = read(tmp_path / "all-distill" / "recipe.toml")
+    assert {sample.answer for sample in samples} == {"B"}
+    assert all(sample.question.endswith("A. train\nB. plane") for sample in samples)
+
+
+def test_nothing_is_written_over_without_force_and_the_source_never(tmp_path: Path) -> None:
+    photos(tmp_path / "photos")
+    assert distill("photos").exit_code == 0
+    kept = (tmp_path / "photos-distill" / "recipe.toml").read_bytes()
+    done = distill("photos", "--student", "other/model")
+    assert done.exit_code == 2 and "recipe.toml" in done.stderr and "--force" in done.stderr
+    assert (tmp_path / "photos-distill" / "recipe.toml").read_bytes() == kept
+    assert distill("photos", "--student", "other/model", "--force").exit_code == 0
+    assert load(tmp_path / "photos-distill" / "recipe.toml").student.model == "other/model"  # type: ignore[union-attr]
+    done = distill("photos-distill/train.jsonl", "--out", "photos-distill", "--force")
+    assert done.exit_code == 2 and "would be overwritten" in done.stderr
+    assert (tmp_path / "photos-distill" / "train.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("empty", "no image and no table"),
+        ("empty.jsonl", "holds no rows"),
+        ("broken.jsonl", "not valid JSON"),
+        ("sidecars", "--question TEXT asks about the images"),
+        ("nothing-here.csv", "does not exist"),
+        ("words.csv", "--column image=NAME"),
+        ("gone.csv", "missing_image"),
+    ],
+)
+def test_data_that_cannot_be_used_is_a_plain_error_and_leaves_nothing_behind(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "broken.jsonl").write_text("no json")
+    photos(tmp_path / "sidecars", 2)
+    for number in range(2):
+        (tmp_path / "sidecars" / f"{number}.jpg.json").write_text("{}")
+    write_csv(tmp_path / "words.csv", [["a", "b"], ["1", "2"]])
+    write_csv(tmp_path / "gone.csv", [["image", "question"], ["1.jpg", "2?"]])
+    before = sorted(tmp_path.rglob("*"))
+    done = distill(source)
+    assert done.exit_code == 2 and message in done.stderr, done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_column_that_cannot_be_guessed_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
+    names = photos(tmp_path / "images")
+    write_csv(tmp_path / "all.csv", [["image", "words"], *([name, f"say {name}"] for name in names)])
+    settings = init.FirstSettings(
+        columns={}, questions=(), most_images=0, test=0.1, seed=0, teacher=None, student=None, gpu="L4",
+        memory_gib=None, force=False, ask=lambda role, columns: columns[1],
+    )  # fmt: skip
+    init.init_recipe("all.csv", tmp_path / "out", settings)
+    assert load(tmp_path / "out" / "recipe.toml").data["questions"].columns.question == "words"
+
+
+def test_a_large_folder_is_sampled_and_says_so(tmp_path: Path) -> None:
+    photos(tmp_path / "photos")
+    done = distill("photos", "--images", "10", "--question", "Is it red?")
+    assert "took 10 of 20 images by chance" in done.stdout
+    assert len(read(tmp_path / "photos-distill" / "recipe.toml")) == 9
+
+
+@pytest.mark.parametrize(
+    ("memory", "teacher", "student"),
+    [(4, "2B-Thinking", "2B-Instruct"), (16, "4B", "2B"), (24, "8B", "2B"), (80, "32B", "4B")],
+)
+def test_models_are_the_largest_that_the_card_holds(memory: float, teacher: str, student: str) -> None:
+    card, _ = first_models.chosen_card(None, memory)
+    assert teacher in first_models.teacher_for(card)[0].name and student in first_models.student_for(card)[0].name
+    assert first_models.teacher_for(card)[1] == (memory > 4)
+
+
+def test_a_filled_recipe_keeps_its_comments() -> None:
+    text = "seed = 0\n\n[a]   # first\nx = 1   # why\ny = 2\n\n[b]\nz = 3\n"
+    assert filled(text, {"a.x": "new", "a.y": None, "a.w": {"v": True}}, {"b"}) == (
+        'seed = 0\n\n[a]   # first\nx = "new"   # why\nw = { v = true }\n\n# [b]\n# z = 3\n'
+    )

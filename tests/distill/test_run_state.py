@@ -1,0 +1,93 @@
+"""How far a run is, from its store alone: units, agents that work or are lost, what failed; and of a local run."""
+
+import os
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+from store_in_memory import MemoryStore
+from typer.testing import CliRunner
+
+from distill import cli
+from distill.artifacts.manifest import canonical
+from distill.commands.progress import watch
+from distill.errors import StaleError
+from distill.object_store.interface import ObjectStore
+from distill.object_store.local_store import LocalStore
+from distill.types import Progress
+from distill.units.agent_record import AgentRecord, joined
+from distill.units.commits import Attempt, Unit
+from distill.units.run_state import PLAN_KEY, read_run_state
+from distill.units.unit_queue import UnitQueue
+
+UNITS = [Unit(round=0, partition=f"{number:02x}") for number in range(4)]
+
+
+def begin(store: ObjectStore) -> None:
+    """A run of four units of 10 samples each, two traces a sample; one is committed, one claimed."""
+    store.put(PLAN_KEY, canonical({"partitions": {unit.partition: 10 for unit in UNITS}, "traces": 80}))
+    made = {"traces": 30, "seconds": 10.0, "in_flight": 4, "outcomes": {"complete": 29, "error": 1}}
+    facts = {"host": "node-1", "pid": 7, "lease_s": 60.0, "since": "2026-01-01T00:00:00+00:00"}
+    agent = AgentRecord(store=store, facts=facts, live=lambda: {**made, "units": queue.at_work})
+    queue = UnitQueue(agent, UNITS)
+    done = queue.draw()
+    assert done is not None and queue.draw() is not None
+    Attempt(store=store, unit=done).commit({})
+    queue.done(done)
+    agent.beat()
+
+
+def test_a_state_counts_units_and_traces_and_tells_living_agents_from_lost_ones() -> None:
+    store = MemoryStore()
+    store.clock = lambda: time.time() - 100
+    begin(store)
+    lost = read_run_state(store)
+    assert [agent["works"] for agent in lost.agents] == [False] and lost.eta_s is None
+    store.clock = time.time
+    begin(store)
+    state = read_run_state(store)
+    assert (state.units, state.traces, state.total_traces) == (4, 40, 80), "two runs of the helper commit a unit each"
+    assert state.done + state.claimed + state.waiting == 4 and state.claimed > 0
+    assert sorted(agent["works"] for agent in state.agents) == [False, True]
+    assert state.traces_per_s == 3.0 and state.eta_s == pytest.approx(40 / 3)
+
+
+def test_a_run_that_has_not_begun_says_so_and_who_reads_the_source(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(StaleError, match="no run has begun"):
+        read_run_state(store)
+    with joined(store, tmp_path), pytest.raises(StaleError, match="still reads the source"):
+        read_run_state(store)
+
+
+def test_an_agent_that_ends_with_an_error_leaves_the_reason(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(ValueError), joined(store, tmp_path):
+        begin(store)
+        raise ValueError("the teacher is gone")
+    assert [failure["error"] for failure in read_run_state(store).failures] == ["the teacher is gone"]
+
+
+def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "run")
+    begin(store)
+    before = store.list_objects()
+    shown = CliRunner().invoke(cli.app, ["status", f"file://{tmp_path / 'run'}"]).output
+    assert "units: 1 of 4 committed, 1 at work, 2 waiting" in shown
+    assert "about 20 of 80 committed, 3.0/s, at most 0:20 left" in shown
+    assert "node-1 7" in shown and "works" in shown and "error 1" in shown
+    as_json = orjson.loads(CliRunner().invoke(cli.app, ["status", f"file://{tmp_path / 'run'}", "--json"]).output)
+    assert as_json["waiting"] == 2 and as_json["agents"][0]["units"] and as_json["failures"] == []
+    assert store.list_objects() == before
+
+
+def test_status_of_a_run_in_a_folder_shows_the_stage_that_runs(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("")
+    with watch(tmp_path / "progress.json") as on_progress:
+        on_progress(Progress(stage="generate", done=5, total=20, unit="traces"))
+        shown = CliRunner().invoke(cli.app, ["status", str(tmp_path)]).output
+        assert "generate: 5/20 traces" in shown and f"s ago, process {os.getpid()}" in shown
+        fields = orjson.loads(CliRunner().invoke(cli.app, ["status", str(tmp_path), "--json"]).output)
+        assert fields["running"]["done"] == 5
+    assert "5/20" not in CliRunner().invoke(cli.app, ["status", str(tmp_path)]).output

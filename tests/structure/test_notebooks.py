@@ -1,0 +1,29 @@
+"""The notebooks of docs/ run from top to bottom, one after the other, and hold no output."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
+NAMES = ("first-student", "read-a-run")
+
+
+def code(name: str) -> list[str]:
+    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert all(not cell.get("outputs") for cell in cells)
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_every_notebook_is_tested() -> None:
+    assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.slow
+def test_the_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        names: dict[str, object] = {}
+        for number, text in enumerate(code(name)):
+            exec(compile(text, f"{name}.ipynb, cell {number}", "exec"), names)
+    assert names["by_teacher"]["traces"].sum() == len(names["traces"]) > 0

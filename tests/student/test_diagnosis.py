@@ -1,0 +1,147 @@
+"""What training and evaluation say of themselves: faults are named with their recipe line, sound runs have none."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from distill.commands.status import evaluation, training
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.reports.findings import Finding, chosen, read_findings
+from student.evaluation import diagnosis as of_replies
+from student.training import diagnosis as of_stage
+
+STAGE = """
+[data.test]
+source = "t.jsonl"
+[student]
+model = "m"
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["projector", "language"]
+"""
+PARTS = STAGE.replace('model = "m"', 'vision = "v"\nlanguage = "l"\npixel_shuffle = 2')
+
+
+def read(folder: Path, text: str, more: str = "") -> Recipe:
+    (folder / "recipe.toml").write_text(text + more, encoding="utf-8")
+    return load(folder / "recipe.toml")
+
+
+def log(*losses: float, epoch: float = 2.0, right: float = 0.9, steps: int = 200) -> list[dict[str, Any]]:
+    return [
+        {"step": n, "steps": steps, "epoch": epoch, "loss": loss, "token_accuracy": right}
+        for n, loss in enumerate(losses)
+    ]
+
+
+def of_training(folder: Path, losses: list[dict[str, Any]], text: str = STAGE, more: str = "", **facts: Any) -> list:
+    recipe = read(folder, text, more)
+    values = {"counts": {"rows": 400}, "measured": []} | facts
+    found = of_stage.diagnose(of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=losses, **values))
+    return [finding.name for finding in found]
+
+
+FALLING = [2.0, 1.5, 1.1, 0.9, 0.7, 0.6, 0.55, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("losses", "name"),
+    [
+        (log(*FALLING), "learned"),
+        (log(*FALLING, epoch=0.3), "learned"),
+        (log(0.3, 0.29, 0.28, 0.28), "learned"),
+        (log(2.0, 1.9, 1.8, 1.7, steps=4, epoch=0.1, right=0.4), "few_steps"),
+        (log(*[2.0 - n / 10 for n in range(12)], epoch=0.2, right=0.5), "few_steps"),
+        (log(1.5, 4.0, 6.0, 3.0, 2.9, 2.8, 2.8, 2.8), "learning_rate_high"),
+        (log(1.5, 1.6, 1.8, 2.0), "learning_rate_high"),
+        (log(1.5, 1.49, 1.48, 1.47, 1.46, right=0.6), "learning_rate_low"),
+    ],
+)
+def test_the_loss_tells_what_is_wrong_with_the_steps(tmp_path: Path, losses: list, name: str) -> None:
+    assert of_training(tmp_path, losses) == [name]
+
+
+def test_settings_under_which_no_data_teaches_are_named(tmp_path: Path) -> None:
+    assert of_training(tmp_path, log(*FALLING), PARTS) == ["learned"]
+    assert of_training(tmp_path, log(*FALLING), PARTS.replace('"projector", ', "")) == ["projector_frozen"]
+    assert of_training(tmp_path, log(*FALLING), STAGE, "[stages.loss]\nanswer = 0.0\n") == ["loss_weights"]
+    assert of_training(tmp_path, log(*FALLING), counts={"rows": 36, "dropped_too_long": 5}) == ["rows_left_out"]
+    assert of_training(tmp_path, log(*FALLING), counts={"rows": 36, "dropped_too_long": 3}) == ["learned"]
+
+
+def test_a_loss_of_rows_kept_out_that_rises_again_is_overfitting(tmp_path: Path) -> None:
+    measured = [{"step": step, "loss": loss} for step, loss in ((10, 0.9), (20, 0.7), (30, 0.9))]
+    assert of_training(tmp_path, log(*FALLING), measured=measured) == ["overfitting"]
+
+
+def replies(count: int = 60, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "verdict": "correct" if n % 4 else "wrong",
+            "answer": str(n % 9) if n % 4 else "77",
+            "gold": [str(n % 9)],
+            "answer_type": "number",
+            "truncated": False,
+            "well_formed": True,
+            "reasoning": "I count.",
+            "rationale_tokens": 30,
+        }
+        | {name: value(n) if callable(value) else value for name, value in fields.items()}
+        for n in range(count)
+    ]
+
+
+def of_student(folder: Path, said: list[dict[str, Any]], **metrics: Any) -> list[str]:
+    facts = of_replies.StudentFacts(
+        recipe=read(folder, STAGE, "[eval]\nmax_new_tokens = 64\n"),
+        arm="distilled",
+        metrics={"accuracy": 0.75, "ci95": [0.63, 0.84]} | metrics,
+        deltas={},
+        replies=said,
+        learned_tokens=40.0,
+    )
+    return [finding.name for finding in of_replies.diagnose(facts)]
+
+
+CUT = {"truncated": lambda n: n % 2 == 0, "well_formed": lambda n: n % 2 == 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "student"),
+        (CUT | {"answer": lambda n: "" if n % 2 == 0 else str(n % 9)}, "replies_cut"),
+        (CUT, "chat_template"),
+        ({"well_formed": lambda n: n % 3 > 0}, "replies_unformed"),
+        ({"answer": lambda n: "3" if n % 3 else "4"}, "one_answer"),
+        ({"verdict": "undecided", "answer": lambda n: str(n % 9), "answer_type": "date"}, "answer_type"),
+        ({"rationale_tokens": 90}, "long_rationales"),
+    ],
+)
+def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: dict[str, Any], name: str) -> None:
+    assert of_student(tmp_path, replies(**fields)) == [name]
+
+
+def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
+    def unseen(low: float, high: float) -> dict[str, Any]:
+        return {"n": 60, "accuracy": 0.74, "gain": {"ci95": [low, high]}}
+
+    assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.04)) == ["blind"]
+    assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.14)) == ["student"]
+
+
+def test_three_findings_are_shown_the_surest_first_and_good_news_only_alone(tmp_path: Path) -> None:
+    names = [("a", "possible"), ("b", "likely"), ("c", "certain"), ("d", "likely")]
+    faults = [Finding(name=name, problem=name, certainty=sure, change="x") for name, sure in names]  # type: ignore[arg-type]
+    good = Finding(name="good", kind="good", problem="good", certainty="certain")
+    assert [each["name"] for each in chosen([good, *faults])] == ["c", "b", "d"]
+    assert chosen([good])[0]["text"] == "good (certain)."
+    folder = tmp_path / "train" / "reason"
+    folder.mkdir(parents=True)
+    (folder / "diagnosis.json").write_bytes(orjson.dumps({"diagnosis": chosen(faults)}))
+    assert [each["stage"] for each in read_findings(tmp_path)] == ["train reason"] * 3
+    assert evaluation(tmp_path) == "" and training(tmp_path) == ""

@@ -1,0 +1,145 @@
+"""The model card of an export: figures of the run with their intervals, and no place of this machine."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import report_worlds as worlds
+import yaml
+
+from distill.artifacts.manifest import Manifest
+from distill.recipe.loading import load
+from student.export.model_card import write_model_card
+
+RECIPE = """
+[data.questions]
+source = "secret-place/questions.jsonl"
+[[teachers]]
+name = "reader"
+model = "owner/reader"
+revision = "v1"
+base_url = "http://user:hunter2@gpu-7.internal:8000/v1"
+[[teachers]]
+name = "idle"
+model = "owner/idle"
+[student]
+vision = "owner/tower"
+language = "secret-place/decoder"
+pixel_shuffle = 2
+[student.card]
+license = "apache-2.0"
+[filter.card]
+language = ["en"]
+teachers = {reader = "mit | custom"}
+[[stages]]
+name = "align"
+data = "questions"
+train = ["projector"]
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+[[stages]]
+name = "control"
+data = "traces"
+target = "answer"
+train = ["language"]
+start = "align"
+[eval.arms]
+distilled = "reason"
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trained run, without an evaluation."""
+    (tmp_path / "secret-place" / "decoder").mkdir(parents=True)
+    (tmp_path / "secret-place" / "questions.jsonl").touch()
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    for number, stage in enumerate(("align", "reason", "control")):
+        counts = {"parameters": 1_234_567, "steps": 100 * (number + 1)}
+        manifest = Manifest(stage=stage, fingerprint=stage, fields={}, counts=counts, tokens={"trained": 5_000})
+        manifest.write(tmp_path / "run" / "train" / stage)
+    data = tmp_path / "run" / "filter" / "dataset" / "train"
+    data.mkdir(parents=True)
+    pq.write_table(pa.table({"teacher": ["reader"] * 1_500}), data / "part-00000.parquet")
+    return tmp_path / "run"
+
+
+def card(run: Path, stage: str = "reason", **arguments: Any) -> tuple[dict[str, Any], str]:
+    out = run.parent / "out"
+    out.mkdir(exist_ok=True)
+    write_model_card(load(run.parent / "recipe.toml"), run, out, stage, arguments)
+    _, header, body = (out / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(header), body
+
+
+def evaluate(run: Path, stage: str) -> dict[str, Any]:
+    asked = worlds.samples([worlds.drawing(run / "pictures", number) for number in range(4)], 90)
+    metrics = worlds.metrics(worlds.predictions(asked, words=20))
+    for arm, facts in metrics["arms"].items():
+        facts["stage"] = stage if arm == "distilled" else arm
+    (run / "eval").mkdir()
+    (run / "eval" / "metrics.json").write_text(json.dumps(metrics))
+    Manifest(stage="eval", fingerprint="e", fields={}).write(run / "eval")
+    return metrics
+
+
+def test_the_hub_reads_licence_base_model_and_task(run: Path) -> None:
+    header, _ = card(run)
+    assert header["license"] == "apache-2.0" and header["language"] == ["en"]
+    assert header["base_model"] == ["owner/tower"], "a folder of this machine is no model of the hub"
+    assert header["pipeline_tag"] == "image-text-to-text" and header["library_name"] == "transformers"
+
+
+def test_figures_are_those_of_the_evaluation(run: Path) -> None:
+    metrics = evaluate(run, "reason")
+    arm = metrics["arms"]["distilled"]
+    low, high = (f"{100 * end:.1f}" for end in arm["ci95"])
+    _, body = card(run)
+    assert f"**Accuracy {100 * arm['accuracy']:.1f} [{low}, {high}] %** on 90 held-out questions" in body
+    assert f"| distilled | {100 * arm['accuracy']:.1f} [{low}, {high}] |" in body
+    assert all(f"| {name} |" in body for name in (*metrics["arms"], *arm["domains"]))
+    others = [name for name in metrics["deltas"] if "distilled" in name.split("-")]
+    assert len(others) == 3 and all(f"| {name} |" in body for name in others)
+    assert "answers_only-instruct" in metrics["deltas"] and "| answers_only-instruct |" not in body
+
+
+def test_a_student_without_evaluation_has_no_figures(run: Path) -> None:
+    assert "was not evaluated" in card(run)[1]
+    evaluate(run, "other")
+    assert "was not evaluated" in card(run)[1], "another stage's figures are not this student's"
+
+
+def test_lineage_and_teachers_are_those_of_this_stage(run: Path) -> None:
+    _, body = card(run)
+    assert "| align | questions | projector | 100 | 5,000 |" in body
+    assert "| reason | traces (rationale) | language | 200 | 5,000 |" in body
+    assert "| control |" not in body
+    assert "| reader | owner/reader | v1 | 1,500 | mit \\| custom |" in body and "| idle |" not in body
+    aligned = card(run, "align")[1]
+    assert "| reader |" not in aligned and "rationale `</think>`" not in aligned, "no trace taught it"
+
+
+def test_a_dataset_made_by_hand_names_no_teachers(run: Path) -> None:
+    pq.write_table(pa.table({"answer": ["4"]}), run / "filter" / "dataset" / "train" / "part-00000.parquet")
+    assert "examples in the dataset" not in card(run)[1]
+
+
+def test_no_place_of_this_machine_and_no_secret_is_in_the_card(run: Path) -> None:
+    recipe = load(run.parent / "recipe.toml")
+    (run.parent / "recipe.toml").write_text(recipe.to_toml())  # as the run keeps it: with absolute paths
+    _, body = card(run)
+    for secret in ("hunter2", "gpu-7", "secret-place", str(run.parent), os.sep + "tmp"):
+        assert secret not in body, secret
+    assert 'language = "decoder"' in body and 'model = "owner/reader"' in body
+
+
+def test_the_options_of_the_server_are_in_the_command(run: Path) -> None:
+    _, body = card(run, **{"model-impl": "transformers", "trust-remote-code": True})
+    assert "vllm serve path/to/this/folder --model-impl transformers --trust-remote-code\n" in body
+    assert "trust_remote_code=True" in body and "trust_remote_code" not in card(run)[1]

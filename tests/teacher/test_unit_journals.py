@@ -1,0 +1,50 @@
+"""Finished lines of a unit are sealed while an agent works on it; committed units are collected once, whole."""
+
+import time
+from pathlib import Path
+
+import pytest
+from store_worlds import small_world
+
+from distill.errors import StaleError
+from distill.object_store.local_store import LocalStore
+from distill.units.commits import Attempt, Unit, decompress
+from teacher.unit_journals import Sealer, collect_units, put_journals, write_sealed
+
+UNIT = Unit(round=0, partition="00")
+
+
+def sealed(store: LocalStore) -> list[bytes]:
+    return [decompress(store.read(found.key)) for found in store.list_objects() if "/segment-" in found.key]
+
+
+def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    Attempt(store=store, unit=UNIT, name="earlier").seal("stub", b'{"id": 1}\n')
+    attempt, folder = Attempt(store=store, unit=UNIT, name="later"), tmp_path / "generate"
+    write_sealed(attempt, folder / "stub")
+    first, second = sorted((folder / "stub").glob("part-*"))
+    assert first.read_bytes() == b'{"id": 1}\n' and second.read_bytes() == b""
+    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01):
+        second.write_bytes(b'{"id": 2}\n{"id":')
+        deadline = time.monotonic() + 30
+        while len(sealed(store)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sealed(store) == [b'{"id": 1}\n', b'{"id": 2}\n']
+        second.write_bytes(b'{"id": 2}\n{"id": 3}\n')
+        raise KeyboardInterrupt
+    assert b"".join(sealed(store)) == b'{"id": 1}\n{"id": 2}\n{"id": 3}\n'
+
+
+def test_units_are_collected_when_all_are_committed_and_into_a_new_folder(tmp_path: Path) -> None:
+    store, recipe = LocalStore(tmp_path / "store"), small_world(tmp_path, "http://127.0.0.1:9/v1").recipe()
+    with pytest.raises(StaleError, match="unit 0/00 is not finished"):
+        collect_units(store, [UNIT], recipe, tmp_path / "first")
+    attempt = Attempt(store=store, unit=UNIT)
+    write_sealed(attempt, tmp_path / "scratch" / "stub")
+    (tmp_path / "scratch" / "stub" / "part-000001.jsonl").write_bytes(b"{}\n")
+    attempt.commit(dict(put_journals(attempt, tmp_path / "scratch", recipe)))
+    collect_units(store, [UNIT], recipe, tmp_path / "second")
+    assert [part.read_bytes() for part in (tmp_path / "second" / "generate" / "stub").glob("part-*")] == [b"{}\n"]
+    with pytest.raises(StaleError, match="holds traces"):
+        collect_units(store, [UNIT], recipe, tmp_path / "second")
