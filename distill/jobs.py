@@ -21,6 +21,7 @@ from distill.types import Progress, ProgressCallback
 _LOOK_S = 0.2
 _INTERRUPTED = 130
 _reports: Any = None
+_ending: Any = None
 _working = threading.Event()
 
 
@@ -31,6 +32,8 @@ class JobPool:
         context = get_context("spawn")
         self._on_progress = on_progress
         self._reports = context.SimpleQueue()
+        # Without a lock, which a process that is ended may hold for ever.
+        self._ending = context.RawValue("b", 0)
         self._running: dict[Future[Any], Hashable] = {}
         # Read when a job loads torch: together the jobs have as many threads as there are cores.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
@@ -38,7 +41,7 @@ class JobPool:
         for number in range(processes):
             numbers.put(number)
         self._pool = ProcessPoolExecutor(
-            processes, mp_context=context, initializer=_begin, initargs=(self._reports, numbers)
+            processes, mp_context=context, initializer=_begin, initargs=(self._reports, self._ending, numbers)
         )
 
     def __enter__(self) -> Self:
@@ -46,6 +49,7 @@ class JobPool:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error is not None:
+            self._ending.value = 1
             for child in active_children():
                 child.terminate()  # a stage writes a checkpoint first
         self._pool.shutdown(cancel_futures=True)
@@ -77,9 +81,9 @@ class JobPool:
             self._on_progress(self._reports.get())
 
 
-def _begin(reports: Any, numbers: Any) -> None:
-    global _reports
-    _reports = reports
+def _begin(reports: Any, ending: Any, numbers: Any) -> None:
+    global _reports, _ending
+    _reports, _ending = reports, ending
     devices = _devices()
     if len(devices) > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[numbers.get() % len(devices)]
@@ -110,7 +114,7 @@ def _run(job: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     finally:
         _working.clear()
         parent = parent_process()
-        if parent is None or not parent.is_alive():
+        if _ending.value or parent is None or not parent.is_alive():
             os._exit(_INTERRUPTED)  # nothing reads the result, and the pool's own process would wait for ever
 
 

@@ -55,6 +55,24 @@ def write_on_signal(folder: Path, on_progress: ProgressCallback) -> None:
         (folder / f"saved-{os.getpid()}").touch()
 
 
+def outlast_signal(folder: Path, on_progress: ProgressCallback) -> None:
+    """A job that ends by itself after the signal, as a stage does that was asked to stop in its last step."""
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    (folder / "ready").touch()
+    deadline = time.monotonic() + 60
+    while not asked and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    (folder / "ended").touch()
+
+
+def refuse_when_ready(folder: Path, on_progress: ProgressCallback) -> None:
+    _wait((folder / "ready").exists)
+    raise DataError("nothing to read")
+
+
 def test_jobs_are_given_back_by_name_and_may_bring_further_ones():
     reports: list[Progress] = []
     with JobPool(2, reports.append) as pool:
@@ -85,6 +103,17 @@ def test_an_error_is_the_job_s_own_and_a_killed_process_is_a_message():
         pool.submit("killed", die)
         with pytest.raises(DistillError, match="run the same command again to resume"):
             list(pool.results())
+
+
+def test_a_job_that_outlasts_the_error_of_another_does_not_keep_the_command(tmp_path: Path):
+    with pytest.raises(DataError, match="nothing to read"), JobPool(2, lambda _: None) as pool:
+        pool.submit("long", outlast_signal, tmp_path)
+        pool.submit("refused", refuse_when_ready, tmp_path)
+        for _, future in pool.results():
+            # The process of the refused job waits for its next one.
+            time.sleep(0.5)
+            future.result()
+    assert (tmp_path / "ended").exists()
 
 
 COMMAND = """
