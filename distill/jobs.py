@@ -8,13 +8,15 @@ when it may begin.
 import os
 import signal
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any, Self
 
+from distill import redact, run_log
 from distill.errors import DistillError
 from distill.types import Progress, ProgressCallback
 
@@ -23,6 +25,7 @@ _INTERRUPTED = 130
 _reports: Any = None
 _ending: Any = None
 _working = threading.Event()
+_open_for_life = ExitStack()
 
 
 class JobPool:
@@ -41,7 +44,10 @@ class JobPool:
         for number in range(processes):
             numbers.put(number)
         self._pool = ProcessPoolExecutor(
-            processes, mp_context=context, initializer=_begin, initargs=(self._reports, self._ending, numbers)
+            processes,
+            mp_context=context,
+            initializer=_begin,
+            initargs=(self._reports, self._ending, numbers, run_log.active(), redact.spellings()),
         )
 
     def __enter__(self) -> Self:
@@ -81,9 +87,14 @@ class JobPool:
             self._on_progress(self._reports.get())
 
 
-def _begin(reports: Any, ending: Any, numbers: Any) -> None:
+def _begin(
+    reports: Any, ending: Any, numbers: Any, logged: tuple[Path, str, str] | None, secrets: Sequence[bytes]
+) -> None:
     global _reports, _ending
     _reports, _ending = reports, ending
+    redact.know(*(secret.decode(errors="surrogatepass") for secret in secrets))
+    if logged is not None:
+        _open_for_life.enter_context(run_log.joined(*logged))
     devices = _devices()
     if len(devices) > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[numbers.get() % len(devices)]

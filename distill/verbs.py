@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from distill.planning.compared_sources import ASKED, evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
+from distill.run_log import recording
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def generate(
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
     from teacher.generate import generate as ask_teachers
 
-    compare_asked(recipe, Path(run))
-    return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+    with recording(Path(run), "generate"):
+        compare_asked(recipe, Path(run))
+        return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
 
 
 def filter(
@@ -45,7 +47,8 @@ def filter(
     from distill.model_signals import measurers
     from filters.apply import apply
 
-    return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=on_progress)
+    with recording(Path(run), "filter"):
+        return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=on_progress)
 
 
 def train(
@@ -63,7 +66,7 @@ def train(
     from student.train import train as train_student
 
     run = Path(run)
-    with processes.together():
+    with recording(run, "train", quiet=not processes.is_main()), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
         return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
@@ -73,8 +76,9 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
-    compare_trained(recipe, Path(run))
-    return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
+    with recording(Path(run), "eval"):
+        compare_trained(recipe, Path(run))
+        return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
 
 
 def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage | None":

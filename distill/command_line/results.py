@@ -1,11 +1,13 @@
 """Commands about a run: its state, its damage, one trace, and what leaves it."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from distill import run_log
 from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
 from distill.commands.progress import say, show, show_json
 from distill.errors import RecipeError
@@ -56,7 +58,8 @@ def repair(
     """List damaged files of a run and what they cost; --apply moves them aside."""
     from distill.commands.repair import repair_run
 
-    show(repair_run(run, apply=apply))
+    with run_log.recording(run, "repair") if apply else nullcontext():
+        show(repair_run(run, apply=apply))
 
 
 def explain(

@@ -29,6 +29,7 @@ from distill.artifacts.layout import (
 )
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
+from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
 _SKIPPED = (CHECKPOINTS, CACHE, "previous")
@@ -94,6 +95,8 @@ def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
             manifests[path.parent] = manifest
     damaged = set()
     for path in _files(run, "*.jsonl"):
+        if path.parent == run and path.name in (LOG, OLDER):
+            continue
         stage = _stage_of(path, run)
         fault = _lines_fault(path, stage, manifests.get(stage), seen)
         if fault is not None:

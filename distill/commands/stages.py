@@ -5,18 +5,18 @@ No stage calls another; they meet here, and only through the files they leave in
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from distill import verbs
+from distill import run_log, verbs
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
-from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
+from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
 from distill.errors import DataError, InputError, RecipeError, StaleError
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
@@ -27,16 +27,37 @@ if TYPE_CHECKING:
     from distill.recipe.teachers import Server
 
 
-_MARKS = (RECIPE, ".lock", SETTINGS)
+_MARKS = (RECIPE, ".lock", SETTINGS, run_log.LOG)
 """Files of a run in which no stage has done anything."""
 
+Options = ParamSpec("Options")
+Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
+
+def _logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
+    """Record what a function does with a recipe and a run in the log of the run, as this verb."""
+
+    def with_log(function: Stage[Options]) -> Stage[Options]:
+        @wraps(function)
+        def logged(recipe: Recipe, run: Path, /, *arguments: Options.args, **options: Options.kwargs) -> str:
+            from student.distributed import processes
+
+            with run_log.recording(run, verb, quiet=not processes.is_main()):
+                return function(recipe, run, *arguments, **options)
+
+        return logged
+
+    return with_log
+
+
+@_logged("generate")
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     from teacher.generate import generate
 
     compared = _summary(verbs.compare_asked(recipe, run))
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+    log_state(run, "generate")
     return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
 
 
@@ -83,9 +104,11 @@ def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> t
     return text, not report.problems
 
 
+@_logged("filter")
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     with _recorded(recipe, run) as on_progress:
         verbs.filter(recipe, run, fresh=fresh, on_progress=on_progress)
+    log_state(run, "filter")
     blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
 
@@ -97,6 +120,7 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
     return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
 
 
+@_logged("train")
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False) -> str:
     from student.distributed import processes
     from student.train import train
@@ -110,6 +134,8 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
             compared = _summary(verbs.prepare_training(recipe, run, stage))
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
+        if processes.is_main():
+            log_state(run, "train")
         return _blocks(training(run), parts(run), damage(run), compared)
 
 
@@ -187,13 +213,16 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
     return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
 
 
+@_logged("eval")
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     compared = _summary(verbs.compare_trained(recipe, run))
     with _recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
+    log_state(run, "eval")
     return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / REPORT}"
 
 
+@_logged("ablate")
 def ablate_recipe(
     recipe: Recipe,
     run: Path,
@@ -235,6 +264,7 @@ def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str 
     return statement_text(state_power(recipe, run / ABLATE, names, tuple(seeds) or recipe.ablate.seeds))
 
 
+@_logged("run")
 def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:
     """Every stage in order; each one returns at once when its work is done.
 

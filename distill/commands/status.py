@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from distill import run_log
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, RECIPE, REPORT, RESULTS
@@ -140,6 +141,24 @@ def damage(run: Path) -> str:
         for path, count in count_damaged(run).items()
     ]
     return "\n".join(lines)
+
+
+def log_state(run: Path, stage: str) -> None:
+    """Say in the log of a run what a finished stage counted, what it warns of, and what it finds about itself."""
+    manifest = Manifest.read(run / stage)
+    if manifest is not None:
+        facts = {"counts": dict(manifest.counts), "versions": dict(manifest.versions)}
+        run_log.log.info("%s counts", stage, extra=facts)
+    lines = damage(run).splitlines()
+    if stage == "filter" and (run / stage / HEALTH).is_file():
+        health = orjson.loads((run / stage / HEALTH).read_bytes())
+        lines += [*health["warnings"], *health["notes"]]
+    for line in lines:
+        run_log.log.info("%s", line, extra={"level": "warning"})
+    for finding in read_findings(run):
+        if finding["stage"].startswith(stage):
+            level = "warning" if finding["kind"] == "fault" else "info"
+            run_log.log.info("%s: %s", finding["stage"], finding["text"], extra={"level": level})
 
 
 def training(run: Path) -> str:

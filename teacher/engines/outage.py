@@ -6,13 +6,15 @@ row after the last one, prove that the row is the cause. How many are enough dep
 the same way. Every other failure is an outage: the client waits, then stops the run, and writes nothing about the
 rows that wait.
 
-Decides from the failures and successes that it is given. It sends nothing and reads nothing.
+Decides from the failures and successes that it is given. It sends nothing and reads nothing; outages and failed tries
+it reports to the log of the run.
 """
 
+import logging
 import math
 import random
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from distill.errors import CircuitOpen
@@ -32,6 +34,10 @@ _UNPROVEN_REFUSAL_S = 30.0
 cure it."""
 
 Say = Callable[[str], None]
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+"""For the log of the run: `say` shows the same on the terminal."""
 
 
 class Failure(Exception):
@@ -83,6 +89,7 @@ class Dependency:
         self._failing_rows: set[str] = set()
         self._first_tries: OrderedDict[str, str] = OrderedDict()
         self._reported = False
+        self._failures: Counter[str] = Counter()
 
     def passed(self, row: str) -> None:
         """A row, or a control, got what it needs."""
@@ -98,11 +105,14 @@ class Dependency:
             self._failing_since = self._last_failed
         self.last_failure = failure
         self._failing_rows.add(row)
+        self._failures[failure.kind] += 1
         if row not in self._first_tries:
             self._note(row, failure.kind)
 
     def recovered(self) -> None:
         """It is there again, although no row has passed yet."""
+        if self._reported:
+            log.info("%s answers again after %s", self.name, _format_seconds(self.failing_s))
         self._failing_since = None
         self._failing_rows.clear()
         self._reported = False
@@ -168,7 +178,16 @@ class Dependency:
             )
         if not self._reported and (self.is_down or idle):
             self._reported = True
-            say(f"waiting for {self.name}, for {_format_seconds(patience_s)} at most: {self.last_failure}")
+            text = f"waiting for {self.name}, for {_format_seconds(patience_s)} at most: {self.last_failure}"
+            log.warning("%s", text)
+            say(text)
+
+    def log_failures(self) -> None:
+        """Report how many tries failed, by kind, and begin to count anew."""
+        if self._failures:
+            kinds = ", ".join(f"{kind} {count:,}" for kind, count in self._failures.most_common())
+            log.warning("%s: %s failed tries: %s", self.name, f"{self._failures.total():,}", kinds)
+            self._failures.clear()
 
 
 class RowFailures:

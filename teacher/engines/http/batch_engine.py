@@ -110,6 +110,8 @@ class BatchEngine(HttpEngine):
         finally:
             ready.close()
             self._under_way = 0
+            self._server.log_failures()
+            self._rows.log_failures()
 
     def _start(self, requests: Sequence[Request], done: Done) -> None:
         """Have requests answered: those of each known batch together, all others by new batches."""

@@ -28,7 +28,7 @@ from teacher.engines.http.request_bodies import RequestBodies
 from teacher.engines.http.server_info import follow_queue, other_model, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
-from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, Say
+from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, Say, log
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, Request, plain_request
 
@@ -105,6 +105,7 @@ class ChatClient:
 
     async def __aexit__(self, *_: object) -> None:
         self._exchange.close()
+        self._servers.log_failures()
 
     async def check(self, *, patience_s: float | None = None) -> None:
         """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
@@ -139,7 +140,9 @@ class ChatClient:
                 await self._check(replica)
             except (Failure, TeacherError) as failure:
                 if not reported:
-                    self._say(f"goes on without {redact.url(replica.url)} until it is there: {failure}")
+                    text = f"goes on without {redact.url(replica.url)} until it is there: {failure}"
+                    log.warning("%s", text)
+                    self._say(text)
                     reported = True
                 await asyncio.sleep(_CHECK_S[1])
         self._slot_free.set()

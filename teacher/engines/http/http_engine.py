@@ -13,6 +13,7 @@ from teacher.engines.connect import Done, EngineSettings, Get
 from teacher.engines.http.chat_protocol import shown_headers
 from teacher.engines.http.concurrency import read_found, write_found
 from teacher.engines.http.http_client import ChatClient
+from teacher.engines.outage import log
 from teacher.engines.vllm.vllm_options import answer_environment, check_options
 from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
 from teacher.messages.completion import EngineInfo
@@ -54,6 +55,7 @@ class HttpEngine:
     async def open(self) -> None:
         settings, teacher = self._settings, self._settings.teacher
         if teacher.managed:
+            log.info("starting the server of %s", teacher.name)
             settings.say(f"starting the server of {teacher.name}")
             servers = Servers(
                 teacher,

@@ -27,6 +27,7 @@ from teacher.engines.connect import Done, EngineSettings, Get, local_request
 from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
+from teacher.engines.outage import log
 from teacher.engines.processes.worker_process import LostError, WorkerProcess
 from teacher.engines.vllm.export_server import PYTHON
 from teacher.engines.vllm.vllm_options import answer_environment, check_options, interpreter, render, server_files
@@ -189,6 +190,7 @@ class OfflineEngine:
 
     async def open(self) -> None:
         settings = self._settings
+        log.info("starting vLLM for %s", settings.teacher.name)
         settings.say(f"starting vLLM for {settings.teacher.name}")
         self._program = tempfile.TemporaryDirectory(prefix="distill-vllm-")
         program = Path(self._program.name, "worker.py")

@@ -1,0 +1,239 @@
+"""The log of a run: `<run>/log.jsonl`, one JSON object a line, for the time after the terminal is closed.
+
+Commands and verbs write when they begin and end (exit code, seconds), the error that the user saw, and what modules
+of the project and libraries say through `logging` and `warnings`. Several processes append to one file; at 4 MiB it
+becomes `log.1.jsonl`, over an older one. No result depends on it and no fingerprint covers it: what cannot be
+written is left out, and the run goes on. Does not hold what a model wrote, nor progress (`progress.json`).
+"""
+
+import fcntl
+import logging
+import os
+import platform
+import sys
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Final, TextIO
+
+from distill import packages, redact
+from distill.errors import DistillError
+
+LOG: Final = "log.jsonl"
+OLDER: Final = "log.1.jsonl"
+MOST_BYTES: Final = 4 << 20
+"""Of each of the two files."""
+MOST_CHARACTERS: Final = 8_000
+"""Of one message; its middle is left out."""
+_HELD = 1_000
+_OWN = ("distill", "filters", "student", "teacher")
+_VERSIONS = ("cot-distill", "torch", "transformers", "trl", "duckdb", "pyarrow")
+_INTERRUPTED = 130
+
+log = logging.getLogger(__name__)
+_active: "_RunHandler | None" = None
+
+
+@contextmanager
+def recording(run: Path, verb: str, *, quiet: bool = False) -> Iterator[None]:
+    """Log to a run until the block ends: that `verb` begins and ends, and all that is said meanwhile.
+
+    Inside another block the file and `command` stay those of the outer one, and `verb` is the `stage` of the lines; a
+    verb inside itself is one. `quiet`: a process that works beside the one that logs begin and end.
+    """
+    if _active is None:
+        with joined(run, verb), _begin_and_end(verb, quiet=quiet):
+            yield
+    elif _active.stage == verb:
+        yield
+    else:
+        outer, _active.stage = _active.stage, verb
+        try:
+            with _begin_and_end(verb, quiet=quiet):
+                yield
+        finally:
+            _active.stage = outer
+
+
+@contextmanager
+def joined(run: Path, command: str, stage: str = "") -> Iterator[None]:
+    """Log to a run what is said in this block, without a line of begin and end: for a process of a command."""
+    global _active
+    handler = _RunHandler(run, command, stage or command)
+    own = [logging.getLogger(name) for name in _OWN]
+    levels = [logger.level for logger in own]
+    shown = warnings.showwarning
+
+    def show_and_log(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        log.info("%s: %s", category.__name__, message, extra={"level": "warning", "where": f"{filename}:{lineno}"})
+        shown(message, category, filename, lineno, file, line)
+
+    _active = handler
+    logging.getLogger().addHandler(handler)
+    warnings.showwarning = show_and_log
+    for logger in own:
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _active = None
+        warnings.showwarning = shown
+        logging.getLogger().removeHandler(handler)
+        for logger, level in zip(own, levels, strict=True):
+            logger.setLevel(level)
+        handler.close()
+
+
+def active() -> tuple[Path, str, str] | None:
+    """What `joined` needs in a process that this one starts; None where nothing is logged."""
+    return None if _active is None else (_active.run, _active.command, _active.stage)
+
+
+@contextmanager
+def _begin_and_end(verb: str, *, quiet: bool) -> Iterator[None]:
+    assert _active is not None
+    began, code = time.monotonic(), 0
+    if not quiet:
+        log.info("%s begins", verb, extra={"versions": _versions(), "arguments": redact.command(sys.argv[1:])})
+    try:
+        yield
+    except BaseException as error:
+        code = _log_error(_active, error, verb)
+        raise
+    finally:
+        if not quiet:
+            facts = {"exit_code": code, "seconds": round(time.monotonic() - began, 3)}
+            log.info("%s ends with exit code %d after %.1f s", verb, code, facts["seconds"], extra=facts)
+
+
+def _log_error(handler: "_RunHandler", error: BaseException, verb: str) -> int:
+    """Log an error once, as the user sees it; the exit code of the command that it ends."""
+    plain = packages.explained(error, f"distill {verb}") if isinstance(error, ImportError) else None
+    shown = plain or error
+    if isinstance(shown, DistillError):
+        code, text = shown.exit_code, str(shown)
+    elif isinstance(error, KeyboardInterrupt):
+        code, text = _INTERRUPTED, "interrupted"
+    elif isinstance(error, SystemExit | GeneratorExit):
+        return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+    else:
+        code, text = 1, "".join(traceback.format_exception(error))
+    if handler.last_error is not error:
+        handler.last_error = error
+        # By its level in the file only: the command line shows it itself.
+        log.info("%s", text, extra={"level": "warning" if code == _INTERRUPTED else "error"})
+    return code
+
+
+def _versions() -> dict[str, str]:
+    installed = {"python": platform.python_version()}
+    for name in _VERSIONS:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+class _RunHandler(logging.Handler):
+    """Appends records as lines. Lines wait until the run's folder is there: a refused command makes none."""
+
+    def __init__(self, run: Path, command: str, stage: str) -> None:
+        super().__init__()
+        self.run, self.command, self.stage = run, command, stage
+        self.last_error: BaseException | None = None
+        self._held: deque[bytes] = deque(maxlen=_HELD)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and not _has_other_handler(record.name, self):
+            last.handle(record)  # as it is where no handler is set
+        try:
+            self._held.append(self._line(record))
+            if self.run.is_dir():
+                _append(self.run / LOG, b"".join(self._held))
+                self._held.clear()
+        except Exception:
+            # A full disk, a folder without write permission, a library's record that cannot be formatted.
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Go on: what the log does not get is not worth a run."""
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        extra = {name: getattr(record, name) for name in _EXTRA if hasattr(record, name)}
+        level = extra.pop("level", record.levelname.lower())
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info))
+        event = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": level,
+            "command": self.command,
+            "stage": self.stage,
+            "message": redact.message(_shortened(text)),
+            "module": record.name,
+            "process": record.process,
+            **extra,
+        }
+        return redact.dumps(event) + b"\n"
+
+
+_EXTRA: Final[Sequence[str]] = ("level", "where", "versions", "arguments", "exit_code", "seconds", "counts")
+"""What a caller may add to a line through `extra`; `level` replaces the one of the record."""
+
+
+def _has_other_handler(name: str, own: logging.Handler) -> bool:
+    """Whether somewhere above a logger there is a handler besides ours."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(handler is not own for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def _shortened(text: str) -> str:
+    half = MOST_CHARACTERS // 2
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Append whole lines by one write, which the system does not mix with that of another process."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and size + len(lines) > MOST_BYTES:
+            _set_aside(path, descriptor)
+            os.close(descriptor)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            lines = b"\n" + lines  # a process died, or the disk was full, in the middle of a line
+        os.write(descriptor, lines)
+    finally:
+        os.close(descriptor)
+
+
+def _set_aside(path: Path, descriptor: int) -> None:
+    """Rename a full log; of several processes one does. Never waits for the lock: its holder may have stopped."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    if os.path.samestat(os.fstat(descriptor), path.stat()):  # no other process has renamed it meanwhile
+        path.replace(path.with_name(OLDER))
