@@ -16,6 +16,7 @@ import random
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from distill.errors import CircuitOpen
 
@@ -24,6 +25,9 @@ RECENT = 100
 FALSE_BLAME_PROBABILITY = 1e-4
 """A row is blamed when a sound row would fail as often with at most this probability."""
 MAX_TRIES = 10
+"""Most failures that prove a row to be the cause, where the server refuses what its request says."""
+_MAX_UNEXPLAINED_TRIES = 40
+"""The same for failures that say nothing of the request. Where 80 of 100 tries fail, 10 in a row are common."""
 _BACKOFF_S = 0.5
 _REFUSED_BACKOFF_S = 0.1
 MAX_WAIT_S = 60.0
@@ -148,7 +152,8 @@ class Dependency:
         if not share:
             return failure.tries
         by_share = math.ceil(math.log(FALSE_BLAME_PROBABILITY) / math.log(min(share, 0.99)))
-        return max(failure.tries, min(by_share, MAX_TRIES))
+        most = MAX_TRIES if failure.of_the_request else _MAX_UNEXPLAINED_TRIES
+        return max(failure.tries, min(by_share, most))
 
     def blame(self, row: str) -> None:
         """Record that a row itself is the cause: its failures say nothing about other rows."""
@@ -190,29 +195,51 @@ class Dependency:
             self._failures.clear()
 
 
+class Server(Protocol):
+    """What a row fails at: one server of several, or a dependency as a whole."""
+
+    @property
+    def passes(self) -> int:
+        """Rows and controls that have passed there."""
+
+
 class RowFailures:
-    """The failures of one row at one dependency."""
+    """The failures of one row at one dependency.
+
+    A failure counts where the server at which it happened passes another row before the row's next failure there. So
+    servers that answer nothing prove nothing, however many of them there are beside one that works.
+    """
 
     def __init__(self, row: str) -> None:
         self.row = row
-        self.failures = 0
-        """Those that count."""
         self.tries = 0
-        self._passes = -1
+        self._at: dict[Server, _ServerFailures] = {}
+        self._last: _ServerFailures | None = None
 
-    def failed(self, dependency: Dependency, failure: Failure) -> None:
+    def failed(self, dependency: Dependency, failure: Failure, server: Server | None = None) -> None:
+        """`server` is the one of the dependency's servers at which the row failed."""
         dependency.failed(self.row, failure)
         self.tries += 1
-        if dependency.passes > self._passes:
-            self.failures += 1
-        self._passes = dependency.passes
+        server = server or dependency
+        self._last = self._at.setdefault(server, _ServerFailures(server))
+        self._last.failed()
 
-    def no_other_passed(self, dependency: Dependency) -> bool:
-        """Whether no other row has passed since the last failure."""
-        return dependency.passes == self._passes
+    @property
+    def no_other_passed(self) -> bool:
+        """Whether no other row has passed since the last failure, at the server of that failure."""
+        return self._last is not None and not self._last.another_passed
 
     def has_enough(self, dependency: Dependency, failure: Failure) -> bool:
-        return self.failures >= dependency.tries_needed(self.row, failure)
+        """Whether the row is the cause if another row passes at the server of the last failure."""
+        count = self._confirmed + self.no_other_passed
+        return count >= dependency.tries_needed(self.row, failure)
+
+    def proven(self, dependency: Dependency, failure: Failure) -> bool:
+        return self._confirmed >= dependency.tries_needed(self.row, failure)
+
+    @property
+    def _confirmed(self) -> int:
+        return sum(failures.confirmed for failures in self._at.values())
 
     def backoff_s(self, failure: Failure, patience_s: float) -> float:
         """Until the next try. It differs at random, so that requests that failed together don't return together."""
@@ -223,8 +250,28 @@ class RowFailures:
             wait_s = first_s * 2 ** min(self.tries - 1, 10) * random.uniform(0.5, 1)
         return min(wait_s, MAX_WAIT_S, max(_BACKOFF_S, patience_s / 4))
 
-    def proven(self, dependency: Dependency, failure: Failure) -> bool:
-        return not self.no_other_passed(dependency) and self.has_enough(dependency, failure)
+
+class _ServerFailures:
+    """The failures of one row at one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._count = 0
+        self._passes = -1
+
+    def failed(self) -> None:
+        self._count += self.another_passed
+        self._passes = self._server.passes
+
+    @property
+    def another_passed(self) -> bool:
+        """Whether another row has passed since the last failure."""
+        return self._server.passes > self._passes
+
+    @property
+    def confirmed(self) -> int:
+        """Failures that another row's pass has followed."""
+        return self._count if self.another_passed else self._count - 1
 
 
 def _format_seconds(seconds: float) -> str:

@@ -120,7 +120,7 @@ async def asked(
             for piece in answer.split(b"|"):
                 writer.write(piece)
                 await asyncio.sleep(0.15 if b"|" in answer else 0)
-            if answer.endswith(b"|"):
+            if answer.endswith(b"|") or not answer:
                 writer.close()
                 return
 
@@ -144,6 +144,15 @@ def test_a_connection_carries_one_request_after_the_other() -> None:
 def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
     closing = WHOLE.replace(b"content-length", b"connection: close\r\ncontent-length")
     assert asyncio.run(asked(closing, WHOLE, WHOLE, requests=3)) == (2, [TEXT] * 3)
+
+
+def test_a_kept_connection_that_ends_as_the_next_request_comes_costs_no_request() -> None:
+    assert asyncio.run(asked(WHOLE, b"", WHOLE, b"", WHOLE, requests=3)) == (3, [TEXT] * 3)
+
+
+def test_a_new_connection_that_ends_without_an_answer_is_a_failure() -> None:
+    opened, results = asyncio.run(asked(b"", WHOLE, requests=2))
+    assert (opened, results) == (2, [BrokenResponseError, TEXT])
 
 
 def test_half_an_answer_is_none_and_the_next_request_gets_a_new_connection() -> None:

@@ -19,7 +19,9 @@ from distill.artifacts.manifest import Manifest
 from distill.data.images import sha256
 from distill.errors import CircuitOpen
 from distill.types import ImageRef
-from teacher.engines.outage import Dependency, Failure, RowFailures
+from teacher.engines.http.concurrency import ConcurrencyLimit
+from teacher.engines.http.replicas import Replica
+from teacher.engines.outage import REFUSED, Dependency, Failure, RowFailures
 from teacher.generate import generate
 from teacher.messages.completion import Completion
 
@@ -72,6 +74,31 @@ def test_the_more_rows_fail_alike_the_more_failures_prove_one_guilty() -> None:
     for number in range(25):
         servers.blame(f"bad {number}")
     assert servers.tries_needed("row", failure) == 2
+
+
+def test_servers_that_answer_nothing_prove_nothing_beside_one_that_works() -> None:
+    servers, row, failure = Dependency("s"), RowFailures("row"), Failure("x", "", tries=2)
+    broken, working = (Replica(name, ConcurrencyLimit()) for name in ("broken", "working"))
+    for _ in range(20):
+        row.failed(servers, failure, broken)
+        working.passed()
+        servers.passed("other")
+    assert not row.proven(servers, failure)
+    for _ in range(2):
+        row.failed(servers, failure, working)
+        assert not row.proven(servers, failure)
+        working.passed()
+    assert row.proven(servers, failure)
+
+
+def test_where_most_tries_fail_ten_in_a_row_prove_nothing_unless_the_request_is_refused() -> None:
+    servers = Dependency("s")
+    lost, refused = Failure("connection", "reset"), Failure(REFUSED, "", kind="connection")
+    for number in range(100):
+        servers.passed(f"{number}") if number % 5 == 0 else servers.failed(f"{number}", lost)
+    # A sound row fails 41 times in a row with a probability of 1e-4; 40 is the most that is asked for.
+    assert servers.tries_needed("row", lost) == 40
+    assert servers.tries_needed("row", refused) == 10
 
 
 def test_an_outage_is_said_once_and_stops_the_run_when_it_lasts() -> None:

@@ -227,9 +227,9 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content = _message_text(message.get("content"))
-        reasoning = _message_text(message.get("reasoning") or message.get("reasoning_content"))
-        refusal = _message_text(message.get("refusal"))
+        content, thoughts = message_text(message.get("content"))
+        reasoning = "".join(message_text(message.get("reasoning") or message.get("reasoning_content"))) + thoughts
+        refusal, _ = message_text(message.get("refusal"))
         entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
         token_ids, token_logprobs = _logprobs(entries) if entries else (None, None)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
@@ -280,15 +280,19 @@ def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
     return ids, values
 
 
-def _message_text(value: Any) -> str:
-    """The text of a message or of its parts. Raises TypeError for what is no text."""
-    if isinstance(value, list):
-        return "".join(_message_text(part.get("text")) for part in value)
+def message_text(value: Any) -> tuple[str, str]:
+    """The text of a message or of its parts, and that of parts that hold thoughts. Raises TypeError for no text."""
     if value is None:
-        return ""
-    if not isinstance(value, str):
+        return "", ""
+    if isinstance(value, str):
+        return value, ""
+    if not isinstance(value, list):
         raise TypeError(f"a text is needed, not {type(value).__name__}")
-    return value
+    parts = [
+        ("", "".join(message_text(part["thinking"]))) if "thinking" in part else message_text(part.get("text"))
+        for part in value
+    ]
+    return "".join(text for text, _ in parts), "".join(thoughts for _, thoughts in parts)
 
 
 def parse_json(payload: bytes) -> Any:

@@ -10,6 +10,7 @@ import base64
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -34,6 +35,10 @@ CONNECTION_ERRORS = (BrokenResponseError, OversizedResponseError, OSError, EOFEr
 """The errors of a broken connection or an invalid address; TimeoutError is an OSError."""
 
 
+class StaleConnectionError(ConnectionResetError):
+    """A kept connection that ended before the first byte of an answer: the server had dropped it."""
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection, which carries one request at a time."""
 
@@ -48,6 +53,10 @@ class HttpConnection(asyncio.Protocol):
         self._total_s = 0.0
         self._silence_s: float | None = None
         self._unsent = 0
+        self._kept = False
+        """Whether it has carried a request."""
+        self._silent = True
+        """Whether no byte of the answer has come."""
         self.open = True
         self.idle_since = 0.0
 
@@ -71,11 +80,12 @@ class HttpConnection(asyncio.Protocol):
     ) -> HttpResponse:
         """Send a request and return its answer.
 
-        Raises TimeoutError `total_s` after `started`, or after so long without a byte, and what `feed` and `end` of
-        ResponseParser raise, and OSError.
+        Raises TimeoutError `total_s` after `started`, or after so long without a byte, StaleConnectionError, what
+        `feed` and `end` of ResponseParser raise, and OSError.
         """
         if not self.open:
-            raise ConnectionResetError("the server closed the connection")
+            raise StaleConnectionError("the server closed the connection")
+        self._silent = True
         self._parser = ResponseParser(self._max_body_bytes, has_body=has_body)
         self._answer = self._loop.create_future()
         self._started, self._total_s, self._silence_s = started, total_s, silence_s
@@ -89,6 +99,7 @@ class HttpConnection(asyncio.Protocol):
             raise
         finally:
             self._answer = self._parser = None
+        self._kept = True
         if not response.reusable:
             self.close()
         return response
@@ -108,7 +119,7 @@ class HttpConnection(asyncio.Protocol):
         if self._answer is None or self._parser is None or self._answer.done():
             self.close()  # nothing was asked
             return
-        self._heard = self._loop.time()
+        self._heard, self._silent = self._loop.time(), False
         try:
             response = self._parser.feed(data)
         except (BrokenResponseError, OversizedResponseError) as error:
@@ -136,6 +147,8 @@ class HttpConnection(asyncio.Protocol):
         if answer is None or self._parser is None or answer.done():
             return
         try:
+            if self._kept and self._silent:
+                raise StaleConnectionError("the server closed the connection")
             if error is not None:
                 raise error
             answer.set_result(self._parser.end())
@@ -201,9 +214,22 @@ class ConnectionPool:
         self._head = _head(f"{method} {target}", fields)[:-2] + b"content-length: "
 
     async def send(self, body: bytes, *, total_s: float, silence_s: float | None = None) -> HttpResponse:
-        """The answer to a request with this body. Raises what HttpConnection.exchange raises."""
+        """The answer to a request with this body. Raises what HttpConnection.exchange raises.
+
+        A server may drop a kept connection at the moment of the next request. That is no failure of the request: it
+        is sent again at once, over a new connection.
+        """
         started = asyncio.get_running_loop().time()
-        connection = self._kept(started) or await self._connect(min(_CONNECT_S, total_s))
+        kept = self._kept(started)
+        if kept is not None:
+            with suppress(StaleConnectionError):
+                return await self._exchange(kept, body, started, total_s, silence_s)
+        connection = await self._connect(min(_CONNECT_S, total_s))
+        return await self._exchange(connection, body, started, total_s, silence_s)
+
+    async def _exchange(
+        self, connection: HttpConnection, body: bytes, started: float, total_s: float, silence_s: float | None
+    ) -> HttpResponse:
         try:
             data = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
             return await connection.exchange(data, started=started, total_s=total_s, silence_s=silence_s)

@@ -18,7 +18,7 @@ from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
 from teacher.engines.http.server_info import proxy_of
-from teacher.engines.http.streaming import CONTENT_TYPE, STREAM_SETTINGS, Streaming, assemble_body
+from teacher.engines.http.streaming import STREAM_SETTINGS, Streaming, assemble_body, comes_in_pieces
 from teacher.engines.outage import MAX_TRIES, REFUSED, Failure
 from teacher.messages.completion import Completion
 from teacher.messages.request import Request
@@ -89,7 +89,7 @@ class Exchange:
             raise request_failure(self._teacher, status, payload, retry_after_s(headers.get("retry-after")))
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
         try:
-            in_pieces = headers.get("content-type", "").startswith(CONTENT_TYPE)
+            in_pieces = comes_in_pieces(headers.get("content-type", ""), payload)
             answer = assemble_body(payload) if in_pieces else parse_json(payload)
             return completions_from_body(answer, payload[:2000], latency_s, logprobs=logprobs)
         except GarbledError as error:

@@ -313,7 +313,7 @@ class ChatClient:
     async def _wait_for_retry(self, row_failures: RowFailures, failure: Failure, replica: Replica) -> bool:
         """Wait until a failed row is to be retried. True if the row is proven to be the cause. Raises CircuitOpen."""
         servers, started = self._servers, time.monotonic()
-        row_failures.failed(servers, failure)
+        row_failures.failed(servers, failure, replica)
         replica.failed(row_failures.row, started, connection=failure.reason == CONNECTION)
         until = started + row_failures.backoff_s(failure, self._patience_s)
         self._waiting += 1
@@ -324,12 +324,10 @@ class ChatClient:
                     servers.wait(self._patience_s, self._say, idle=not self.in_flight and control is None)
                 now = time.monotonic()
                 if now >= until:
-                    if await self._try_control(control, row_failures):
+                    if await self._try_control(control, row_failures, replica):
                         continue
                     waits = (
-                        self.in_flight
-                        and row_failures.no_other_passed(servers)
-                        and row_failures.has_enough(servers, failure)
+                        self.in_flight and row_failures.no_other_passed and row_failures.has_enough(servers, failure)
                     )
                     if not waits:
                         return False
@@ -348,15 +346,15 @@ class ChatClient:
             return Control(self._plain_request)  # one or two rows are all there is to ask
         return self._control
 
-    async def _try_control(self, control: Control | None, row_failures: RowFailures) -> bool:
-        """Send a control when no other row has passed since the failure; whether the control passed."""
+    async def _try_control(self, control: Control | None, row_failures: RowFailures, replica: Replica) -> bool:
+        """Send a control where a row failed, when no other has passed there since; whether the control passed."""
         servers, now = self._servers, time.monotonic()
         after_s = max(CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
         overdue = not self.in_flight or servers.failing_s > after_s
-        if control is None or not row_failures.no_other_passed(servers) or not overdue or now < self._next_control:
+        if control is None or not row_failures.no_other_passed or not overdue or now < self._next_control:
             return False
         self._next_control = now + MAX_WAIT_S
-        replica = take_slot(self.replicas, control.request)
+        replica.in_flight += 1
         try:
             body = await self.body(control.request, inside=control.inside)
             self._check_model((await self._exchange.send(replica, body, after_timeout=False))[0])

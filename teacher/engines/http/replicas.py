@@ -25,6 +25,8 @@ class Replica:
         self.concurrency = concurrency
         self.in_flight = 0
         self.broken_until = 0.0
+        self.passes = 0
+        """Rows and controls that it has answered."""
         self.checked = False
         """Whether a check has shown that it serves the teacher's model."""
         self._failed_rows: set[str] = set()
@@ -38,6 +40,7 @@ class Replica:
         self.broken_until = now + _REST_S
 
     def passed(self) -> None:
+        self.passes += 1
         if self._failed_rows:
             self._failed_rows.clear()
             self.broken_until = 0.0

@@ -35,7 +35,11 @@ def parse_queue(metrics: str) -> tuple[float, float] | None:
     for line in metrics.splitlines():
         if line.startswith(_GAUGES):
             name, _, value = line.partition("{")[0].partition(" ")
-            sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
+            try:
+                number = float(value or line.rpartition(" ")[2])
+            except ValueError:
+                return None
+            sums[name] = sums.get(name, 0.0) + number
     running, waiting = (sums.get(name, -1.0) for name in _GAUGES)
     sane = all(math.isfinite(value) and 0 <= value <= _MAX_REQUESTS for value in (running, waiting))
     return (running, waiting) if sane else None

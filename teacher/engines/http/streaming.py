@@ -5,10 +5,10 @@ costs the client and the server time. So the first answers of a run come in piec
 teacher answers quickly, only requests that were given up once do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json
+from teacher.engines.http.chat_protocol import GarbledError, excerpt, message_text, parse_json
 from teacher.messages.completion import Completion
 
 FIRST = 32
@@ -19,7 +19,8 @@ _SILENCE_FACTOR = 8
 """A server counts as lost when it is silent for this multiple of the longest answer of a quick teacher."""
 _MIN_SILENCE_S = 60.0
 STREAM_SETTINGS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
-CONTENT_TYPE = "text/event-stream"
+_CONTENT_TYPE = "text/event-stream"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Streaming:
@@ -62,14 +63,19 @@ class Streaming:
         return True
 
 
+def comes_in_pieces(content_type: str, payload: bytes) -> bool:
+    """Whether an answer is a stream of events: its first line says so where its type is wrong or missing."""
+    start = payload[:100].removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return not start.startswith(b"{") and (
+        content_type.lower().startswith(_CONTENT_TYPE) or start.startswith((b"data:", b"event:", b"id:", b":"))
+    )
+
+
 def assemble_body(payload: bytes) -> dict[str, Any]:
     """An answer in pieces, all of which have come, as one body. Raises GarbledError when one is missing."""
     choices: dict[int, dict[str, Any]] = {}
     body: dict[str, Any] = {}
-    for line in payload.split(b"\n"):
-        if not line.startswith(b"data:"):
-            continue
-        data = line[5:].strip()
+    for data in _events(payload):
         if data == b"[DONE]":
             break
         event = parse_json(data)
@@ -90,6 +96,30 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
     return {"choices": [choices[index] for index in sorted(choices)], **body}
 
 
+def _events(payload: bytes) -> Iterator[bytes]:
+    """The data of every event of a stream.
+
+    Lines end in LF, CR LF or CR, and an event may have several lines of data
+    (https://html.spec.whatwg.org/multipage/server-sent-events.html). Servers that leave out the empty line between
+    two events are read, too.
+    """
+    lines: list[bytes] = []
+    for line in payload.removeprefix(_BYTE_ORDER_MARK).splitlines():
+        if line.startswith(b"data:"):
+            lines.append(line[5:].strip())
+        elif not line and lines:
+            yield from _data(lines)
+            lines = []
+    yield from _data(lines)
+
+
+def _data(lines: list[bytes]) -> Sequence[bytes]:
+    if len(lines) < 2:
+        return lines
+    joined = b"\n".join(lines)
+    return lines if parse_json(joined) is None else (joined,)
+
+
 def _no_choice() -> dict[str, Any]:
     return {"message": {"content": [], "reasoning": [], "refusal": []}, "logprobs": {"content": []}}
 
@@ -98,11 +128,10 @@ def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
     """Add one piece to what there is. Raises TypeError, KeyError or AttributeError when it is none."""
     delta = piece.get("delta") or {}
     for key, other in (("content", None), ("reasoning", "reasoning_content"), ("refusal", None)):
-        text = delta.get(key) or (delta.get(other) if other else None)
-        if text:
-            if not isinstance(text, str):
-                raise TypeError(key)
+        if value := delta.get(key) or (delta.get(other) if other else None):
+            text, thoughts = message_text(value)
             choice["message"][key].append(text)
+            choice["message"]["reasoning"].append(thoughts)
     if logprobs := piece.get("logprobs"):
         choice["logprobs"]["content"].extend(logprobs.get("content") or ())
     for key in ("finish_reason", "stop_reason"):

@@ -1,0 +1,75 @@
+"""Answers in pieces as servers and proxies send them: nothing of one is lost, however its events are written."""
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+import stub_answers
+
+from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json
+from teacher.engines.http.streaming import assemble_body, comes_in_pieces
+
+ANSWER = stub_answers.completion("How many?", {"seed": 1}, words=5, field=False)
+EVENTS = [event for event in stub_answers.events(ANSWER) if event.partition(b"data: [DONE]")[0]]
+TEXT = ANSWER["choices"][0]["message"]["content"]
+
+
+def over_several_lines(event: bytes) -> bytes:
+    data, end, rest = event.partition(b"\n\ndata: [DONE]")
+    lines = orjson.dumps(orjson.loads(data.removeprefix(b"data: ")), option=orjson.OPT_INDENT_2).splitlines()
+    return b"".join(b"data: %s\n" % line for line in lines) + b"\n" + (b"data: [DONE]\n\n" if end else b"") + rest
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda event: event,
+        lambda event: event.replace(b"\n", b"\r\n"),
+        lambda event: event.replace(b"\n", b"\r"),
+        lambda event: event.replace(b"\n\n", b"\n"),
+        lambda event: event.replace(b"data: ", b"data:"),
+        lambda event: b": ping\n\n\n" + b"event: message\nid: 3\nretry: 10\n" + event,
+        over_several_lines,
+    ],
+    ids=["LF", "CR LF", "CR", "no empty line", "no blank", "comments and names", "several lines"],
+)
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+def test_an_answer_is_the_same_however_its_events_are_written(
+    written: Callable[[bytes], bytes], start: bytes
+) -> None:
+    payload = start + b"".join(map(written, EVENTS))
+    body = assemble_body(payload)
+    assert body["choices"][0]["message"]["content"] == TEXT
+    assert body["usage"] == ANSWER["usage"]
+
+
+def test_the_first_line_says_what_an_answer_is_where_its_type_does_not() -> None:
+    whole, stream = orjson.dumps(ANSWER), b"".join(EVENTS)
+    for payload in (stream, b"\xef\xbb\xbf" + stream, b"\r\n: ping\n\n" + stream, b"event: x\n" + stream):
+        assert comes_in_pieces("application/json", payload)
+    assert comes_in_pieces("Text/Event-Stream; charset=UTF-8", b"odd")
+    for kind in ("application/json", "text/event-stream", ""):
+        assert not comes_in_pieces(kind, b"\n" + whole)
+    assert not comes_in_pieces("text/html", b"<html>Sign in</html>")
+
+
+def test_an_error_amid_the_pieces_is_no_answer() -> None:
+    for said in (b'data: {"error": {"message": "overloaded"}}\n\n', b"data: half\n\n"):
+        with pytest.raises(GarbledError):
+            assemble_body(b"".join(EVENTS[:3]) + said)
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_thoughts_in_parts_of_a_message_are_kept(pieces: bool) -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Two bars "}, {"type": "text", "text": "of 2."}]},
+        {"type": "text", "text": "4"},
+    ]
+    if pieces:
+        each = [{"choices": [{"index": 0, "delta": {"content": [part]}, "finish_reason": None}]} for part in parts]
+        each.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        body = assemble_body(b"".join(b"data: %s\n\n" % orjson.dumps(one) for one in each))
+    else:
+        body = parse_json(orjson.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}))
+    completion = completion_from_body(body, b"", 0.1, logprobs=False)
+    assert completion.text == "<think>Two bars of 2.</think>4"
