@@ -17,8 +17,8 @@ from typer.core import TyperGroup
 
 from distill import packages
 from distill.command_line import planning, recipes, results, stages
-from distill.commands.progress import hide_secrets, say, show
-from distill.errors import DistillError
+from distill.commands.progress import hide_secrets, open_closed_streams, say, show
+from distill.errors import DistillError, StorageError
 from student.distributed import processes
 
 _COLLECT_AFTER = (20_000, 50, 100)
@@ -38,6 +38,10 @@ class Commands(TyperGroup):
             if plain is None:
                 raise
             self._end(ctx, plain)
+        except BrokenPipeError:
+            raise  # the reader of stdout has seen enough; typer ends the command
+        except OSError as error:
+            self._end(ctx, _refused(error))
         except KeyboardInterrupt:
             if processes.speaks():
                 say(INTERRUPTED)
@@ -48,6 +52,15 @@ class Commands(TyperGroup):
             processes.hold_back()
         say(f"distill: {error}")
         ctx.exit(error.exit_code)
+
+
+def _refused(error: OSError) -> StorageError:
+    """What the operating system refuses (a disk, a file), with the place in the code that asked for it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return StorageError(
+        f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "
+        "repair it, then run the same command again"
+    )
 
 
 app = typer.Typer(
@@ -112,8 +125,11 @@ def _interrupt(_signal: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """The `distill` command."""
-    # A scheduler's SIGTERM ends a run as cleanly as Ctrl-C does.
+    open_closed_streams()
+    # A scheduler's SIGTERM, and the end of a terminal, end a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's job in the background. Blocked has the same effect, and event loops still see an end coming.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import orjson
 
 from distill import redact
+from distill.errors import StorageError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -47,9 +49,17 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def show(text: object) -> None:
-    """Print a command's result to stdout."""
-    sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
-    sys.stdout.flush()
+    """Print a command's result to stdout. Raises StorageError when it cannot be written there."""
+    try:
+        sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # its reader has seen enough, as `head` has
+    except OSError as error:
+        raise StorageError(
+            f"stdout cannot be written ({error.strerror}); all files of the run are written: run the same command "
+            "again to see its result"
+        ) from None
 
 
 def show_json(value: Any) -> None:
@@ -63,21 +73,55 @@ def say(text: object) -> None:
     sys.stderr.flush()
 
 
+def open_closed_streams() -> None:
+    """Open stdin, stdout and stderr that a caller has closed (`2>&-`), to nowhere.
+
+    The next files to be opened would get their numbers otherwise, and a journal what is written to stderr.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
 def hide_secrets() -> None:
     """From now on nothing that this process prints, libraries' logs and tracebacks included, holds a known secret."""
     redact.know_environment()
-    sys.stdout, sys.stderr = (cast(TextIO, _Masked(stream)) for stream in (sys.stdout, sys.stderr))
+    sys.stdout = cast(TextIO, _Masked(sys.stdout))
+    sys.stderr = cast(TextIO, _Masked(sys.stderr, may_be_lost=True))
 
 
 class _Masked:
-    """A text stream that masks known secrets in what is written to it."""
+    """A text stream that masks known secrets in what is written to it.
 
-    def __init__(self, stream: TextIO) -> None:
+    What `may_be_lost` is dropped when the stream fails: no run ends because its log's disk is full or its terminal is
+    gone.
+    """
+
+    def __init__(self, stream: TextIO, *, may_be_lost: bool = False) -> None:
         self._stream = stream
+        self._may_be_lost = may_be_lost
 
     def write(self, text: str) -> int:
-        self._stream.write(redact.exact(text))
+        with self._guarded():
+            self._stream.write(redact.exact(text))
         return len(text)
+
+    def flush(self) -> None:
+        with self._guarded():
+            self._stream.flush()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            if not self._may_be_lost:
+                self._stream = StringIO()  # the end of the process flushes it again
+                raise
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -126,7 +126,8 @@ def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Ma
     # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    for number in (signal.SIGINT, signal.SIGHUP):  # the parent handles Ctrl-C and the end of a terminal
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -151,7 +151,7 @@ def be_patient(patience_s: Callable[[], float] | None) -> None:
 
 
 def end_on_signals(message: str) -> None:
-    """End this process some seconds after SIGINT or SIGTERM even if it waits inside torch for another process.
+    """End this process some seconds after SIGINT, SIGTERM or SIGHUP, even where torch waits for another process.
 
     Python's handlers run only when torch returns, which may be never once another process is gone. A second SIGINT,
     a second after the first signal or later, ends it at once.
@@ -161,7 +161,7 @@ def end_on_signals(message: str) -> None:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
     def watch() -> None:
-        while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
+        while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             pass
         started = calm_since = time.monotonic()
         os.set_blocking(reading, False)

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM while a stage trains: the step is finished and a checkpoint written before the process ends.
+"""Ctrl-C, SIGTERM and SIGHUP while a stage trains: the step is finished and a checkpoint written.
 
 Measuring the student is broken off; the resumed run measures first. A second Ctrl-C ends the process at once. Outside
-training both signals do what they always do, and so they do in a thread, where Python takes no signals.
+training all of them do what they always do, and so they do in a thread, where Python takes no signals.
 """
 
 import math
@@ -10,13 +10,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
 from student.distributed import processes
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED_S = 1.0
 """A launcher sends on the Ctrl-C that its processes have had from the terminal as well: not yet a second one."""
 _FIRST_STEP_S = 120.0
@@ -41,7 +41,8 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
             processes.be_patient(self._patience_s)
         self._stepped_at = time.monotonic()
         return self
@@ -78,7 +79,8 @@ class Interrupts:
         if self._noted_at is None:
             self._noted_at = now
             if processes.speaks():
-                os.write(2, NOTE.encode())
+                with suppress(OSError):  # a terminal that is gone
+                    os.write(2, NOTE.encode())
         elif number == signal.SIGINT and (processes.count() == 1 or now - self._noted_at > _FORWARDED_S):
             self._restore()
             self._over = True

@@ -21,6 +21,9 @@ from teacher.engines.outage import Dependency, Failure, Say
 _FOLDERS = 4096
 _CONTROLS = 3
 _LISTED = 50
+_PROOF_S = 1.0
+"""An image is at fault when it cannot be read for so long while others can: files may be replaced one by one."""
+_PROOF_EXPIRES_S = 60.0
 _RETRY_S = (0.25, 10.0)
 """Between two looks at a folder that is away: at first, and later."""
 
@@ -42,6 +45,7 @@ class Folders:
         self._say = say
         self._known: OrderedDict[str, tuple[ImageRef, ...]] = OrderedDict()
         self._away: dict[str, Dependency] = {}
+        self._failing_since: OrderedDict[ImageRef, float] = OrderedDict()
 
     def read(self, ref: ImageRef) -> bytes:
         """The bytes of an image. Raises ImageError."""
@@ -64,13 +68,26 @@ class Folders:
         controls = [control for control in self._known.get(name, ()) if control != ref]
         if any(map(_readable, controls)) or (not controls and _has_neighbour(ref)):
             self._away.pop(name, None)
-            return _RETRY_S[0] if _readable(ref) else 0.0
+            return _RETRY_S[0] if _readable(ref) else self._proof_wait_s(ref)
         folder = self._away.get(name)
         if folder is None:
             folder = self._away[name] = Dependency(f"the images in {name}")
         folder.failed(name, Failure("image", f"{error.reason}: {error}"))
         folder.wait(self._patience_s, self._say, idle=True)
         return min(folder.pause_s(*_RETRY_S), max(_RETRY_S[0], self._patience_s / 4))
+
+    def _proof_wait_s(self, ref: ImageRef) -> float:
+        """Seconds until an image that alone cannot be read is looked at once more; 0 when that has been done."""
+        now = time.monotonic()
+        since = self._failing_since.get(ref)
+        if since is not None and _PROOF_S <= now - since < _PROOF_EXPIRES_S:
+            return 0.0
+        if since is None or now - since >= _PROOF_EXPIRES_S:
+            since = self._failing_since[ref] = now
+            self._failing_since.move_to_end(ref)
+            if len(self._failing_since) > _FOLDERS:
+                self._failing_since.popitem(last=False)
+        return max(since + _PROOF_S - now, 0.01)
 
     def wait(self, ref: ImageRef, error: ImageError) -> bool:
         """Wait until an image is to be read again; False when only the image is at fault. Raises CircuitOpen."""

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from distill import redact
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.teachers import Teacher
@@ -70,13 +71,31 @@ async def follow_queue(headers: Mapping[str, str], replica: Replica, changed: Ca
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address; this machine needs none."""
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address; this machine needs none.
+
+    Raises TeacherError for a proxy that cannot be used: waiting does not cure it.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if host in LOCAL_HOSTS or host.startswith("127.") or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    name = parts.scheme if proxies.get(parts.scheme) else "all"
+    proxy = proxies.get(name)
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        named = urlsplit(proxy)
+        usable = named.scheme in ("http", "https") and bool(named.hostname) and named.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise TeacherError(
+            f"{name.upper()}_PROXY = {redact.url(proxy)!r} is no HTTP proxy (http://HOST:PORT), so {redact.url(url)} "
+            "cannot be asked; correct it, or name the server's host in NO_PROXY"
+        )
+    return proxy
 
 
 async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model, url: str) -> EngineInfo:
@@ -134,8 +153,9 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any])
     roots = {name: root for name, root in served.items() if _same_checkpoint(root, model)}
     if len(roots) >= 1:
         return next(iter(roots))
-    if len(served) == 1 and next(iter(served.values())) in (None, next(iter(served))):
-        return next(iter(served))
+    only = next(iter(served))
+    if len(served) == 1 and served[only] in (None, only) and not _is_other_hub_model(teacher, model, only):
+        return only
     raise TeacherError(
         f"{url} serves {listing}, not model = {model.name!r} of teacher '{teacher.name}'; start the right server, or "
         "set served_model if it is the same model under another name"
@@ -153,6 +173,16 @@ def require_room(teacher: Teacher, url: str, context_length: object) -> None:
         )
 
 
+def _is_other_hub_model(teacher: Teacher, model: Model, served: str) -> bool:
+    """Whether a server names a model of the hub that is not the teacher's; other names are names of its own."""
+    names = (model.name, served)
+    return (
+        not (model.local or teacher.allow_other_model)
+        and all(map(_HUB_NAME.fullmatch, names))
+        and not same_model(*names)
+    )
+
+
 def _same_checkpoint(root: object, model: Model) -> bool:
     if not isinstance(root, str):
         return False
@@ -161,6 +191,7 @@ def _same_checkpoint(root: object, model: Model) -> bool:
     return Path(root).is_dir() and model.revision == directory_sha256(Path(root).resolve())
 
 
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _DATED = re.compile(r"[-@:](latest|\d{3,4}|\d{4}-?\d\d-?\d\d)")
 """How hosted APIs name the version of the model that they were asked for."""
 
