@@ -1,5 +1,6 @@
 """The command line from outside: text in, text and exit code out."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -8,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 import student_worlds
+import typer
 from typer.testing import CliRunner
 
 from distill import cli
@@ -319,3 +321,16 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     live = progress._Live()
     live.close()
     assert live._bars.console.no_color
+
+
+def test_what_the_operating_system_refuses_is_one_message_with_its_place() -> None:
+    app = typer.Typer(cls=cli.Commands)
+    app.callback()(lambda: None)
+
+    @app.command()
+    def read() -> None:
+        Path("/nowhere/samples.parquet").read_bytes()
+
+    done = CliRunner().invoke(app, ["read"])
+    assert done.exit_code == 1
+    assert re.search(r"distill: .*No such file.*samples.parquet.*\(FileNotFoundError, .*:\d+\)", done.output)

@@ -76,7 +76,7 @@ def interrupted(recipe: Recipe, folder: Path, number: int, step: int, times: int
         train(recipe, folder / "run", on_progress=watch)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_training_with_a_checkpoint_from_which_the_same_weights_come(
     number: int, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

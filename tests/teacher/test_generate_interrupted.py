@@ -119,8 +119,28 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_afterwards(world: World,
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 60_000
 
 
-@pytest.mark.parametrize("ignored", [False, True])
-def test_sigterm_ends_a_run_as_ctrl_c_does(world: World, ignored: bool) -> None:
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_a_run_whose_output_is_closed_or_lost_goes_on(world: World, url: str, closed: tuple[int, ...]) -> None:
+    world.add_rows(20)
+    world.add_teacher(url)
+    world.recipe()
+    command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run"]
+    done = subprocess.run([*command, str(world.run)], preexec_fn=lambda: [os.close(number) for number in closed])
+    assert done.returncode == 0
+    before = world.ids()
+    assert before == world.planned()
+    with Path("/dev/full").open("w") as full:  # a log whose disk is full
+        lost = subprocess.run([*command, str(world.folder / "lost")], stderr=full, stdout=subprocess.PIPE)
+        told = subprocess.run([*command, str(world.run)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert lost.returncode == 0
+    assert told.returncode == 1
+    assert "stdout cannot be written" in told.stderr and "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "ignored"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, False)]
+)
+def test_sigterm_and_sighup_end_a_run_as_ctrl_c_does(world: World, number: int, ignored: bool) -> None:
     world.add_rows(200)
     with stub_server.serve(latency_s=0.1) as url:
         world.add_teacher(url, max_in_flight=4)
@@ -136,7 +156,7 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(world: World, ignored: bool) -> None:
         )
         while process.poll() is None and not list(world.run.glob("generate/stub/part-*.jsonl")):
             time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         error = process.communicate()[1]
     assert process.returncode == 130
     assert "Unclosed" not in error and "Traceback" not in error and "run the same command again" in error

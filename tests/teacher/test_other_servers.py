@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import client_helpers as clients
 import pytest
 import stub_server
 from generate_world import World, asked_of
 
 from distill.errors import TeacherError
-from teacher.engines.http.server_info import parse_queue, proxy_of, same_model
+from teacher.engines.http.server_info import find_served_name, parse_queue, proxy_of, same_model
+from teacher.messages.request import Model
 
 
 @pytest.fixture
@@ -54,6 +56,42 @@ def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatc
     assert proxy_of("https://teacher.example/v1") is None
     for url in ("http://inner.example:8000/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]/v1"):
         assert proxy_of(url) is None
+
+
+def test_a_proxy_without_a_scheme_is_one_and_what_cannot_be_used_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "no_proxy", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "proxy:3128")
+    assert proxy_of("http://teacher.example/v1") == "http://proxy:3128"
+    for proxy in ("socks5://user:secret@proxy:1080", "http://[::1", "http://proxy:99999", "http://"):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(TeacherError, match=r"HTTP_PROXY = .*is no HTTP proxy.*NO_PROXY") as caught:
+            proxy_of("http://teacher.example/v1")
+        assert "secret" not in str(caught.value)
+    monkeypatch.delenv("http_proxy")
+    monkeypatch.setenv("all_proxy", "socks5://proxy:1080")
+    with pytest.raises(TeacherError, match="ALL_PROXY"):
+        proxy_of("http://teacher.example/v1")
+
+
+def test_a_server_whose_only_model_is_another_one_of_the_hub_is_refused_unless_allowed() -> None:
+    model = Model(name="Qwen/Qwen3-VL-8B", revision="", local=False)
+    who = clients.teacher("http://127.0.0.1:1/v1", model="Qwen/Qwen3-VL-8B")
+    for name in ("qwen/qwen3-vl-8b", "/models/some-folder", "alias", "model.gguf"):
+        for root in (name, None):
+            assert find_served_name(who, model, "url", [{"id": name, "root": root}]) == name
+    other = [{"id": "Qwen/Qwen3-VL-2B", "root": "Qwen/Qwen3-VL-2B"}]
+    with pytest.raises(TeacherError, match="serves Qwen/Qwen3-VL-2B, not model"):
+        find_served_name(who, model, "url", other)
+    allowed = clients.teacher("http://127.0.0.1:1/v1", model="Qwen/Qwen3-VL-8B", allow_other_model=True)
+    assert find_served_name(allowed, model, "url", other) == "Qwen/Qwen3-VL-2B"
+
+
+def test_a_page_of_metrics_that_is_none_says_nothing() -> None:
+    for page in ("vllm:num_requests_running\nvllm:num_requests_waiting", "vllm:num_requests_running{} many"):
+        assert parse_queue(page) is None
 
 
 def test_a_proxy_of_the_environment_gets_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

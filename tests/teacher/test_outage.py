@@ -17,10 +17,11 @@ from generate_world import World, asked_of
 
 from distill.artifacts.manifest import Manifest
 from distill.data.images import sha256
-from distill.errors import CircuitOpen
+from distill.errors import CircuitOpen, ImageError
 from distill.types import ImageRef
 from teacher.engines.http.concurrency import ConcurrencyLimit
 from teacher.engines.http.replicas import Replica
+from teacher.engines.image_folders import Folders
 from teacher.engines.outage import REFUSED, Dependency, Failure, RowFailures
 from teacher.generate import generate
 from teacher.messages.completion import Completion
@@ -279,8 +280,28 @@ def _same_rows(world: World) -> Any:
     return recipe
 
 
+def test_an_image_that_is_replaced_after_its_neighbours_is_waited_for(tmp_path: Path) -> None:
+    refs = []
+    for number in range(2):
+        path = tiny_models.picture(tmp_path / f"{number}.png", number)
+        refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
+    folders = Folders(patience_s=60.0)
+    assert folders.read(refs[0])
+    (tmp_path / "1.png").rename(tmp_path / "away")
+    (tmp_path / "1.png").mkdir()
+    with pytest.raises(ImageError) as caught:
+        folders.read(refs[1])
+    assert 0 < folders.retry_wait_s(refs[1], caught.value) <= 1
+    time.sleep(1)
+    assert folders.retry_wait_s(refs[1], caught.value) == 0  # it alone cannot be read
+    (tmp_path / "1.png").rmdir()
+    (tmp_path / "away").rename(tmp_path / "1.png")
+    assert folders.retry_wait_s(refs[1], caught.value) > 0
+    assert folders.read(refs[1])
+
+
 @pytest.mark.timing
-def test_a_single_image_that_is_gone_is_guilty_at_once_while_its_neighbours_are_read(tmp_path: Path) -> None:
+def test_a_single_image_that_is_gone_is_guilty_soon_while_its_neighbours_are_read(tmp_path: Path) -> None:
     with stub_server.serve() as url:
         who = clients.teacher(url, images="base64")
         refs = []
