@@ -10,7 +10,13 @@ from distill.errors import MissingExtra
 
 TRAIN = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "safetensors")
 """What training, evaluation, exports and embedded teachers need."""
-_EXTRA_OF: Mapping[str, str] = {**dict.fromkeys(TRAIN, "train"), "bitsandbytes": "qlora", "obstore": "store"}
+_TRACKERS = ("trackio", "wandb", "tensorboard")
+_EXTRA_OF: Mapping[str, str] = {
+    **dict.fromkeys(TRAIN, "train"),
+    **{name: name for name in _TRACKERS},
+    "bitsandbytes": "qlora",
+    "obstore": "store",
+}
 
 
 def missing(*packages: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from distill.planning.compared_sources import ASKED, evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 from distill.run_log import recording
+from distill.trackers import tracked
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -33,11 +34,9 @@ def generate(
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
-    from teacher.generate import generate as ask_teachers
-
     with recording(Path(run), "generate"):
         compare_asked(recipe, Path(run))
-        return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+        return generate_compared(recipe, Path(run), limit=limit, fresh=fresh, on_progress=on_progress)
 
 
 def filter(
@@ -47,8 +46,8 @@ def filter(
     from distill.model_signals import measurers
     from filters.apply import apply
 
-    with recording(Path(run), "filter"):
-        return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=on_progress)
+    with recording(Path(run), "filter"), tracked(recipe, Path(run), "filter", on_progress) as report:
+        return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=report)
 
 
 def train(
@@ -88,6 +87,16 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
     compared = compare_trained(recipe, run, stage)
     materialise_stages(recipe, run, stage)
     return compared
+
+
+def generate_compared(
+    recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, on_progress: ProgressCallback
+) -> "Manifest":
+    """`generate` after the comparison of data, with the trackers of the recipe."""
+    from teacher.generate import generate as ask_teachers
+
+    with tracked(recipe, run, "generate", on_progress) as report:
+        return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=report)
 
 
 def evaluate_compared(recipe: Recipe, run: Path, *, fresh: bool, on_progress: ProgressCallback) -> "Manifest":

@@ -6,6 +6,8 @@ RECIPE = "recipe.toml"
 """In the run directory: the recipe as it was resolved."""
 PROGRESS = "progress.json"
 """In the run directory while a stage runs: its last report."""
+TRACKERS = "trackers"
+"""In the run directory: what experiment trackers write there."""
 REPORT = "report.html"
 """In `filter/`, `eval/` and the folder of an ablation: the page for people."""
 

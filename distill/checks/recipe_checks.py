@@ -30,6 +30,7 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
     ("teachers", teachers.check_what_teachers_need),
     ("teachers", teachers.check_servers),
     ("teachers.server.gpus", teachers.check_gpus),
+    ("report_to", student.check_trackers),
 )
 """What `distill generate` needs besides the rows of its source, which it reads itself."""
 
@@ -54,7 +55,6 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("student", student.check_student),
     ("stages", student.check_stage_needs),
     ("stages.loss", student.check_loss),
-    ("stages.report_to", student.check_trackers),
     ("stages.distill", lengths.check_shared_tokens),
     ("eval.arms", evaluation.check_arms),
     ("eval.metrics", evaluation.check_metrics),

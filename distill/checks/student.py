@@ -228,10 +228,18 @@ def check_loss(context: CheckContext) -> Iterator[CheckResult]:
 def check_trackers(context: CheckContext) -> Iterator[CheckResult]:
     """A tracker that asks for a key would wait for one in the midst of a run."""
     has_credentials = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") in ("offline", "disabled")
-    for stage in context.recipe.stages:
-        if "wandb" in stage.report_to and not has_credentials and not (Path.home() / ".netrc").is_file():
+    recipe = context.recipe
+    if lacking := packages.missing(*recipe.report_to):
+        yield problem(
+            "report_to", f"{', '.join(lacking)} not installed", f"{packages.install_line(*lacking)}, or leave it out"
+        )
+    named = {"report_to": recipe.report_to} | {
+        f"stages.{each.name}.report_to": each.report_to for each in recipe.stages
+    }
+    for key, trackers in named.items():
+        if "wandb" in trackers and not has_credentials and not (Path.home() / ".netrc").is_file():
             yield warning(
-                f"stages.{stage.name}.report_to",
+                key,
                 "wandb needs WANDB_API_KEY, which is not set",
                 "export WANDB_API_KEY, set WANDB_MODE=offline, or leave wandb out",
             )

@@ -52,11 +52,9 @@ def _logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
 
 @_logged("generate")
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
-    from teacher.generate import generate
-
     compared = _summary(verbs.compare_asked(recipe, run))
     with _recorded(recipe, run) as on_progress:
-        generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+        verbs.generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
     log_state(run, "generate")
     return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
 

@@ -49,13 +49,22 @@ def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Reci
     return _parse(values, recipe.path, purpose)
 
 
+def _with_trackers(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stages that name no tracker report to those of the recipe."""
+    trackers, stages = values.get("report_to"), values.get("stages")
+    if not trackers or not isinstance(stages, list):
+        return values
+    named = [{"report_to": trackers, **each} if isinstance(each, Mapping) else each for each in stages]
+    return {**values, "stages": named}
+
+
 def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     """A recipe of values that stand for the file at `path`, or for a `part` of it that is made of them."""
     where = f"{path}: {part}" if part else f"{path}"
     redact.know_environment()
     redact.know_recipe(values)
     try:
-        recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)
+        recipe = Recipe.model_validate_json(orjson.dumps(_with_trackers(values)), strict=True)
     except ValidationError as error:
         problems = "\n".join(f"  {line}" for line in explain_problems(error, values, Recipe))
         raise RecipeError(f"{where}: this recipe cannot be used:\n{problems}") from None

@@ -6,7 +6,7 @@ Paths stay as written; `Recipe.local()` resolves one against the recipe's folder
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import tomli_w
 from pydantic import model_validator
@@ -36,6 +36,12 @@ class Recipe(Section):
         affects="traces filter train eval",
         ge=0,
         lt=2**31,
+    )
+    report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = key(
+        (),
+        "Experiment trackers that get the numbers of generate, filter, and of stages that name none themselves.",
+        because="it changes only who else gets the numbers",
+        strict=False,
     )
     data: Mapping[Name, DataSource] = key({}, "Sources of samples, by name; teachers are asked `questions`.")
     teachers: tuple[Teacher, ...] = key((), "The models that write traces.", strict=False)

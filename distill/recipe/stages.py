@@ -208,7 +208,7 @@ class Stage(Section):
     )
     report_to: tuple[str, ...] = key(
         (),
-        "Experiment trackers that get the metrics too: trackio, wandb, tensorboard.",
+        "Trackers that get the metrics too: trackio, wandb, tensorboard; default: report_to of the recipe.",
         because="it changes only who else gets the metrics",
         strict=False,
     )

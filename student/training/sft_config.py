@@ -7,6 +7,7 @@ from transformers.integrations import get_available_reporting_integrations
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import SFTConfig
 
+from distill import packages
 from distill.errors import MissingExtra, RecipeError
 from distill.recipe.stages import Stage
 
@@ -18,7 +19,7 @@ def require(stage: Stage) -> None:
         if name not in INTEGRATION_TO_CALLBACK:
             raise RecipeError(f"{where} is not known; trackio, wandb and tensorboard are")
         if name not in get_available_reporting_integrations():
-            raise MissingExtra(f"{where}: it is not installed; `pip install {name}`, or leave it out")
+            raise MissingExtra(f"{where}: it is not installed; `{packages.install_line(name)}`, or leave it out")
 
 
 def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:

@@ -119,7 +119,8 @@ def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -
 
 
 def test_packages_of_an_extra_are_named_by_the_extra_and_others_by_themselves() -> None:
-    assert packages.install_line("torch", "bitsandbytes", "wandb") == "pip install 'cot-distill[qlora,train]' wandb"
+    assert packages.install_line("torch", "bitsandbytes", "x") == "pip install 'cot-distill[qlora,train]' x"
+    assert packages.install_line("wandb") == "pip install 'cot-distill[wandb]'"
     assert packages.missing("json", "no_such_package") == ["no_such_package"]
     with pytest.raises(MissingExtra, match="no_such_package, which is not installed: pip install no_such_package"):
         packages.require("this test", "no_such_package")

@@ -238,6 +238,7 @@ def test_the_schema_lists_every_section_and_refuses_others() -> None:
     schema = loading.schema()
     assert set(schema["properties"]) == {
         "seed",
+        "report_to",
         "data",
         "teachers",
         "generate",

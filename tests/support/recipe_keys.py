@@ -388,6 +388,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "store.region": [("store.region", "eu-central-1")],
     "store.allow_http": [("store.allow_http", True)],
     "store.addressing": [("store.addressing", "virtual")],
+    "report_to": [("report_to", ["tensorboard"])],
     "generate.flush_interval_s": [("generate.flush_interval_s", 0.3)],
     "generate.patience_s": [("generate.patience_s", 30.0)],
     "generate.max_failure_share": [("generate.max_failure_share", 0.3)],

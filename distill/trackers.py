@@ -1,0 +1,182 @@
+"""Experiment trackers of generate and filter: trackio, wandb, tensorboard (`report_to` of a recipe).
+
+A tracker gets numbers only: the progress of generate every few seconds, and what a finished stage counted. It gets no
+trace, no path and no command line; known secrets in names are masked. The trainer reports for itself
+(student/training/sft_config.py). A tracker that fails is left out with a warning, and the run goes on.
+"""
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from distill import packages, redact
+from distill.artifacts.layout import TRACKERS
+from distill.artifacts.manifest import Manifest
+from distill.recipe.recipe import Recipe
+from distill.types import Progress, ProgressCallback
+
+INTERVAL_S: Final = 5.0
+_PROJECT = "huggingface"
+"""What trainers call theirs where WANDB_PROJECT or TRACKIO_PROJECT says nothing: one project for a whole run."""
+_log = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """Gets the values of one step at a time, and is closed at the end."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def require_trackers(recipe: Recipe) -> None:
+    """Raise MissingExtra, before anything is done, unless the trackers of a recipe are installed."""
+    if recipe.report_to:
+        packages.require(f"report_to = {list(recipe.report_to)}", *recipe.report_to)
+
+
+@contextmanager
+def tracked(recipe: Recipe, run: Path, stage: str, on_progress: ProgressCallback) -> Iterator[ProgressCallback]:
+    """`on_progress` of a stage, with reports to the trackers of its recipe; the counts of the stage go there last."""
+    if not recipe.report_to:
+        yield on_progress
+        return
+    require_trackers(recipe)
+    reports = _Reports(recipe, run, stage)
+
+    def report(progress: Progress) -> None:
+        on_progress(progress)
+        reports.add(progress)
+
+    try:
+        yield report
+        reports.finish(Manifest.read(run / stage))
+    finally:
+        reports.close()
+
+
+class _Reports:
+    """What a stage tells its trackers. One that fails is dropped."""
+
+    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
+        self._stage = stage
+        self._step = -1
+        self._sent = 0.0
+        self._trackers: dict[str, Tracker] = {}
+        for name in recipe.report_to:
+            try:
+                self._trackers[name] = _OPEN[name](recipe, run, stage)
+            except Exception as error:
+                _warn(name, error)
+
+    def add(self, progress: Progress) -> None:
+        """Send the facts of a report that are numbers, if it is new and the last one was sent a while ago."""
+        now = time.monotonic()
+        if progress.stage != self._stage or progress.done <= self._step or now - self._sent < INTERVAL_S:
+            return
+        self._sent = now
+        facts = {name: value for name, value in progress.facts.items() if isinstance(value, int | float)}
+        self._send({"done": progress.done, "total": progress.total, **facts}, progress.done)
+
+    def finish(self, manifest: Manifest | None) -> None:
+        if manifest is None:
+            return
+        values: dict[str, float] = {"seconds": manifest.seconds, **manifest.counts}
+        values |= {f"tokens/{name}": count for name, count in manifest.tokens.items()}
+        self._send(values, max(self._step + 1, manifest.counts.get("traces", 0)))
+
+    def _send(self, values: Mapping[str, float], step: int) -> None:
+        self._step = step
+        named = redact.tree({f"{self._stage}/{name}": value for name, value in values.items()})
+        for name, tracker in list(self._trackers.items()):
+            try:
+                tracker.log(named, step)
+            except Exception as error:
+                _warn(name, error)
+                del self._trackers[name]
+
+    def close(self) -> None:
+        for name, tracker in self._trackers.items():
+            try:
+                tracker.close()
+            except Exception as error:
+                _warn(name, error)
+
+
+def _warn(name: str, error: Exception) -> None:
+    _log.warning("%s", redact.message(f"{name}: {error}; the run goes on without this tracker"))
+
+
+def _facts(recipe: Recipe, run: Path, stage: str) -> dict[str, Any]:
+    """How wandb and trackio name a stage of a run: the same for a run that goes on."""
+    place = hashlib.sha256(f"{run.resolve()}/{stage}".encode()).hexdigest()[:16]
+    teachers = {teacher.name: recipe.public_name(teacher.model) for teacher in recipe.teachers}
+    config = redact.tree({"stage": stage, "seed": recipe.seed, "teachers": teachers})
+    return {"name": f"{recipe.name} {stage} {place[:4]}", "config": config, "resume": "allow", "id": place}
+
+
+class _Wandb:
+    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
+        import wandb
+
+        # Not what it would send by itself: the command line, the output, the code, the host.
+        settings = wandb.Settings(console="off", disable_git=True, save_code=False, x_disable_meta=True)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            dir=_folder(run, "wandb"),
+            settings=settings,
+            **_facts(recipe, run, stage),
+        )
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _Trackio:
+    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
+        import trackio
+
+        facts = _facts(recipe, run, stage)
+        del facts["id"]  # its runs go on by their names
+        self._run = trackio.init(project=os.environ.get("TRACKIO_PROJECT", _PROJECT), **facts)
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _Tensorboard:
+    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
+        from tensorboard.summary import Writer
+
+        self._writer = Writer(_folder(run, "tensorboard", stage))
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _folder(run: Path, *names: str) -> str:
+    folder = run.joinpath(TRACKERS, *names)
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
+
+
+_OPEN: Final[Mapping[str, Callable[[Recipe, Path, str], Tracker]]] = {
+    "trackio": _Trackio,
+    "wandb": _Wandb,
+    "tensorboard": _Tensorboard,
+}
