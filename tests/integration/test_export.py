@@ -13,8 +13,7 @@ from student.train import train
 
 PROMPTS = 64
 
-# Marked `timing` so that it runs alone: beside the server of another test, replies differed twice (docs/log.md).
-pytestmark = [*vllm_server.marks(timeout_s=900), pytest.mark.usefixtures("vllm_interpreter"), pytest.mark.timing]
+pytestmark = [*vllm_server.marks(timeout_s=900), pytest.mark.usefixtures("vllm_interpreter")]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ The interpreter that has vLLM is named by DISTILL_VLLM_PYTHON; default: .venv-vl
 
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from teacher.engines.processes.ports import reserve_port
 from teacher.engines.vllm.export_server import SITE as SITE
 
 PYTHON = Path(
@@ -48,7 +48,8 @@ def serve(
     model: Path, *, name: str = "served", max_model_len: int = 512, extra: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """The base URL of a server of `model`. Its whole process group ends with the block."""
-    port = _free_port()
+    reserved = reserve_port()
+    port = reserved.number
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "sitecustomize.py").write_text(SITE)
         log = Path(folder) / "log"
@@ -76,12 +77,7 @@ def serve(
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             _stop(process)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+            reserved.close()
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

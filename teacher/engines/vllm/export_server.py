@@ -168,7 +168,10 @@ def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, 
 
 async def _engine(url: str) -> str:
     async with aiohttp.ClientSession() as session, session.get(f"{url.removesuffix('/v1')}/version") as response:
-        return f"vllm {(await response.json())['version']}"
+        version = (await response.json()).get("version")
+    if not version:
+        raise TeacherError(f"{url}: this is no vLLM: it does not say its version; run the same command again")
+    return f"vllm {version}"
 
 
 async def _ask(

@@ -6,9 +6,7 @@ happens. It writes to a log of its own. This module knows no requests; the clien
 
 import asyncio
 import os
-import random
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -21,9 +19,9 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
+from teacher.engines.processes.ports import ReservedPort, reserve_port
 from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render, server_files
 
-_PORTS = range(18000, 32000)
 _RESTART_PAUSE_S = 1.0
 _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
@@ -64,7 +62,7 @@ class Servers:
         self._replicas = [
             _Replica(
                 teacher=teacher,
-                command=build_command(teacher, model, port, program=program, media_root=media_root),
+                command=build_command(teacher, model, port.number, program=program, media_root=media_root),
                 environment=server_environment(server, gpus),
                 port=port,
                 log=folder / f"server-{number}.log",
@@ -72,7 +70,7 @@ class Servers:
                 subject=subject,
                 remedy=remedy,
             )
-            for number, (gpus, port) in enumerate(_assign_gpus_and_ports(server))
+            for number, (gpus, port) in enumerate((gpus, reserve_port()) for gpus in server.gpus or (None,))
         ]
         self.urls = tuple(replica.url for replica in self._replicas)
         self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
@@ -120,16 +118,17 @@ class _Replica:
         teacher: Teacher,
         command: list[str],
         environment: Mapping[str, str],
-        port: int,
+        port: ReservedPort,
         log: Path,
         hung_after_s: float,
         subject: str,
         remedy: str,
     ) -> None:
-        self.url = f"http://127.0.0.1:{port}/v1"
+        self.url = f"http://127.0.0.1:{port.number}/v1"
         self.command = command
         self.crashes = 0
-        self._health = f"http://127.0.0.1:{port}/health"
+        self._health = f"http://127.0.0.1:{port.number}/health"
+        self._port = port
         self._teacher = teacher
         self._hung_after_s = hung_after_s
         self._subject, self._remedy = subject, remedy
@@ -139,7 +138,7 @@ class _Replica:
 
     async def start(self) -> None:
         """Start the process and wait for its health. Raises TeacherError when it ends or takes too long."""
-        await self._process.start()
+        await self._process.start(pass_fds=[self._port.fileno()])
         timeout_s = self._teacher.server.start_timeout_s
         if await self._healthy(timeout_s):
             return
@@ -188,6 +187,7 @@ class _Replica:
             self._reviving.cancel()
             await asyncio.gather(self._reviving, return_exceptions=True)
         await self._process.stop()
+        self._port.close()
 
     async def _healthy(self, patience_s: float) -> bool:
         """Whether the process answers before it ends and before patience does; asked once at least."""
@@ -261,26 +261,3 @@ def server_environment(server: Server, gpus: str | None) -> dict[str, str]:
     """The environment of a process that the run starts, on these GPUs."""
     gpu_settings = {"CUDA_VISIBLE_DEVICES": gpus} if gpus is not None else {}
     return {**os.environ, **gpu_settings, **server.environment}
-
-
-def _assign_gpus_and_ports(server: Server) -> list[tuple[str | None, int]]:
-    """The GPUs and the port of each replica. All ports are held until all are chosen, so no two are the same."""
-    gpus: tuple[str | None, ...] = server.gpus or (None,)
-    probes: list[socket.socket] = []
-    try:
-        for _ in gpus:
-            probes.append(_hold_port())
-        return [(gpu, int(probe.getsockname()[1])) for gpu, probe in zip(gpus, probes, strict=True)]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def _hold_port() -> socket.socket:
-    """A free port below those that systems give to outgoing connections: one stays free while a server restarts."""
-    probe = socket.socket()
-    for port in [*random.sample(_PORTS, 100), 0]:
-        with suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            break
-    return probe
