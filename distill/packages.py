@@ -15,6 +15,7 @@ _EXTRA_OF: Mapping[str, str] = {
     **dict.fromkeys(TRAIN, "train"),
     **{name: name for name in _TRACKERS},
     "bitsandbytes": "qlora",
+    "gguf": "gguf",
     "obstore": "store",
 }
 

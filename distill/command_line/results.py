@@ -3,7 +3,7 @@
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -134,12 +134,22 @@ def export(
         bool, typer.Option("--plain", help="Write the form of transformers, not the form that vLLM serves natively.")
     ] = False,
     both: Annotated[bool, typer.Option("--both", help="Write both forms, to DIR/native and DIR/plain.")] = False,
+    gguf: Annotated[
+        Literal["f32", "f16", "q8_0"] | None,
+        typer.Option(
+            "--gguf",
+            metavar="TYPE",
+            help="Write model.gguf and mmproj.gguf for llama.cpp instead, with weights of this type: "
+            "f32, f16 or q8_0. SiQ-VL students only.",
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
             help="Then prove it: same weights and logits as the run's student, and in a real vLLM the same greedy "
-            "replies as in transformers. An export that is there already is proven as it is.",
+            "replies as in transformers; with --gguf same weights, and the replies of a real llama.cpp. An export "
+            "that is there already is proven as it is.",
         ),
     ] = False,
     prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: number of questions.")] = 64,
@@ -172,10 +182,12 @@ def export(
 ) -> None:
     """Export the trained student, merged and ready to serve; or the dataset; or tasks for lmms-eval."""
     from distill.commands.push import push_folder, require_pushable
-    from distill.commands.stages import export_dataset, export_student, export_tasks
+    from distill.commands.stages import export_dataset, export_gguf, export_student, export_tasks
 
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
+    if gguf and (plain or both or dataset or lmms_eval):
+        raise RecipeError("--gguf is a form of its own: leave --plain, --both, --dataset and --lmms-eval out")
     if dataset and lmms_eval:
         raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
     if push is not None:
@@ -187,6 +199,9 @@ def export(
     elif dataset:
         if push is None or not out.exists():
             show(export_dataset(run, dataset, out))
+    elif gguf:
+        reuse = verify or push is not None
+        show(export_gguf(run, out, stage, weight_type=gguf, prompts=prompts if verify else None, reuse=reuse))
     else:
         forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
         reuse = verify or push is not None

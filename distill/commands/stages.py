@@ -5,13 +5,13 @@ No stage calls another; they meet here, and only through the files they leave in
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from distill import run_log, verbs
+from distill import packages, run_log, verbs
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST
@@ -183,12 +183,50 @@ def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Serv
             prompts=prompts,
             on_progress=on_progress,
         )
+    return _agreement(report, "vLLM", folder / REPORT)
+
+
+def export_gguf(
+    run: Path, out: Path, stage: str | None, *, weight_type: str, prompts: int | None = None, reuse: bool = False
+) -> str:
+    """Write the student as GGUF files for llama.cpp; with `prompts`, prove them. `reuse` as in `export_student`."""
+    packages.require("distill export --gguf", "gguf")
+    from student.export.convert import choose_stage
+    from student.export.gguf.files import MMPROJ, MODEL, export_gguf
+    from student.export.gguf.verify import verify_gguf
+    from student.export.verify import REPORT
+    from teacher.engines.llama_cpp.llama_server import find_llama_server, serve_gguf
+
+    recipe = load(run / RECIPE)
+    command = find_llama_server() if prompts is not None else []
+    if reuse and (out / MODEL).is_file():
+        stage_name = choose_stage(recipe, run, stage)
+    else:
+        stage_name = export_gguf(run, out, stage=stage, weight_type=weight_type)
+    lines = [f"{out}: the student of stage {stage_name}"]
+    if prompts is not None:
+        with watch() as on_progress:
+            report = verify_gguf(
+                recipe,
+                run,
+                out,
+                partial(serve_gguf, command=command),
+                stage=stage_name,
+                prompts=prompts,
+                on_progress=on_progress,
+            )
+        lines.append(_agreement(report, "llama.cpp", out / REPORT))
+    lines.append(f"serve it: llama-server --model {out / MODEL} --mmproj {out / MMPROJ}")
+    return "\n".join(lines)
+
+
+def _agreement(report: Mapping[str, Any], engine: str, path: Path) -> str:
     replies = report["replies"]
     return (
-        f"verified: {replies['identical']} of {replies['compared']} greedy replies of vLLM are those of transformers "
-        f"({replies['identical_share']:.1%}; {replies['different_replies']} different ones; {report['form']} form, "
-        f"{report['dtype']}), "
-        f"top-1 agreement {replies['top1_agreement']:.2%} of {replies['tokens']:,} tokens; {folder / REPORT}"
+        f"verified: {replies['identical']} of {replies['compared']} greedy replies of {engine} are those of "
+        f"transformers ({replies['identical_share']:.1%}; {replies['different_replies']} different ones; "
+        f"{report['form']} form, {report['dtype']}), "
+        f"top-1 agreement {replies['top1_agreement']:.2%} of {replies['tokens']:,} tokens; {path}"
     )
 
 

@@ -8,6 +8,8 @@ The plain form keeps Qwen2; vLLM serves it through its Transformers backend only
 """
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from transformers import (
 )
 
 from distill.artifacts.files import write_json, write_text
-from distill.artifacts.layout import RECIPE
+from distill.artifacts.layout import RECIPE, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.loading import load
@@ -33,7 +35,6 @@ from student.models import siq_vl
 from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
 from student.training.checkpoints.saved_model import require_saved
 
-MODEL = "model"
 NATIVE, PLAIN = "native", "plain"
 
 # transformers (5.19 and 5.23) counts no tile for a picture that is not split, and vLLM's Transformers backend takes
@@ -61,29 +62,46 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     other students are the same in both forms. Raises StaleError when no such stage is finished, DataError when
     something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
+    recipe, name = finished_stage(run, stage)
+    with new_folder(out) as folder:
+        student, processor = trained_student(recipe, run, name)
+        save(to_vllm_native(student) if native else student, processor, folder)
+        write_model_card(recipe, run, folder, name, server_arguments(folder))
+    return name
+
+
+def finished_stage(run: Path, stage: str | None) -> tuple[Recipe, str]:
+    """The recipe of a run, and which stage is exported. Raises what `export` raises for the run."""
     if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
     recipe = load(run / RECIPE)
-    name = choose_stage(recipe, run, stage)
+    return recipe, choose_stage(recipe, run, stage)
+
+
+def trained_student(recipe: Recipe, run: Path, stage: str) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """The student that a stage left, in the dtype of its files. Raises ModelError if they are damaged."""
+    require_saved(run, stage, digests=True)
+    source = model_folder(run, stage)
+    trusted = recipe.student is not None and recipe.student.trust_remote_code
+    return siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: it already exists; give a new folder")
-    require_saved(run, name, digests=True)
-    source = run / "train" / name / MODEL
-    trusted = recipe.student is not None and recipe.student.trust_remote_code
-    student, processor = siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
     temporary = out.with_name(f".{out.name}.tmp")
     with refused_writes(out):
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir(parents=True)
-            save(to_vllm_native(student) if native else student, processor, temporary)
-            write_model_card(recipe, run, temporary, name, server_arguments(temporary))
+            yield temporary
             if out.exists():
                 out.rmdir()
             temporary.rename(out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return name
 
 
 def choose_stage(recipe: Recipe, run: Path, stage_name: str | None = None) -> str:

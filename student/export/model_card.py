@@ -30,8 +30,20 @@ _PRIVATE = {"api_key_env", "base_url", "engine", "environment", "extra_headers",
 """Keys of a recipe that say where it ran, not what was made."""
 
 
-def write_model_card(recipe: Recipe, run: Path, folder: Path, stage: str, arguments: Mapping[str, Any]) -> None:
-    """Write README.md of the student that `stage` left, exported to `folder`. `arguments`: vLLM's options for it."""
+def write_model_card(
+    recipe: Recipe,
+    run: Path,
+    folder: Path,
+    stage: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    gguf: Mapping[str, Any] | None = None,
+) -> None:
+    """Write README.md of the student that `stage` left, exported to `folder`.
+
+    `arguments`: vLLM's options for it; `gguf`: facts about its GGUF files, if it is these.
+    """
+    arguments = arguments or {}
     assert recipe.student is not None
     parts = {
         part: recipe.public_name(name)
@@ -45,7 +57,7 @@ def write_model_card(recipe: Recipe, run: Path, folder: Path, stage: str, argume
         environment("student.export")
         .get_template("model_card.md")
         .render(
-            header=_header(recipe, list(parts.values())),
+            header=_header(recipe, list(parts.values()), "gguf" if gguf else "transformers"),
             name=recipe.name,
             stage=stage,
             parts=[f"{role} `{name}`" for role, name in parts.items()],
@@ -62,6 +74,7 @@ def write_model_card(recipe: Recipe, run: Path, folder: Path, stage: str, argume
                 f"--{key}" if value is True else f"--{key} {value}" for key, value in arguments.items()
             ),
             remote_code="trust-remote-code" in arguments,
+            gguf=gguf,
             card=recipe.student.card,
             made_with=", ".join(f"{name} {version}" for name, version in versions("torch", "transformers").items()),
             settings=tomli_w.dumps(_public(redact.settings(recipe.model_dump(mode="json", exclude_defaults=True)))),
@@ -70,7 +83,7 @@ def write_model_card(recipe: Recipe, run: Path, folder: Path, stage: str, argume
     write_text(folder / CARD, text)
 
 
-def _header(recipe: Recipe, base_models: list[str]) -> str:
+def _header(recipe: Recipe, base_models: list[str], library: str) -> str:
     """The YAML front matter; base models are named where they are names of the hub."""
     from huggingface_hub import ModelCardData  # takes 0.1 s to import
 
@@ -80,7 +93,7 @@ def _header(recipe: Recipe, base_models: list[str]) -> str:
     data = ModelCardData(
         base_model=[name for name in base_models if "/" in name] or None,
         language=list(recipe.filter.card.language) or None,
-        library_name="transformers",
+        library_name=library,
         license=card.license,
         license_name=card.license_name or "unknown" if other else None,
         license_link=card.license_link if other else None,

@@ -39,11 +39,13 @@ class ReplyDifference:
 
 
 class ComparedStudent:
-    """The export in transformers, in its own dtype, with the questions it is asked."""
+    """A checkpoint in transformers, in its own dtype if none is given, with the questions it is asked."""
 
-    def __init__(self, recipe: Recipe, out: Path, samples: Sequence[Sample], source: str) -> None:
+    def __init__(
+        self, recipe: Recipe, out: Path, samples: Sequence[Sample], source: str, *, dtype: str | None = None
+    ) -> None:
         assert recipe.student is not None
-        dtype = convert.dtype_of(out)
+        dtype = dtype or convert.dtype_of(out)
         self._model, self._processor = siq_vl.load(
             str(out), dtype=dtype, trust_remote_code=recipe.student.trust_remote_code
         )

@@ -108,7 +108,7 @@ def verify(
     try:
         checks = weights(recipe, run, out, stage, samples[:_PROBES])
         report["checks"] = [asdict(check) for check in checks]
-        _require(out, checks)
+        require_passed(out, checks)
         student = ComparedStudent(recipe, out, samples, source)
         expected = student.replies(lambda done: on_done("transformers", done))
         arguments = {
@@ -126,7 +126,7 @@ def verify(
         report["replies"] = replies
         checks = _reply_checks(replies, exact=report["dtype"] == "float32")
         report["checks"] += [asdict(check) for check in checks]
-        _require(out, checks, replies["differences"])
+        require_passed(out, checks, replies["differences"])
         report["passed"] = True
     finally:
         write_json(out / REPORT, report)
@@ -254,6 +254,7 @@ def _reply_checks(replies: Mapping[str, Any], *, exact: bool) -> list[ExportChec
 
 
 _MEANING = {
+    "tensors": "a tensor of the file is not what the run's student gives",
     "weights": "the export does not hold the weights of the run",
     "logits": "the export computes other logits than the student of the run",
     "learned": "the merge kept the weights that the stage started from",
@@ -263,7 +264,7 @@ _MEANING = {
 }
 
 
-def _require(out: Path, checks: Sequence[ExportCheck], differences: Sequence[Mapping[str, Any]] = ()) -> None:
+def require_passed(out: Path, checks: Sequence[ExportCheck], differences: Sequence[Mapping[str, Any]] = ()) -> None:
     """Raise DistillError naming every check that failed, with the first replies that differ."""
     failed = [check for check in checks if not check.passed]
     if not failed:

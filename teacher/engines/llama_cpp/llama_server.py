@@ -1,0 +1,188 @@
+"""llama.cpp's server of one student for a while, asked greedily for token ids: how a GGUF export is tried out.
+
+Which one: the command in DISTILL_LLAMA_SERVER, else the `llama-server` on PATH. It must be built with multimodal
+support, which llama.cpp's own builds have.
+"""
+
+import asyncio
+import base64
+import os
+import shlex
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from distill.errors import RecipeError, TeacherError
+from distill.types import ImageRef, Sample
+from teacher.engines.processes.guarded_process import GuardedProcess
+from teacher.messages.prompts import Prompt, messages
+
+COMMAND = "DISTILL_LLAMA_SERVER"
+_START_TIMEOUT_S = 300.0
+_REQUEST_TIMEOUT_S = 600.0
+_POLL_S = 0.2
+_MARKER = "<__media__>"  # of servers that do not name theirs
+_CONTEXT_STEP = 256  # llama.cpp rounds a context up to it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaServer:
+    """A server while it lives."""
+
+    engine: str
+    ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
+    """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
+
+
+def find_llama_server() -> list[str]:
+    """The command that starts llama.cpp's server. Raises RecipeError when there is none."""
+    command = shlex.split(os.environ.get(COMMAND, "")) or ["llama-server"]
+    if shutil.which(command[0]) is None:
+        raise RecipeError(
+            f"the export is to be served by a real llama.cpp, and there is no program {command[0]!r}; install "
+            f"llama.cpp and name its server: {COMMAND}=/path/to/llama-server"
+        )
+    return command
+
+
+@contextmanager
+def serve_gguf(
+    model: Path,
+    mmproj: Path,
+    *,
+    command: Sequence[str],
+    context: int,
+    max_new_tokens: int,
+    picture: Callable[[ImageRef], bytes],
+    image_ids: Sequence[int],
+) -> Iterator[LlamaServer]:
+    """A server of two GGUF files that lives while the block lasts.
+
+    `picture` makes the PNG that is sent; `image_ids` stand in a prompt for what llama.cpp itself puts in the place of
+    an image. Raises TeacherError when the server does not start, with the end of its log, or refuses a request.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="distill-llama-"))
+    port = _free_port()
+    options = {
+        "--model": model.absolute(),
+        "--mmproj": mmproj.absolute(),
+        "--host": "127.0.0.1",
+        "--port": port,
+        "--ctx-size": -(-context // _CONTEXT_STEP) * _CONTEXT_STEP,
+        "--parallel": 1,
+    }
+    process = GuardedProcess(
+        [*command, *(str(part) for option in options.items() for part in option)], os.environ, folder / "server.log"
+    )
+    with asyncio.Runner() as runner:
+        client = _Client(f"http://127.0.0.1:{port}", max_new_tokens, picture, image_ids)
+        try:
+            runner.run(_start(process, client))
+
+            def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+                return runner.run(client.ask(samples))
+
+            yield LlamaServer(engine=runner.run(client.engine()), ask=ask)
+        finally:
+            runner.run(process.stop())
+    shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
+
+
+async def _start(process: GuardedProcess, client: "_Client") -> None:
+    await process.start()
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while process.running and time.monotonic() < deadline:
+        if await client.healthy():
+            return
+        await asyncio.sleep(_POLL_S)
+    problem = "is not ready" if process.running else f"ended with code {process.returncode}"
+    raise TeacherError(f"llama.cpp's server {problem}; the end of {process.log}:\n{process.log_excerpt()}")
+
+
+class _Client:
+    """Asks a llama.cpp server of a student one question after the other."""
+
+    def __init__(
+        self, url: str, max_new_tokens: int, picture: Callable[[ImageRef], bytes], image_ids: Sequence[int]
+    ) -> None:
+        self._url = url
+        self._max_new_tokens = max_new_tokens
+        self._picture = picture
+        self._image_ids = list(image_ids)
+
+    async def healthy(self) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError, OSError):
+            async with self._session() as session, session.get(f"{self._url}/health") as response:
+                return response.status == 200
+        return False
+
+    async def engine(self) -> str:
+        async with self._session() as session:
+            return f"llama.cpp {(await self._properties(session)).get('build_info', '')}".strip()
+
+    async def ask(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+        async with self._session() as session:
+            marker = (await self._properties(session)).get("media_marker", _MARKER)
+            return [await self._ask_sample(session, sample, marker) for sample in samples]
+
+    async def _ask_sample(
+        self, session: aiohttp.ClientSession, sample: Sample, marker: str
+    ) -> tuple[list[int], list[int]]:
+        pictures = [base64.b64encode(self._picture(ref)).decode() for ref in sample.images]
+        parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}} for data in pictures]
+        chat = messages(Prompt(system="", images=sample.images, text=sample.question), parts)
+        prompt = (await self._post(session, "/apply-template", sample, messages=chat))["prompt"]
+        ids: list[int] = []
+        for number, text in enumerate(prompt.split(marker)):
+            body = {"content": text, "add_special": False, "parse_special": True}
+            ids += self._image_ids if number else []
+            ids += (await self._post(session, "/tokenize", sample, **body))["tokens"]
+        content = {"prompt_string": prompt, "multimodal_data": pictures}
+        reply = await self._post(
+            session,
+            "/completion",
+            sample,
+            prompt=content if pictures else prompt,
+            n_predict=self._max_new_tokens,
+            temperature=0.0,
+            top_k=1,
+            repeat_penalty=1.0,
+            cache_prompt=False,
+            return_tokens=True,
+        )
+        # Another number of tokens than these: the server did not see the prompt that is put together here.
+        return ids if reply["tokens_evaluated"] == len(ids) else [], reply["tokens"]
+
+    async def _properties(self, session: aiohttp.ClientSession) -> dict[str, Any]:
+        async with session.get(f"{self._url}/props") as response:
+            result: dict[str, Any] = await response.json()
+            return result
+
+    async def _post(self, session: aiohttp.ClientSession, path: str, sample: Sample, **body: Any) -> dict[str, Any]:
+        try:
+            async with session.post(f"{self._url}{path}", json=body) as response:
+                if response.status == 200:
+                    result: dict[str, Any] = await response.json()
+                    return result
+                problem = f"refused {sample.id}: HTTP {response.status}: {(await response.text())[:500]}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem = f"gave no reply to {sample.id}: {error!r}"
+        raise TeacherError(f"llama.cpp's server {problem}")
+
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
