@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
+
+gguf = pytest.importorskip("gguf")
+
+import numpy as np
 import student_worlds as worlds
 import torch
 from jinja2 import Template

@@ -13,6 +13,8 @@ import sys
 
 def why_not() -> str:
     """Why no llama.cpp can be started here; empty when one can."""
+    if importlib.util.find_spec("gguf") is None:
+        return "no package gguf"
     if os.environ.get("DISTILL_LLAMA_SERVER") or importlib.util.find_spec("xllamacpp"):
         return ""
     return "no llama.cpp: neither the package xllamacpp nor DISTILL_LLAMA_SERVER"
