@@ -15,7 +15,6 @@ import pytest
 import tiny_models
 import vllm_server
 
-from distill.errors import TeacherError
 from distill.recipe.loading import recipes_folder
 from distill.recipe.teachers import Teacher
 from teacher.engines.vllm.vllm_server import Servers
@@ -123,16 +122,3 @@ def test_a_server_is_started_killed_revived_and_leaves_nothing(
     assert "POST /v1/chat/completions" not in log
     with capsys.disabled():
         print("\nvLLM " + ", ".join(f"{what} {seconds:.1f} s" for what, seconds in took.items()))
-
-
-def test_an_argument_that_the_server_refuses_is_shown_with_the_end_of_its_log(
-    teacher: Teacher, tmp_path: Path
-) -> None:
-    server = teacher.server.model_copy(update={"extra": ("--no-such-option", "1")})
-
-    async def run() -> None:
-        async with Servers(teacher.model_copy(update={"server": server}), str(MODEL), tmp_path):
-            pytest.fail("must not come up")
-
-    with pytest.raises(TeacherError, match=r"exit code 2 while starting(?s:.*)unrecognized arguments"):
-        asyncio.run(run())

@@ -1,6 +1,7 @@
 """Which vLLM an export is served with, what is asked of it, and what is said when it does not come up."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,22 @@ def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(
     message = str(caught.value)
     assert message.startswith(f"vLLM does not serve {tmp_path / 'model'}: the server ended with exit code 1")
     assert "no such dtype here" in message and "--dtype float16" in message and "recipe" not in message
+
+
+def test_another_program_that_has_the_port_is_no_vllm(fake: Server, tmp_path: Path) -> None:
+    program = tmp_path / "fake.py"
+    program.write_text(program.read_text().replace('{"version": "9.9"}', "[]"))
+    with (
+        pytest.raises(TeacherError, match="this is no vLLM"),
+        export_server.serve_export(tmp_path / "model", server=fake, **WANTED),
+    ):
+        pass
+
+
+def test_helpers_of_a_server_do_not_load_torch(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(export_server.SITE)
+    code = "import sitecustomize, sys; assert 'BeforeTorchvision' in dir(sitecustomize) and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
 def test_the_interpreter_in_the_environment_comes_first(tmp_path: Path) -> None:

@@ -51,16 +51,24 @@ _REQUEST_TIMEOUT_S = 600.0
 _START_TIMEOUT_S = 900.0
 
 SITE = """\
-try:
-    import torch
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-except Exception:
-    pass
+import sys
+class BeforeTorchvision:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchvision":
+            sys.meta_path.remove(self)
+            try:
+                import torch
+                library = torch.library.Library("torchvision", "DEF")
+                library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+                library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+                BeforeTorchvision.library = library  # without it the operators are gone
+            except Exception:
+                pass
+sys.meta_path.insert(0, BeforeTorchvision())
 """
 """A sitecustomize.py for vLLM on a CPU. The torchvision that comes with it is built for CUDA: importing it asks for
-operators that the CPU build of torch lacks. Declaring their schemas first is enough, for nothing calls them."""
+operators that the CPU build of torch lacks. Declaring their schemas first is enough, for nothing calls them. Helpers
+of Python that import no torchvision (a server has two) do not load torch for it."""
 
 _PROBE = """\
 import importlib.util, json
@@ -168,7 +176,8 @@ def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, 
 
 async def _engine(url: str) -> str:
     async with aiohttp.ClientSession() as session, session.get(f"{url.removesuffix('/v1')}/version") as response:
-        version = (await response.json()).get("version")
+        answer = await response.json(content_type=None)
+    version = answer.get("version") if isinstance(answer, dict) else None
     if not version:
         raise TeacherError(f"{url}: this is no vLLM: it does not say its version; run the same command again")
     return f"vllm {version}"
