@@ -87,6 +87,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_sessionfinish() -> None:
+    import forked
+
+    forked.end()
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Sums of several threads come in any order."""

@@ -48,3 +48,15 @@ def test_entries_in_any_order_are_sorted_once() -> None:
     made = CompactMap.of(8, b"".join(entries), b"".join(entries.values()))
     assert all(made.get(key) == value for key, value in entries.items()) and len(made) == 1000
     assert CompactMap.of(8, b"", b"").get(b"0123456789") is None
+
+
+def test_few_entries_wait_to_be_merged() -> None:
+    rng = random.Random(3)
+    made = CompactMap(2)
+    for number in range(3000):
+        made[rng.randbytes(KEY_BYTES)] = b"ab"
+        if number % 100 == 0:
+            pieces = made.pieces()
+            assert pieces is not None
+            merged, new = (len(pieces[at]) // KEY_BYTES for at in (0, 2))
+            assert new <= max(50, merged // 8)

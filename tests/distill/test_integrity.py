@@ -12,7 +12,7 @@ from distill.artifacts.integrity import (
     digest_note,
     digested,
     digested_path,
-    is_whole,
+    is_whole, note_digest,
     require_whole,
 )
 from distill.artifacts.manifest import Manifest
@@ -74,3 +74,13 @@ def test_a_file_of_a_version_that_noted_no_digest_is_whole_where_it_exists(tmp_p
     assert not digest_note(path).exists() and not is_whole(path)
     path.write_text("content")
     assert is_whole(path)
+
+
+def test_a_digest_is_noted_where_none_is_and_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    path.write_text("content")
+    note_digest(path)
+    assert digest_note(path).exists() and is_whole(path)
+    path.write_text("CONTENT")
+    note_digest(path)
+    assert not is_whole(path)

@@ -1,9 +1,13 @@
 """Where a journal's lines start, when they are written, and reading from a line on."""
 
+import resource
 from pathlib import Path
+
+import pytest
 
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import record_at, scan, seal
+from distill.errors import StorageError
 
 
 def test_append_says_where_the_line_starts_also_after_the_file_is_opened_again(tmp_path: Path) -> None:
@@ -28,6 +32,24 @@ def test_held_lines_are_written_together_and_count_for_the_end(tmp_path: Path) -
         assert journal.end == len(seal({"a": 0}) + seal({"a": 1}))
         journal.write_held()
         assert path.read_bytes() == seal({"a": 0}) + seal({"a": 1})
+
+
+def test_when_the_disk_is_full_the_lines_that_fit_stay_and_no_part_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    fits = seal({"a": 0}) + seal({"a": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Journal(path) as journal:
+        for number in range(3):
+            journal.append({"a": number}, hold=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(fits) + 5, limits[1]))
+        try:
+            with pytest.raises(StorageError, match="part.jsonl"):
+                journal.write_held()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == fits and journal.end == len(fits)
+        assert journal.append({"a": 3}) == len(fits)
+    assert path.read_bytes() == fits + seal({"a": 3})
 
 
 def test_a_journal_reaches_the_disk_within_a_fifth_of_a_second_by_default(tmp_path: Path) -> None:

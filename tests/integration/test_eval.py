@@ -52,11 +52,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluated(place: Path, *more: str) -> dict[tuple[str, bool, str], str]:
+def evaluated(place: Path, *more: str, recipe: str = "recipe.toml") -> dict[tuple[str, bool, str], str]:
     """What `distill eval --fresh` makes every arm say, with and without images, by arm and question."""
-    done = CliRunner().invoke(
-        app, ["eval", str(place / "recipe.toml"), "--run", str(place / "run"), "--fresh", *more]
-    )
+    done = CliRunner().invoke(app, ["eval", str(place / recipe), "--run", str(place / "run"), "--fresh", *more])
     assert done.exit_code == 0, done.output
     folder = place / "run" / "eval"
     assert not (folder / ".export").exists()
@@ -86,16 +84,19 @@ def test_a_student_that_is_served_elsewhere_says_what_it_says_in_this_process(sa
     assert same >= 0.98 * len(pairs) and len({mine for mine, _ in pairs}) > 40
 
 
-def test_students_served_for_the_evaluation_say_what_they_say_in_this_process(
+def test_a_student_served_for_the_evaluation_says_what_it_says_in_this_process(
     place: Path, said: dict[Any, str]
 ) -> None:
-    here = {key: text for key, text in said.items() if key[0] != "far"}
-    served = evaluated(place, "--set", "eval.engine=vllm")
-    assert here.keys() == served.keys() and len(here) == 2 * 2 * 40
+    # The trained one is served above; that each arm gets a server of its own is tested with a stub.
+    text = (place / "recipe.toml").read_text()
+    (place / "base.toml").write_text(text.replace('distilled = "lora"\n', ""))
+    here = {key: text for key, text in said.items() if key[0] == "untouched"}
+    served = evaluated(place, "--set", "eval.engine=vllm", recipe="base.toml")
+    assert here.keys() == served.keys() and len(here) == 2 * 40
     same = sum(served[key] == text for key, text in here.items())
     print(f"\n{same} of {len(here)} replies are the same")
     assert same >= 0.99 * len(here)
-    assert len(set(here.values())) > 40
+    assert len(set(here.values())) > 20
 
 
 def plain(text: str) -> str:

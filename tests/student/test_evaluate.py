@@ -1,10 +1,15 @@
 """Every arm answers every question once; what is measured is what was said."""
 
+import hashlib
 import itertools
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
@@ -313,3 +318,26 @@ def test_a_metric_that_cannot_be_used_is_refused_before_a_student_is_asked(evalu
     (folder / "mine.py").write_text(SHORT)
     with pytest.raises(RecipeError, match="its name must begin with own_"):
         evaluate(load(folder / "recipe.toml", {"eval.metrics": '["mine.py:wrong"]'}), folder / "run")
+
+
+def test_every_arm_is_asked_through_a_server_of_its_own_export(place: Path):
+    served: list[tuple[str, int]] = []
+
+    @contextmanager
+    def serve(checkpoint: Path, *, arguments: dict[str, Any], **limits: int) -> Iterator[SimpleNamespace]:
+        served.append((hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest(), 0))
+        assert arguments["dtype"] == "float32" and limits["max_new_tokens"] == 16
+
+        def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+            served[-1] = (served[-1][0], served[-1][1] + len(samples))
+            return [([], [len(served)]) for _ in samples]
+
+        yield SimpleNamespace(ask=ask)
+
+    evaluate(load(place / "recipe.toml", {"eval.engine": "vllm"}), place / "run", vllm=lambda: serve)
+    assert len({digest for digest, _ in served}) == 3 and [count for _, count in served] == [2 * 12] * 3
+    replies = {
+        arm: {line["text"] for line in predictions(place) if line["arm"] == arm} for arm in metrics(place)["arms"]
+    }
+    assert [len(texts) for texts in replies.values()] == [1] * 3 and len(set.union(*replies.values())) == 3
+    assert not (place / "run" / "eval" / ".export").exists()

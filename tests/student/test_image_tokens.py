@@ -3,11 +3,10 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 import student_worlds as worlds
 import torch
@@ -250,7 +249,6 @@ def test_batches_through_the_tower_are_the_same_in_every_run(world, tmp_path, mo
         assert torch.equal(*pair)
 
 
-ROOT = Path(__file__).parents[2]
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=2)
 REASON = worlds.stage("reason", steps=6, save=2, more="[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n")
 ARM = worlds.stage("answers_only", steps=2, more='start = "align"\ntarget = "answer"\n')
@@ -259,8 +257,6 @@ ON_DISK = {"student.image_tokens": "on", "student.image_memory_gb": "0", "studen
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-import torch
-torch.set_num_threads(1)
 from distill.recipe import load
 from student.data import image_tokens as features
 from student.train import train
@@ -288,13 +284,8 @@ def test_a_recipe_trained_on_kept_tokens_and_killed_twice_ends_as_if_nothing_hap
     train(load(pixels / "recipe.toml", {"student.image_tokens": "off"}), pixels / "run")
     train(load(recipe.path, ON_DISK), whole / "run")
     for moment, done in (("image tokens reason", 16), ("train reason", 3)):
-        child = subprocess.run(
-            [sys.executable, "-c", CHILD, str(killed), moment, str(done), json.dumps(ON_DISK)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-        assert child.returncode == -signal.SIGKILL, child.stderr
+        ended = forked.run(CHILD, killed, moment, done, json.dumps(ON_DISK))
+        assert ended.codes == [-signal.SIGKILL], ended.stderr
         assert len(list((killed / "run" / "train" / layout.CACHE).glob("tokens-*"))) == 1
     said: list[Progress] = []
     train(load(killed / "recipe.toml", ON_DISK), killed / "run", on_progress=said.append)

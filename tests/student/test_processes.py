@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,8 +48,6 @@ ADAPTERS = worlds.stage(
 RUNS = """
 import os, shutil, signal, sys
 from pathlib import Path
-import torch
-torch.set_num_threads(1)
 from distill.recipe import load
 from student.distributed import processes
 from student.train import train
@@ -111,19 +110,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(recipe, folder / "run", stage="whole")
     for name in ("ddp", "fsdp2"):
         shutil.copytree(folder / "run" / "filter", folder / name / "filter")
-    script = folder / "runs.py"
-    script.write_text(RUNS, encoding="utf-8")
-    ran = torchrun(
-        *(str(script), str(recipe.path)),
+    ended = forked.run(
+        RUNS,
+        recipe.path,
         f"{folder}/ddp:whole:none::",
         f"{folder}/fsdp2:whole:fsdp2::",
         f"{folder}/ddp:adapters:none:2:{folder}/killed",
         f"{folder}/fsdp2:adapters:fsdp2:7:{folder}/fsdp2-killed",
         f"{folder}/killed:adapters:none:7:kill",
+        ranks=2,
     )
-    assert "Signal 9" in ran.stderr and (folder / "killed" / "train" / "adapters" / "checkpoints").is_dir(), (
-        ran.stderr
-    )
+    # The main process kills itself; the other one is ended.
+    assert ended.codes[0] == -signal.SIGKILL and ended.codes[1], ended.stderr
+    assert (folder / "killed" / "train" / "adapters" / "checkpoints").is_dir(), ended.stderr
     return folder
 
 
@@ -166,13 +165,15 @@ def resumed(world: Path) -> Path:
     """The stage of adapters, gone on with by two processes and by two that share the model."""
     shutil.copytree(world / "killed", world / "killed-to-fsdp2")
     shutil.copytree(world / "killed", world / "killed-to-one")
-    ran = torchrun(
-        *(str(world / "runs.py"), str(world / "recipe.toml")),
+    ended = forked.run(
+        RUNS,
+        world / "recipe.toml",
         f"{world}/killed:adapters:none::",
         f"{world}/fsdp2-killed:adapters:fsdp2::",
         f"{world}/killed-to-fsdp2:adapters:fsdp2::",
+        ranks=2,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert ended.codes == [0, 0], ended.stderr
     return world
 
 
@@ -250,8 +251,6 @@ def test_a_signal_ends_all_processes_at_one_step_with_a_checkpoint_and_one_messa
 
 HANGS = """
 import signal, sys, time
-import torch
-torch.set_num_threads(1)
 from pathlib import Path
 from distill.recipe import load
 from student.distributed import processes, step_watch
@@ -273,11 +272,10 @@ with processes.together():
 def test_a_process_that_hangs_ends_the_run_with_a_message_that_names_it(world: Path):
     run = world / "hangs"
     shutil.copytree(world / "run" / "filter", run / "filter")
-    (world / "hangs.py").write_text(HANGS, encoding="utf-8")
-    ran = torchrun(str(world / "hangs.py"), str(world / "recipe.toml"), str(run), "none")
-    assert ran.returncode and ran.stderr.count("no training step has ended for") == 1, ran.stderr
-    assert "process 1 is at the exchange of step 3; a process hangs" in ran.stderr
-    assert re.search("process 0 is (at the exchange|in the passes) of step 4", ran.stderr)
+    ended = forked.run(HANGS, world / "recipe.toml", run, "none", ranks=2)
+    assert all(ended.codes) and ended.stderr.count("no training step has ended for") == 1, ended.stderr
+    assert "process 1 is at the exchange of step 3; a process hangs" in ended.stderr
+    assert re.search("process 0 is (at the exchange|in the passes) of step 4", ended.stderr)
 
 
 @pytest.mark.parametrize("settings", [{"batch_size": 24}, {"batch_tokens": 3000}])

@@ -1,12 +1,10 @@
 """Validation through whole recipes: what it leaves, what it decides, and that a kill changes none of it."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import killed
 import orjson
 import pytest
@@ -177,19 +175,8 @@ def test_two_processes_measure_what_one_measures(place: Path, tmp_path: Path):
     for sharding, other in others.items():
         spread = reason(decided, steps=4, stage=f'sharding = "{sharding}"\n')
         worlds.recipe(other, spread.replace("dropout = 0.2", "dropout = 0.0"))
-    (tmp_path / "two.py").write_text(TWO)
-    root = Path(__file__).parents[2]
-    child = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"),
-            *("--nproc-per-node", "2", str(tmp_path / "two.py"), *map(str, others.values())),
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-    )
-    assert child.returncode == 0, child.stderr
+    ended = forked.run(TWO, *others.values(), ranks=2)
+    assert ended.codes == [0, 0], ended.stderr
     one, theirs = lines(place), weights(place)
     for other in others.values():
         two = lines(other)

@@ -118,7 +118,9 @@ def test_another_program_that_has_the_port_is_no_vllm(fake: Server, tmp_path: Pa
 
 def test_helpers_of_a_server_do_not_load_torch(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(export_server.SITE)
-    code = "import sitecustomize, sys; assert 'BeforeTorchvision' in dir(sitecustomize) and 'torch' not in sys.modules"
+    code = (
+        "import sitecustomize, sys; assert 'BeforeTorchvision' in dir(sitecustomize) and 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
 
 

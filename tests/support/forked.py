@@ -1,0 +1,152 @@
+"""Processes of their own that have the training libraries loaded: forks of one process that has run nothing.
+
+Loading torch, transformers and TRL takes seven seconds, most of the time of a process that trains the student of a
+test. One process for each pytest process loads them, when the first test asks for it. It has run nothing, so that a
+fork is as good as a new process. It ends when its input ends: when the pytest process ends, however that happens.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+_LIMIT_S = 240.0
+_GRACE_S = 15.0
+
+
+class Ended(NamedTuple):
+    codes: list[int]
+    """Exit status of each process, by rank; a signal's is negative."""
+    stderr: str
+
+
+def run(code: str, *arguments: object, ranks: int = 1) -> Ended:
+    """Execute a text with `sys.argv[1:]` in a fork, or in several that find each other as torchrun's processes do.
+
+    When one of several fails, the others get SIGTERM and later SIGKILL.
+    """
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    with tempfile.NamedTemporaryFile() as stderr:
+        call = {"code": code, "arguments": [*map(str, arguments)], "ranks": ranks, "stderr": stderr.name}
+        server.stdin.write(json.dumps(call) + "\n")
+        server.stdin.flush()
+        answer = server.stdout.readline()
+        assert answer, "the process that is forked has ended"
+        return Ended(json.loads(answer), Path(stderr.name).read_text(errors="replace"))
+
+
+@cache
+def _server() -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+
+
+def end() -> None:
+    """End the process that is forked, if there is one."""
+    if _server.cache_info().currsize:
+        _server().communicate(timeout=60)
+        _server.cache_clear()
+
+
+def _serve() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _load()
+    for line in sys.stdin:
+        call = json.loads(line)
+        port = _free_port()
+        children = [_fork(call, rank, port) for rank in range(call["ranks"])]
+        print(json.dumps(_wait(children)), file=answers, flush=True)
+
+
+def _load() -> None:
+    import torch
+
+    import student.train
+    import student.training.stage_run
+    import student.training.trainer
+    import student.validation.measure  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _fork(call: dict[str, object], rank: int, port: int) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        _enter(call, rank, port)
+        exec(compile(str(call["code"]), "<forked>", "exec"), {"__name__": "__main__"})
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _enter(call: dict[str, object], rank: int, port: int) -> None:
+    os.setsid()
+    silent = os.open(os.devnull, os.O_RDWR)
+    file = os.open(str(call["stderr"]), os.O_WRONLY | os.O_APPEND)
+    for stream, target in ((0, silent), (1, silent), (2, file)):
+        os.dup2(target, stream)
+    sys.argv = ["forked", *call["arguments"]]  # type: ignore[misc]
+    if (ranks := int(str(call["ranks"]))) > 1:
+        os.environ |= {
+            **{name: str(rank) for name in ("RANK", "LOCAL_RANK")},
+            **{name: str(ranks) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+
+
+def _wait(children: list[int]) -> list[int]:
+    codes: dict[int, int] = {}
+    deadline, asked = time.monotonic() + _LIMIT_S, False
+    while len(codes) < len(children):
+        for child in children:
+            if child not in codes and (status := os.waitpid(child, os.WNOHANG))[0]:
+                codes[child] = os.waitstatus_to_exitcode(status[1])
+        late = time.monotonic() > deadline
+        if late or (any(codes.values()) and not asked):
+            _signal([child for child in children if child not in codes], signal.SIGKILL if late else signal.SIGTERM)
+            deadline, asked = time.monotonic() + _GRACE_S, True
+        time.sleep(0.02)
+    _signal(children, signal.SIGKILL)  # what they have started
+    return [codes[child] for child in children]
+
+
+def _signal(children: list[int], number: int) -> None:
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, number)
+
+
+if __name__ == "__main__":
+    _serve()
