@@ -12,7 +12,8 @@ from distill.artifacts.integrity import (
     digest_note,
     digested,
     digested_path,
-    is_whole, note_digest,
+    is_whole,
+    note_digest,
     require_whole,
 )
 from distill.artifacts.manifest import Manifest

@@ -178,12 +178,15 @@ def test_nothing_to_add_is_nothing_to_do(tmp_path):
     assert not (tmp_path / "index").exists()
 
 
+PAIRS = 500
+
+
 @pytest.mark.parametrize("target", [0.7, 0.8, 0.9])
 def test_pairs_are_found_as_often_as_the_closed_form_says(tmp_path, target):
     rng = np.random.default_rng(round(100 * target))
     texts, similar = [], []
     edits = max(1, round(100 * (1 - target) / (1 + target) / SCHEME.shingle))
-    for _ in range(1500):
+    for _ in range(PAIRS):
         first = [word("w", number) for number in rng.integers(0, 10**7, 100)]
         other = list(first)
         for place in rng.choice(16, edits, replace=False) * 6:
@@ -195,5 +198,5 @@ def test_pairs_are_found_as_often_as_the_closed_form_says(tmp_path, target):
     roots = found.index.components()
     theory = np.mean([1 - (1 - similarity**SCHEME.rows) ** SCHEME.bands for similarity in similar])
     assert np.mean(roots[0::2] == roots[1::2]) == pytest.approx(
-        theory, abs=0.02 + 2 * np.sqrt(theory * (1 - theory) / 1500)
+        theory, abs=0.02 + 2 * np.sqrt(theory * (1 - theory) / PAIRS)
     )
