@@ -125,6 +125,7 @@ def test_a_slice_of_the_campaigns_ends_without_a_traceback(campaign: str) -> Non
 
 
 @pytest.mark.parametrize("unit", ["twenty-", "twenty-one ", "point five ", "two point five ", "one hundred and "])
+@pytest.mark.timing
 def test_number_words_are_read_in_linear_time(unit: str) -> None:
     started = time.process_time()
     list(spelled(unit * (CHARACTERS // len(unit))))

@@ -163,6 +163,9 @@ for number in range(10**9):
         writer = run_python(program, path)
         assert writer.stdout is not None
         writer.stdout.readline()
+        began = time.monotonic()
+        while not path.exists() and time.monotonic() < began + 60:
+            time.sleep(0.01)
         deadline = time.monotonic() + 0.3
         while time.monotonic() < deadline:
             if path.exists():

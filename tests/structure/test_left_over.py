@@ -7,6 +7,9 @@ from pathlib import Path
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 LEAVES = """
 import multiprocessing, threading, time
+import left_over
+
+left_over._GRACE_S = 2.0
 
 def test_a():
     {left}
