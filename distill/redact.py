@@ -169,6 +169,13 @@ def exact(text: str) -> str:
     return _pattern.sub(MASK, text)
 
 
+def unfinished(text: str) -> int:
+    """How many characters at the end of a text may be the beginning of a known value."""
+    longest = max(map(len, _spellings), default=0)
+    ends = (count for count in range(min(longest - 1, len(text)), 0, -1))
+    return next((count for count in ends if any(each.startswith(text[-count:]) for each in _spellings)), 0)
+
+
 def message(text: str) -> str:
     """A message, log line or address without known values and without what stands in a secret's place."""
     text = exact(text)

@@ -1,5 +1,7 @@
 """Commands about a run: its state, its damage, one trace, and what leaves it."""
 
+import shutil
+import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -91,18 +93,15 @@ def ask(
     """Ask a run's student before and after training, and its teachers, one question about an image."""
     from distill.commands.ask import KINDS
     from distill.commands.ask import ask as ask_models
+    from distill.commands.live_replies import LiveReplies
 
     unknown = [name for name in model or () if name not in KINDS]
     if unknown:
         raise RecipeError(f"--model {unknown[0]}: choose among {', '.join(KINDS)}")
-    replies = ask_models(
-        place,
-        image,
-        question,
-        kinds=model or KINDS,
-        students=student or (),
-        on_reply=lambda reply: None if json_ else show(f"{reply}\n"),
-    )
+    live = LiveReplies(shutil.get_terminal_size().columns) if sys.stdout.isatty() and not json_ else None
+    shown: dict[str, Any] = {"on_reply": live.replied, "hear": live.hears, "begin": live.shown} if live else {}
+    shown = shown or {"on_reply": lambda reply: None if json_ else show(f"{reply}\n")}
+    replies = ask_models(place, image, question, kinds=model or KINDS, students=student or (), **shown)
     if json_:
         show_json({"image": str(image), "question": question, "replies": [reply.as_fields() for reply in replies]})
     else:

@@ -6,6 +6,7 @@ Students are asked as `distill eval` asks them, teachers as a judge is asked, al
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,12 +62,27 @@ class ModelReply:
     def __str__(self) -> str:
         if self.not_asked:
             return f"== {self.name} ({self.model}): not asked\n{self.not_asked}"
+        return f"== {self.title}\n{self.body}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.model}, {self.seconds:.1f} s)"
+
+    @property
+    def body(self) -> str:
+        """Rationale and answer, without think tags."""
         parts = split(self.text)
         rationale = [parts.rationale, ""] if parts.rationale else []
         end = ["(cut off: the longest reply that the recipe allows)"] if self.truncated else []
-        return "\n".join(
-            [f"== {self.name} ({self.model}, {self.seconds:.1f} s)", *rationale, parts.answer.strip(), *end]
-        )
+        return "\n".join([*rationale, parts.answer.strip(), *end])
+
+
+Hear = Callable[[str, str], AbstractContextManager[None]]
+"""Hears the model that is asked in the block, by its name and what it is."""
+
+
+def _unheard(_name: str, _model: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def ask(
@@ -77,9 +93,11 @@ def ask(
     kinds: Sequence[str],
     students: Sequence[str],
     on_reply: Callable[[ModelReply], None],
+    hear: Hear = _unheard,
+    begin: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> list[ModelReply]:
     """The replies of the models of a run, or of one model by its folder or hub name; `on_reply` gets each
-    as soon as it is there.
+    as soon as it is there, `hear` the text while it is written, and `begin` the number of models before.
 
     `students` are further ones: folders, hub names, or URL#MODEL. A model that cannot be asked says why in its reply.
     Raises DataError or ImageError for an image that cannot be read, and DataError where no model could be asked.
@@ -90,11 +108,14 @@ def ask(
     ref = ImageRef(sha256=images.sha256(data), path=str(image.resolve()))
     sample = Sample(id=hashlib.sha256(question.encode()).hexdigest()[:20], images=(ref,), question=question)
     replies = []
-    for work in _asked(recipe, run, kinds):
-        reply = work(sample)
-        replies.append(reply)
-        if not reply.not_asked:
-            on_reply(reply)
+    works = list(_asked(recipe, run, kinds))
+    with begin(len(works)):
+        for name, model, work in works:
+            with hear(name, model):
+                reply = work(sample)
+            replies.append(reply)
+            if not reply.not_asked:
+                on_reply(reply)
     if all(reply.not_asked for reply in replies):
         reasons = "".join(f"\n  {reply.name}: {reply.not_asked}" for reply in replies)
         raise DataError(f"{place}: no model could be asked{reasons or '; choose another --model'}")
@@ -123,16 +144,19 @@ def _recipe(place: str, image: Path, students: Sequence[str]) -> tuple[Recipe, P
     return recipe.model_copy(update=update), run
 
 
-def _asked(recipe: Recipe, run: Path, kinds: Sequence[str]) -> Iterator[Callable[[Sample], ModelReply]]:
-    """A function for each model that answers."""
+Work = Callable[[Sample], ModelReply]
+
+
+def _asked(recipe: Recipe, run: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str, Work]]:
+    """Name and description of each model that may answer, and the function that asks it."""
     if recipe.student is not None and BEFORE in kinds:
-        yield partial(_student, recipe, run, BEFORE, lambda: BASE)
+        yield BEFORE, "the untrained student", partial(_student, recipe, run, BEFORE, lambda: BASE)
     if recipe.student is not None and AFTER in kinds:
-        yield partial(_student, recipe, run, AFTER, partial(_stage, recipe, run))
-    for name in recipe.eval.students:
-        yield partial(_student, recipe, run, name, None)
+        yield AFTER, "the trained student", partial(_student, recipe, run, AFTER, partial(_stage, recipe, run))
+    for name, student in recipe.eval.students.items():
+        yield name, student.model, partial(_student, recipe, run, name, None)
     for teacher in recipe.teachers if TEACHER in kinds else ():
-        yield partial(_teacher, recipe, teacher)
+        yield teacher.name, teacher.model, partial(_teacher, recipe, teacher)
 
 
 def _stage(recipe: Recipe, run: Path) -> str:

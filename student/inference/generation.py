@@ -5,10 +5,12 @@ Works with any image-text-to-text model. Does not judge answers (student/evaluat
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
+from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin, TextStreamer
 
+from distill import live_text
 from distill.rationale import split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
@@ -95,11 +97,31 @@ def reply_ids(
         pad_token_id=_pad_id(processor),
         use_cache=True,
     )
+    listener = live_text.current()
+    streamer = _Streamer(processor.tokenizer, encoder, listener) if listener and len(batch) == 1 else None
     generated = model.generate(
-        **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
+        **{name: value.to(model.device) for name, value in inputs.items()},
+        generation_config=greedy,
+        streamer=streamer,
     )
     result = generated[:, inputs["input_ids"].shape[1] :].tolist()
     return [ids[: _end(ids, encoder) + 1] for ids in result]
+
+
+class _Streamer(TextStreamer):  # type: ignore[misc]
+    """Tells a listener whole words of one reply as they come, without the end of the turn."""
+
+    def __init__(self, tokenizer: Any, encoder: Encoder, listener: live_text.Listener) -> None:
+        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=False)
+        self._encoder, self._listener = encoder, listener
+        listener.begin()
+
+    def put(self, value: torch.Tensor) -> None:
+        if value.numel() != 1 or value.item() not in self._encoder.end_ids:
+            super().put(value)
+
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        self._listener.write(text)
 
 
 def generate_replies(

@@ -1,6 +1,7 @@
 """`distill ask`: every model of a run answers one question, and what cannot answer says why."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import stub_server
 import student_worlds
 from typer.testing import CliRunner, Result
 
-from distill import cli
+from distill import cli, live_text, redact
+from distill.commands.ask import ModelReply
+from distill.commands.ask import ask as ask_models
+from distill.commands.live_replies import LiveReplies
 from distill.recipe.loading import load
 from student.train import train
 
@@ -105,3 +109,64 @@ def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monke
 def test_what_cannot_be_asked_is_a_plain_error(run: Path, arguments: tuple[str, ...], message: str) -> None:
     done = ask(*(each.format(run=run) for each in arguments))
     assert done.exit_code == 2 and message in done.stderr and not done.stdout
+
+
+def test_secrets_and_control_characters_stay_out_of_text_that_comes_in_pieces(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    redact.know("canary-in-pieces")
+    assert redact.unfinished("he says cana") == 4 and redact.unfinished("he says") == 0
+    live = LiveReplies(width=200)
+    with live.shown(1):
+        with live.hears("after", "stage a"):
+            heard = live_text.current()
+            assert heard is not None
+            heard.begin()
+            for piece in ("<think>\x1b]0;", "me\x07 can", "ary-in-", "pieces</think>", " 3 can"):
+                heard.write(piece)
+            assert "canary" not in capsys.readouterr().out, "the end may be a secret's beginning"
+        live.replied(ModelReply(name="after", model="stage a", text="3 can", seconds=1.25))
+    rest = capsys.readouterr().out
+    assert rest.startswith("can\n(1.2 s") and live_text.current() is None
+
+
+@pytest.mark.parametrize(("width", "side_by_side"), [(40, False), (120, True)])
+def test_replies_come_while_they_are_written_and_stand_side_by_side_where_there_is_room(
+    run: Path, width: int, side_by_side: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = LiveReplies(width)
+    heard: dict[str, list[str]] = {}
+
+    @contextmanager
+    def hears(name: str, model: str) -> Iterator[None]:
+        with live.hears(name, model):
+            listener = live_text.current()
+            assert listener is not None
+            write, pieces = listener.write, heard.setdefault(name, [])
+            listener.write = lambda text: (pieces.append(text), write(text))[1]  # type: ignore[method-assign]
+            yield
+
+    replies = ask_models(
+        str(run),
+        run / "one.png",
+        "How many?",
+        kinds=("after", "teacher"),
+        students=(),
+        on_reply=live.replied,
+        hear=hears,
+        begin=live.shown,
+    )
+    texts = {reply.name: reply.text for reply in replies if not reply.not_asked}
+    assert set(texts) == {"after", "stub"} == {name for name, pieces in heard.items() if pieces}
+    assert "".join(heard["after"]).strip() == texts["after"].strip()
+    assert len(heard["stub"]) > 1 and "".join(heard["stub"]).split() == texts["stub"].split()
+    shown = capsys.readouterr().out
+    bodies = [reply.body for reply in replies if reply.name == "stub"]
+    assert bodies[0].split()[0] in shown
+    last = shown[shown.rindex("after (") :].splitlines()[0]
+    assert ("stub (stub" in last) == side_by_side
+
+
+def test_what_is_no_terminal_gets_whole_replies(run: Path) -> None:
+    done = ask(run, run / "one.png", "How many?", "--model", "after")
+    assert done.exit_code == 0 and done.stdout.startswith("== after (stage first, ")

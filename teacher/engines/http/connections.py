@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from teacher.engines.http.response_parser import (
     BrokenResponseError,
     HttpResponse,
+    OnBody,
     OversizedResponseError,
     ResponseParser,
 )
@@ -77,6 +78,7 @@ class HttpConnection(asyncio.Protocol):
         total_s: float,
         silence_s: float | None = None,
         has_body: bool = True,
+        on_body: OnBody | None = None,
     ) -> HttpResponse:
         """Send a request and return its answer.
 
@@ -86,7 +88,7 @@ class HttpConnection(asyncio.Protocol):
         if not self.open:
             raise StaleConnectionError("the server closed the connection")
         self._silent = True
-        self._parser = ResponseParser(self._max_body_bytes, has_body=has_body)
+        self._parser = ResponseParser(self._max_body_bytes, has_body=has_body, on_body=on_body)
         self._answer = self._loop.create_future()
         self._started, self._total_s, self._silence_s = started, total_s, silence_s
         self._heard, self._unsent = self._loop.time(), len(data)
@@ -213,7 +215,9 @@ class ConnectionPool:
             fields |= _authorization("proxy-authorization", self._proxy)
         self._head = _head(f"{method} {target}", fields)[:-2] + b"content-length: "
 
-    async def send(self, body: bytes, *, total_s: float, silence_s: float | None = None) -> HttpResponse:
+    async def send(
+        self, body: bytes, *, total_s: float, silence_s: float | None = None, on_body: OnBody | None = None
+    ) -> HttpResponse:
         """The answer to a request with this body. Raises what HttpConnection.exchange raises.
 
         A server may drop a kept connection at the moment of the next request. That is no failure of the request: it
@@ -223,16 +227,24 @@ class ConnectionPool:
         kept = self._kept(started)
         if kept is not None:
             with suppress(StaleConnectionError):
-                return await self._exchange(kept, body, started, total_s, silence_s)
+                return await self._exchange(kept, body, started, total_s, silence_s, on_body)
         connection = await self._connect(min(_CONNECT_S, total_s))
-        return await self._exchange(connection, body, started, total_s, silence_s)
+        return await self._exchange(connection, body, started, total_s, silence_s, on_body)
 
     async def _exchange(
-        self, connection: HttpConnection, body: bytes, started: float, total_s: float, silence_s: float | None
+        self,
+        connection: HttpConnection,
+        body: bytes,
+        started: float,
+        total_s: float,
+        silence_s: float | None,
+        on_body: OnBody | None,
     ) -> HttpResponse:
         try:
             data = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
-            return await connection.exchange(data, started=started, total_s=total_s, silence_s=silence_s)
+            return await connection.exchange(
+                data, started=started, total_s=total_s, silence_s=silence_s, on_body=on_body
+            )
         finally:
             if connection.open:
                 connection.idle_since = asyncio.get_running_loop().time()

@@ -11,10 +11,12 @@ from email.utils import parsedate_to_datetime
 
 import orjson
 
+from distill import live_text
 from distill.recipe.teachers import Teacher
 from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json, refused_parameter
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
+from teacher.engines.http.heard_pieces import HeardPieces
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
 from teacher.engines.http.server_info import proxy_of
@@ -105,7 +107,9 @@ class Exchange:
         if not streamed:
             return await pool.send(body, total_s=self._teacher.timeout_s)
         data = b"%s,%s" % (body[:-1], _STREAMED)
-        return await pool.send(data, total_s=self._longest_s, silence_s=self._streaming.silence_s())
+        listener = live_text.current()
+        hear = HeardPieces(listener).feed if listener is not None else None
+        return await pool.send(data, total_s=self._longest_s, silence_s=self._streaming.silence_s(), on_body=hear)
 
     def _timeout_message(self, seconds: float, *, streamed: bool) -> str:
         if not streamed:

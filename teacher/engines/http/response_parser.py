@@ -6,7 +6,7 @@ compressed. Every limit is checked while bytes arrive, so no server fills the me
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _MAX_HEAD_BYTES = 1 << 16
@@ -16,6 +16,9 @@ _LENGTH = re.compile(r"\d{1,18}\Z")
 _CHUNK = re.compile(rb"[0-9a-fA-F]{1,15}\Z")
 _MAX_LINE_BYTES = 1 << 12
 _WINDOW_BITS: Mapping[str, int] = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+OnBody = Callable[[bytes], None]
 
 
 class BrokenResponseError(Exception):
@@ -40,8 +43,9 @@ class HttpResponse:
 class ResponseParser:
     """Takes the bytes of one response in pieces of any size."""
 
-    def __init__(self, max_body_bytes: int, *, has_body: bool = True) -> None:
-        """`has_body` is false for the answer to CONNECT."""
+    def __init__(self, max_body_bytes: int, *, has_body: bool = True, on_body: OnBody | None = None) -> None:
+        """`has_body` is false for the answer to CONNECT. `on_body` gets the body of a status 200 as it comes."""
+        self._on_body = on_body
         self._max_body_bytes = max_body_bytes
         self._has_body = has_body
         self._rest = b""
@@ -142,6 +146,8 @@ class ResponseParser:
         if self._size > self._max_body_bytes:
             raise OversizedResponseError
         self._pieces.append(data)
+        if self._on_body is not None and self._status == 200:
+            self._on_body(data)
 
     def _feed_chunks(self, data: bytes) -> HttpResponse | None:
         if self._rest:

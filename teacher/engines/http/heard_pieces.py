@@ -1,0 +1,38 @@
+"""The text of an answer in pieces, told to a listener as it comes (distill/live_text.py).
+
+What cannot be read is left out: teacher/engines/http/streaming.py decides about the answer.
+"""
+
+import orjson
+
+from distill.live_text import Listener
+from distill.rationale import CLOSE, OPEN
+
+
+class HeardPieces:
+    """Tells a listener the text of one answer, its thinking between think tags."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._rest = b""
+        self._thinking = False
+        listener.begin()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                delta = orjson.loads(line.removeprefix(b"data:"))["choices"][0]["delta"]
+                self._tell(delta.get("reasoning") or delta.get("reasoning_content"), thinking=True)
+                self._tell(delta.get("content"), thinking=False)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                continue
+
+    def _tell(self, text: object, *, thinking: bool) -> None:
+        if not isinstance(text, str) or not text:
+            return
+        if thinking != self._thinking:
+            text = (f"{OPEN}\n" if thinking else f"\n{CLOSE}\n\n") + text
+            self._thinking = thinking
+        self._listener.write(text)
