@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/grounding/slips.py [FOLDER ...]
 
-A FOLDER holds right.jsonl, right_natural.jsonl and slips.jsonl, a {"text": ...} a line. Default: all in
-benchmarks/data/arithmetic, written without a look at the parser. Tuned on `dev` and `attack`, not on `heldout`.
-`attack_later` was written after that; one text of it was mended. right_natural holds texts with traps.
+A FOLDER holds right.jsonl and slips.jsonl, and some have right_natural.jsonl, a {"text": ...} a line. Default: all in
+benchmarks/data/arithmetic, written without a look at the parser. Tuned on `dev`, `attack` and `blind_dev`, not on
+`heldout` and `blind_heldout`. `attack_later` was written after that; one text of it was mended. right_natural holds
+texts with traps. `blind_dev` and `blind_heldout` are random halves of one set, so both have its patterns of sentences.
 """
 
 import sys
@@ -20,9 +21,11 @@ DATA = Path(__file__).parents[1] / "data" / "arithmetic"
 def main() -> None:
     for folder in [Path(name) for name in sys.argv[1:]] or sorted(DATA.iterdir()):
         for name in ("slips", "right", "right_natural"):
+            if not (folder / f"{name}.jsonl").exists():
+                continue
             texts = [orjson.loads(line)["text"] for line in (folder / f"{name}.jsonl").read_bytes().splitlines()]
             flagged = sum(bool(find_slips(text).slips) for text in texts)
-            print(f"{folder.name:8} {name:14} {flagged:4} of {len(texts):4} flagged ({flagged / len(texts):.1%})")
+            print(f"{folder.name:13} {name:14} {flagged:4} of {len(texts):4} flagged ({flagged / len(texts):.1%})")
 
 
 if __name__ == "__main__":

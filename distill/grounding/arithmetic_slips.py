@@ -13,15 +13,16 @@ from typing import Final, Literal
 
 from distill.grounding.canonical_text import MARK, mark_numbers, max_numbers_of
 from distill.grounding.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
+from distill.grounding.table_sums import find_table_claims
 from distill.grounding.unit_equations import UNIT_WORDS, find_unit_claims
 from distill.grounding.worded_equations import WORDED_WORDS, find_worded_claims
 
 Arithmetic = Literal["right", "slip", "none_stated"]
 
-# "She had 8 stamps. After getting 6 more, she owns 14." is read as one.
+# "She had 8 stamps. After getting 6 more, she owns 14." is read as one, and "Ana has 8, Ben 6. Ana thus has 2 more".
 # The space comes first: a search for one finds its place many times faster than one for what stands before it.
 _SENTENCE: Final = re.compile(
-    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=)|(?<=\n)\s*+)",
+    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=|[a-z]+ (?:therefore|thus|hence) )|(?<=\n)\s*+)",
 )
 # Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
@@ -68,9 +69,10 @@ def find_slips(text: str) -> Slips:
             words = _WORDS.intersection(letters.split())
             arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset)
             arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset)
-            if not scaled:
-                arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset)
+            arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, scaled)
         offset += count
+    if "|\n" in marked.text:
+        arithmetic_claims += find_table_claims(marked.text, marked.numbers)
     right = {claim.key for claim in arithmetic_claims if claim.right}
     wrong = {
         (claim.first, claim.last): claim for claim in arithmetic_claims if not claim.right and claim.key not in right

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS
+from distill.grounding.notations import plain_notation
 from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"
@@ -40,7 +41,7 @@ _LATEX: Final = (
 _SIGNS: Final = {
     "×": "*", "·": "*", "✕": "*", "÷": "/", "⁄": "/", "≅": "≈", "⇒": "→", "’": "'", "²": "^2", "³": "^3",
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
-    **dict.fromkeys("$€£¥`&#{}~", ""),
+    **dict.fromkeys("$€£¥₹`&#{}~", ""),
 }  # fmt: skip
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
@@ -61,7 +62,9 @@ _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as )[^()\d]{0,60}\)")
 _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
 _COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
-_PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?) of (?=\d|(?:{_COUNT})\b)")
+_PART: Final = re.compile(
+    rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?) of (?:the |these |those |all )?(?=\d|(?:{_COUNT})\b)"
+)
 _MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)? (?=\d|(?:{_COUNT})\b)")
 _ENDS: Final = rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
 _BY_LETTER: Final = {letter: [word[1:] for word in _COUNTS if word[0] == letter] for letter in "efnst"}
@@ -164,7 +167,7 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
 
 
 def _clean(text: str) -> str:
-    text = plain_text(text)
+    text = plain_text(plain_notation(text))
     if "," in text and _CONTINENTAL.search(text):
         text = _CONTINENTAL_NUMBER.sub(
             lambda match: match[1].replace(".", "") + (f".{match[2]}" if match[2] else ""), text
@@ -182,7 +185,7 @@ def _clean(text: str) -> str:
     if "squared" in text or "cubed" in text:
         text = _POWER_WORD.sub(lambda match: "^2" if match[1] == "squared" else "^3", text)
     if "**" in text:
-        text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text).replace("**", "")
+        text = re.sub(r"(?<=\d)\*\*(?=\d)|(?<=\d) \*\* (?=\d)", "^", text).replace("**", "")
     for sign, plain_sign in _SIGNS.items():
         if sign in text:
             text = text.replace(sign, plain_sign)

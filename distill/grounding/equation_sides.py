@@ -12,17 +12,20 @@ from typing import Final
 from distill.grounding.canonical_text import MARK
 from distill.grounding.numbers_in_text import word_set
 
-_TOKEN: Final = re.compile(r"[a-zX][\w'/]*|N!?|->|=>|==|!=|<=|>=|\S")
+_TOKEN: Final = re.compile(r"[a-zX][\w'/]*(?:-[a-z][a-z]+)*|N!?|->|=>|==|!=|<=|>=|\S")
 _NUMBERS: Final = (MARK, "N!")
 _ENDS: Final = (*_NUMBERS, ")")
 _OPENERS: Final = (*_NUMBERS, "π", "plus", "minus", "less", "times", "dividedby", "of", "same")
 """Words and letters that a chain begins with."""
 _REMAINDERS: Final = ("r", "mod", "rest", "remainder")
-_SIGNS: Final = {"+": "+", "-": "-", "*": "*", "/": "/", "^": "^", "√": "√"}
+_SIGNS: Final = {"+": "+", "-": "-", "*": "*", "/": "/", "^": "^", "√": "√", "‖": "‖"}
+"""‖ is the absolute value of what follows."""
 _OPERATORS: Final = {"plus": "+", "minus": "-", "less": "-", "times": "*", "x": "*", "dividedby": "/", "of": "of"}
 _EQUALS: Final = {"=": "=", "==": "=", "≈": "≈", "→": "=", "->": "=", "=>": "=", "same": "="}
 _BEGINNINGS: Final = frozenset([*_OPENERS, *_SIGNS, "(", *(sign for sign in _EQUALS if not sign.isalpha())])
 """Words and signs that a chain begins with; all others are passed over before it."""
+_OPERANDS: Final = (*_NUMBERS, "(", "√", "‖", "π")
+_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
 _ARROWS: Final = ("→", "->", "=>")
 SAYS: Final = word_set(
     """is are equals makes make making gives give giving yields yield leaves leave leaving totals becomes gets cost
@@ -42,10 +45,11 @@ _AFTER: Final = word_set(
     percentage th ago per"""
 )
 """What follows a number that is not the result itself: "2 more than 5", "3 remainder 4"."""
-_COMPARING: Final = word_set("more less fewer greater higher lower larger smaller years")
+_COMPARING: Final = word_set("more less fewer greater higher lower larger smaller years per times")
 """Of these, what may follow a result behind an equals sign: "90 - 75 = 15 more"."""
 _JOINTS: Final = word_set(
-    "and or but in to than from for with on at by so because which that while since then thus hence where as when if"
+    """and or but in to than from for with on at by so because which that while since then thus hence where as when if
+    over during across between among"""
 )
 """What stands between two statements, and not between a number and its unit."""
 # A comma ends a chain but where `EquationReader._goes_on` may say otherwise.
@@ -131,11 +135,15 @@ class EquationReader:
         after = self._token(at + 1)
         if token in _NUMBERS:
             self._number(side, token, start, end)
+        elif self._leaves(side, token, start, after):
+            return self._ended(token)
+        elif token == "times" and last == MARK and after not in (*_OPERANDS, *_SIGNS) and len(self.chain) > 1:
+            return self._unit(side, token, after)  # "60 / 15 = 4 times the smallest"
         elif token in _SIGNS or (token in _OPERATORS and (token != "x" or after in (*_NUMBERS, "("))):
             self._operator(side, token, start, end, after)
         elif token == "π" or (token == "(" and not (last in (*_ENDS, "u") and self.sentence[start - 1] == " ")):
             # What stands directly before it is the name of a function.
-            side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start].islower())
+            side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start] in _LETTERS)
             side.tokens.append(token)
         elif token == ")" and side.tokens.count("(") > side.tokens.count(")"):
             side.end_unit()
@@ -155,8 +163,19 @@ class EquationReader:
         else:
             if token == "and" and last == "u" and after in _NUMBERS and "/" in self.chain[0].operators:
                 side.sound = False  # "60 / 7 = 8 weeks and 4 days"
-            return self._ended(token)
+            ended = self._ended(token)
+            if token == "(":
+                self.chain[0].tokens.append("(")  # "for 28 and 30 (28 + 30) that comes to 58"
+            return ended
         return None
+
+    def _leaves(self, side: Side, token: str, start: int, after: str) -> bool:
+        """Whether a sign or "of" behind a result belongs to the words after it: "= 33 - so", "1/2 of the pizza"."""
+        if not side.numbers or len(self.chain) == 1 or not self.chain[-2].operators or not after[:1].islower():
+            return False
+        if token == "of":
+            return after not in _OPERATORS
+        return token == "-" and len(after) > 1 and after not in _OPERATORS and self.sentence[start - 1] == " "
 
     def _token(self, at: int) -> str:
         return self.tokens[at] if at < len(self.tokens) else ""
@@ -200,9 +219,11 @@ class EquationReader:
             self.chain = [side := Side()]
             self.before = token
             return
-        if not side.tokens and sign not in ("√", "of"):
+        if not side.tokens and sign not in ("√", "‖", "of"):
             # A sign of its own number, or an operator whose other side is no number.
             tight = self.sentence[end : end + 1] in (MARK, "(") and self.sentence[start - 1 : start] in ("", " ", "(")
+            if sign == "+" and tight and (len(self.chain) > 1 or not self.before):
+                return  # "73 - 28 = +45"
             if not (sign == "-" and tight):
                 if not self.before and len(self.chain) == 1:
                     return  # a mark at the beginning

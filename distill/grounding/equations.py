@@ -21,14 +21,20 @@ from distill.grounding.numbers_in_text import word_set
 
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"
-    r"|aren't|wasn't|doesn't|don't|cannot|can't|would|were to|instead|rather|suppose|whether|unless|oops|remainder|left over|leftover)\b"
+    r"|aren't|wasn't|doesn't|don't|cannot|can't|instead|rather|oops)\b"
 )
-"""Words that make a sentence no claim: questions, negations, conditions, reported mistakes."""
+"""Words that make a sentence no claim: questions, negations, reported mistakes. A condition is no such word: what would be
+8 + 6 is 14 whether it is or not."""
 _OVERRULING: Final = word_set(
-    """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t would were instead rather
-    suppose whether unless oops remainder left leftover"""
+    """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t instead rather oops"""
 )
 """Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
+_REMAINDER: Final = re.compile(r"\b(?:remainder|left over|leftover)\b")
+"""Beside a division they say that its result is a whole number."""
+_REMAINING: Final = word_set("remainder left leftover")
+_DIVIDED: Final = re.compile(r"/|\bdivided")
+_ABSOLUTE: Final = re.compile(r"\|\s?(-?N(?: ?[-+*/] ?N){1,3})\s?\|(?=\s?[=≈])")
+_TEMPERATURES: Final = frozenset(["celsius", "fahrenheit"])
 _PI: Final = (math.pi, 3.14, 22 / 7, 3.1416)
 _PHRASES: Final = (
     (word_set("multiplied"), re.compile(r"\b(?:multiplied by|multiplied with)\b"), "times"),
@@ -43,6 +49,9 @@ _PHRASES: Final = (
               " percent decimal fraction"),
      re.compile(r"\b(?:is|are) the same as\b|\b(?:reduces?|simplif(?:y|ies)|corresponds?|converts?) to\b|\bequals?\b"
                 r"|\bas an? (?:percentage|percent|decimal|fraction),?(?: is| gives)?|\b(?:is|are) equal to\b"), "same"),
+    (word_set("all total altogether together"),
+     re.compile(r" (?:in all|in total|altogether|together|total) \((?=N ?[-+*/] ?N)"), " = ("),
+    (word_set("away"), re.compile(r"(?<=N) takes? away (?=N)"), " minus "),
     (word_set("because since as"), re.compile(r"\((?:because|since|as) (?=[N(])"), "= ("),
     (word_set("of"),
      re.compile(r"(?<=N) (?:rows|columns|packs?|packets|boxes|groups|bags|sets|stacks|crates|piles|shelves|teams|tables"
@@ -59,7 +68,7 @@ _EQUALITIES: Final = SAYS | word_set(
 )
 _EQUALITY: Final = re.compile(rf"\b(?:{'|'.join(sorted(_EQUALITIES, key=len, reverse=True))})\b")
 _OPERATOR_SIGN: Final = re.compile(r"[-+*/^√%!]")
-_OPERATORS: Final = word_set("plus minus less times x divided multiplied of root each same")
+_OPERATORS: Final = word_set("plus minus less times x divided multiplied of root each same away")
 _OPERATOR: Final = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATORS))})\b")
 # A word of equality needs an expression before it, and so an operator before an operand; an equals sign does not.
 _BEFORE_OPERAND: Final = (*"-+*/^√", "plus", "minus", "less", "times", "x", "dividedby")
@@ -70,7 +79,7 @@ _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 """Words of phrases that become an operator or equality; "out of" is found by its "of"."""
 
 
-EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _EQUALITIES | _OPERATORS
+EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _REMAINING | _EQUALITIES | _OPERATORS
 """All words that are asked for."""
 
 
@@ -99,12 +108,16 @@ def find_equation_claims(
         return
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
+    if not words.isdisjoint(_REMAINING) and _REMAINDER.search(sentence) and _DIVIDED.search(sentence):
+        return
     if not words.isdisjoint(_IN_PHRASES):
         for clues, pattern, word in _PHRASES:
             if not words.isdisjoint(clues):
                 sentence = pattern.sub(word, sentence)
         if not _may_state(sentence):
             return
+    if "|" in sentence:
+        sentence = _ABSOLUTE.sub(r"‖(\1)", sentence)
     for part, start in split_parts(sentence):
         count = part.count(MARK)
         if count > 1 and _may_state(part):
@@ -139,9 +152,13 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Arith
         if right.weak and not _states_a_result(left, right, numbers):
             continue
         operators = {*left.operators, *right.operators}
-        if left.units != right.units and ("cents" in left.units | right.units or not operators):
+        units = left.units | right.units
+        if left.units != right.units and (not operators or ("cents" in units and _in_dollars(left, right, numbers))):
             continue  # "25 cents * 4 = $1", "... = 1000 ml = 1 l"
-        if operators & {"+", "-"} and ("of" in operators or len(left.units | right.units) > 1):
+        if operators & {"+", "-"} and (
+            ("of" in operators and not _of_shares(left, numbers))
+            or (len(units) > 1 and not (units == _TEMPERATURES and "*" in operators))
+        ):
             continue
         comparison = _compare_sides(left, right, chain[0], numbers)
         if comparison is not None:
@@ -149,6 +166,19 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Arith
             # That two expressions agree corrects no result.
             key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers), len(right.operators))
             yield ArithmeticClaim(left.numbers[0], right.numbers[-1], agrees, expected, key)
+
+
+def _in_dollars(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
+    """Whether one of two sides may be dollars where the other is cents: "25 cents * 4 = 1", "0.25 * 4 = 100 cents"."""
+    dollars = left if "cents" in right.units else right
+    return dollars is right or any(numbers[n].unit < 1 for n in dollars.numbers)
+
+
+def _of_shares(side: Side, numbers: Sequence[Number]) -> bool:
+    """Whether percentages, and they alone, stand before the "of" of a side: "700 - 20% of 700"."""
+    marks = [at for at, token in enumerate(side.tokens) if token == MARK]
+    shares = {at + 1 for at, n in zip(marks, side.numbers, strict=False) if numbers[n].percent}
+    return shares == {at for at, token in enumerate(side.tokens) if token == "of"}
 
 
 def _states_a_result(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
@@ -224,6 +254,9 @@ def _compare_sides(
         ), left_values[0]
     number = numbers[stated_side.numbers[0]]
     stated_value = stated[0]
+    if "√" in (left_side.operators or right_side.operators) and number.unit == 1 and not hedged:
+        # A root that is no whole number is not said to be one.
+        return any(abs(stated_value - value) < 1e-6 for value in computed), computed[0]
     if number.unit > 1:
         # The last number alone may name the scale: "83.2 - 67.4 = 15.8 million".
         computed = [value * scale for value in computed for scale in (1.0, 1e3, 1e6, 1e9)]

@@ -8,6 +8,8 @@ from typing import Final
 from distill.grounding.canonical_text import MARK
 
 _DEEPEST: Final = 20
+_FINE: Final = 0.005
+"""A number with decimals whose last place is so small a share of a value has the digits of a value that ends there."""
 _SIMPLE: Final = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 
@@ -18,10 +20,13 @@ def stands_for(stated: float, unit: float, value: float, hedged: bool) -> bool:
         return True
     if hedged and 0.1 * abs(value) >= distance and stated % 10 == 0 and distance <= 0.5 * _last_digit(stated):
         return True
+    steps = value / unit
+    whole = abs(steps) < 1e12 and abs(steps - round(steps)) <= 1e-6
+    if whole and unit != 1 and unit <= _FINE * abs(value):
+        return False  # "about 4.78" of what is 4.80
     if hedged and distance <= max(0.5 * unit if unit < 1 else 0.0, 0.03 * abs(value)):
         return True
-    steps = value / unit
-    if abs(steps) < 1e12 and abs(steps - round(steps)) <= 1e-6:
+    if whole:
         return False
     if unit < 1 or unit > 1:
         return distance < unit * 1.0001
@@ -77,7 +82,7 @@ class _Expression:
 
     def _product(self) -> float:
         value = self._power()
-        while (sign := self._next()) in ("*", "/", "of", "(", "√", "π", MARK):
+        while (sign := self._next()) in ("*", "/", "of", "(", "√", "‖", "π", MARK):
             if sign == MARK:
                 raise _UnreadableError
             self.position += sign in ("*", "/", "of")
@@ -120,6 +125,8 @@ class _Expression:
             return self.pi
         if token == "√":
             return math.sqrt(self._atom())
+        if token == "‖":
+            return abs(self._atom())
         if token in ("-", "+"):
             value = self._power()
             return -value if token == "-" else value

@@ -32,7 +32,10 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
 }
 _UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
-UNIT_WORDS: Final = frozenset(word for unit in (*_UNITS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
+_CENTS: Final = {"quarters": 25, "dimes": 10, "nickels": 5, "pennies": 1}
+UNIT_WORDS: Final = frozenset(
+    word for unit in (*_UNITS, *_CENTS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1]
+)
 """The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
 _SAME: Final = re.compile(
@@ -41,19 +44,25 @@ _SAME: Final = re.compile(
     r"(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
 )
 _DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
+_COINS: Final = re.compile(r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])")
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 
 def find_unit_claims(
-    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, scaled: bool
 ) -> Iterator[ArithmeticClaim]:
-    """Quantities that a sentence of these words states in two units; its first number has the index `offset`."""
+    """Quantities that a sentence of these words states in two units; its first number has the index `offset`.
+
+    In a text about a map or a drawing (`scaled`) a length of the drawing stands for a real one.
+    """
     if words.isdisjoint(UNIT_WORDS):
         return
     for match in _SAME.finditer(sentence):
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]
         first = offset + sentence.count(MARK, 0, match.start())
         own = numbers[first : first + len(units)]
+        if scaled and units[0][0] in ("length", "feet"):
+            continue
         if len({kind for kind, _ in units}) == 1 and len({size for _, size in units}) > 1:
             sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
             cut = match[0].count(MARK, 0, match.start("tie") - match.start())
@@ -62,6 +71,12 @@ def find_unit_claims(
             expected = (sum(sizes[:cut]) - sum(sizes[cut:-1])) / size
             right = stands_for(own[-1].value, own[-1].unit, expected, False)
             yield ArithmeticClaim(first, first + len(units) - 1, right, expected, ("units", *sizes[:cut]))
+    for match in _COINS.finditer(sentence):
+        first = offset + sentence.count(MARK, 0, match.start())
+        coins, worth = numbers[first : first + 2]
+        expected = coins.value * _CENTS[match[1]] / (1 if match[2] else 100)
+        right = stands_for(worth.value, worth.unit, expected, False)
+        yield ArithmeticClaim(first, first + 1, right, expected, ("coins", match[1], coins.value))
     if " dozen " in sentence:
         for match in _DOZEN.finditer(sentence):
             first = offset + sentence.count(MARK, 0, match.start())

@@ -7,8 +7,10 @@ satisfy. Knows English. A sentence without a word for the operation is not read.
 # ruff: noqa: E501
 # A phrase broken over lines cannot be read as a phrase.
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import mean, median
 from typing import Final, NamedTuple
 
@@ -20,7 +22,7 @@ from distill.grounding.numbers_in_text import word_set
 _EQ: Final = (
     r"(?>(?:,? (?:which |that |this |we |you |i |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"
     r"|amounts? to|was|were|get|to get|results? in|have|has|obtain|add up to|becomes?|=)|:|,)"
-    r"(?: (?:about|roughly|approximately|around|exactly|only|just|the|a|total|of|equal|to|again|left|is|therefore|thus|:|=))*[ :*]*-?)"
+    r"(?: (?:about|roughly|approximately|around|exactly|only|just|the|a|total|of|equal|to|again|left|is|therefore|thus|ie|:|=))*[ :*]*-?)"
 )
 # Without choices to come back to: a list is read in one way.
 _LIST: Final = r"N(?>(?>\)?(?: [a-z()/'-]+){0,4}?(?:, and |, | and | plus | & )(?:[a-z()'-]+ ){0,4}?\(?N)){1,11}+\)?"
@@ -63,6 +65,11 @@ def _product(v: Values) -> float:
     return result
 
 
+def _doubled(v: Values) -> float:
+    """The next of numbers that double; no number where one before is not the double of its own."""
+    return 2 * v[-1] if all(then == 2 * now for now, then in pairwise(v)) else math.nan
+
+
 def _pattern(
     clues: str,
     pattern: str,
@@ -87,6 +94,8 @@ PATTERNS: Final = (
     _pattern("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
     _pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
     _pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
+    _pattern("adding add summing totaling totalling sum total", rf"\b(?:adding|add|summing|totall?ing|sum|total)(?: up| of)? (?:the |all |these )?(?:[a-z]+ ){{1,4}}"
+       rf"\({_LIST}{_EQ}N", sum),
     _pattern("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
     _pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum,
        needs=("add up to N", "sum to N", "sum up to N", "make up N", "total N")),
@@ -134,6 +143,12 @@ PATTERNS: Final = (
        r"(?:that's|that is|that makes|so|makes|making) N \1", _product),
     _pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
        _product),
+    _pattern("more fewer less", r"\b([a-z]+) [a-z]+ N(?: [a-z]+)?,? (?:and |while )?([a-z]+) (?:[a-z]+ )?N\b[^N]{0,12}\b\1 (?:therefore |thus |hence |so )?"
+       r"(?:[a-z]+ )?N (?:more|fewer|less)(?: [a-z]+)? than \2\b", _change),
+    _pattern("twice double", r"\bN(?:, (?:and )?N){2,9}[^N.;]{0,20}\beach (?:[a-z]+ )?is (?:twice|double) the (?:one before|last|previous)", _doubled),
+    _pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", _product),
+    _pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", _product),
+    _pattern("c choose", r"\b(?:c\(N, ?N\)|N choose N) ?(?:=|is|gives|equals) N", lambda v: math.comb(*map(int, v)) if max(v) < 100 else 0),
     _pattern("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
     _pattern("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
     _pattern("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
@@ -172,7 +187,7 @@ _COMPARED: Final = (
     (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
     (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
 )
-_GOES_ON: Final = re.compile(r" ?[-+*/^] ?[N(√]")
+_GOES_ON: Final = re.compile(r"(?: [a-z/]+)? ?[-+*/^] ?[N(√]")
 _LABELLED: Final = re.compile(
     r"\b(?:for|in|of|bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category"
     r"|level|quarter|rank|line) $"
@@ -198,8 +213,10 @@ _TAKES: Final = re.compile(
     r"\b(?:at|from) N:N\b[^N.!?;]{0,40}\bN:N\b[^N.!?;]{0,40}\b(?:takes|took|lasts|lasted|is|for) (?:about )?N (?:hours?|h)(?: and|,)? N min"
 )
 _ARRIVAL: Final = re.compile(
-    r"\bat N:N\b[^N.!?;]{0,30}N (minutes?|min|hours?|h)\b[^N.!?;]{0,40}\b(?:at|until|by) N:N"
+    r"\bat N:N\b[^N.!?;]{0,30}N (minutes?|min|hours?|h)\b[^N.!?;]{0,40}\b(?:at|until|by) N:N(?! ?[-+])"
 )
+_SHIFT: Final = re.compile(r"\bN:N ([-+]) (?:N (minutes?|min|hours?|h)\b|N:N) ?= ?N:N(?!:)")
+_SCALED: Final = re.compile(r"\bN:N,? (?:scaled|multiplied)(?: up)? by N (?:is|gives|becomes|=) N:N(?!:)")
 _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
     clue: tuple(place for place, one in enumerate(PATTERNS) if clue in one.clues.split())
     for clue in {clue for one in PATTERNS for clue in one.clues.split()}
@@ -338,6 +355,17 @@ def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[A
         a, b, c, d, hours, minutes = (number.value for number in clock_numbers)
         expected = (c * 60 + d - a * 60 - b) % 720
         yield ArithmeticClaim(first, first + 5, (hours * 60 + minutes) % 720 == expected, None, ("takes", a, b, c, d))
+    for match in _SHIFT.finditer(sentence):
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, *shift, c, d = (number.value for number in clock_numbers)
+        minutes = shift[0] * (60 if len(shift) > 1 or match[2].startswith("h") else 1) + sum(shift[1:])
+        minutes = minutes if match[1] == "+" else -minutes
+        right = (a * 60 + b + minutes - c * 60 - d) % 720 == 0
+        yield ArithmeticClaim(first, first + 3 + len(shift), right, None, ("shift", a, b, minutes))
+    for match in _SCALED.finditer(sentence):
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, factor, c, d = (number.value for number in clock_numbers)
+        yield ArithmeticClaim(first, first + 4, (c, d) == (a * factor, b * factor), None, ("scaled", a, b, factor))
     for match in _ARRIVAL.finditer(sentence):
         clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
         a, b, takes, c, d = (number.value for number in clock_numbers)

@@ -1,0 +1,78 @@
+"""Notations in which people and programs write arithmetic, turned into one that can be read from left to right.
+
+Sums in columns, prompts of Python, fractions of LaTeX, powers of ten, binary numbers, decimal commas, Indian groups
+of digits, and the signs of electric units. Works on the text as written, before numbers are read.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+_DIGITS: Final = r"\d[\d.,]*"
+_COLUMNS: Final = re.compile(
+    rf"({_DIGITS})[ \t]*\n[ \t]*([-+−–×*])[ \t]*({_DIGITS})[ \t]*\n[ \t]*[-—–_=]{{3,}}[ \t]*\n[ \t]*(?==?[ \t]*\d)"
+)
+_PROMPT: Final = re.compile(r"(?m)^[ \t]*>>> ?([\d(][\d .+*/()-]*)\n[ \t]*(-?\d[\d.]*)(?=\s|$)")
+_FRACTION: Final = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(\d)\s*(\d))")
+# Beside ÷ a fraction written without spaces is one operand.
+_DIVIDED_FRACTION: Final = re.compile(r"(?<![\w./])\d{1,6}/\d{1,6}(?=\s*÷)|(?<=÷)(\s*)(\d{1,6}/\d{1,6})(?![\w/])")
+_SCIENTIFIC: Final = r"\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?"
+# In a calculation only: "step=1000 lr=1e-4" is none.
+_POWERS_OF_TEN: Final = re.compile(
+    rf"(?<![\w.=])(?=[\d.]+e|[^e=\n]{{1,30}}e[+-]?\d){_SCIENTIFIC}(?:\s?[-+−×*·/÷]\s?{_SCIENTIFIC})+\s?[=≈]\s?{_SCIENTIFIC}(?![\w.]*\w)"
+)
+_POWER_OF_TEN: Final = re.compile(r"(\d[\d.]*)e([+-]?\d+)")
+_HAS_POWER_OF_TEN: Final = re.compile(r"e(?<=\de)[+-]?\d")
+_BASE: Final = re.compile(r"(?<!\w)0b([01]{1,40})(?!\w)|(?<!\w)0x([0-9a-fA-F]{1,10})(?!\w)")
+_LAKHS: Final = re.compile(r"(?<![\w.,])\d{1,2}(?:,\d\d){1,4},\d{3}(?![\w,])")
+# A comma between digits is decimal where an operator, or the sign of the euro, stands beside such a number.
+_DECIMAL_COMMA: Final = re.compile(
+    r"(?<![\w.,])\d{1,4},\d{1,2}(?![\d,])(?:\s?€|\s[-+−×·*/=]\s?\d)|\d\s[-+−×·*/=]\s\d{1,4},\d{1,2}(?![\d,.]\d|\d)"
+)
+_COMMA_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,4}),(\d{1,2})(?![\d,]|\.\d)")
+_THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
+# Without a prefix, which would change the scale.
+_ELECTRIC: Final = re.compile(r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,;)]|$)))(?![\w°/])")
+_FACTOR: Final = re.compile(r"(?<=\d) ?×(?=\s*(?:[.,;)]|$|\n))")
+_INCHES: Final = re.compile(r"(?<=\d) in(?=\.?\s?[×*·/=])")
+_SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
+
+
+def plain_notation(text: str) -> str:
+    """The text with these notations written out; most texts hold none of them and pass in a few looks."""
+    if "\n" in text:
+        if "--" in text or "==" in text or "__" in text or "—" in text or "––" in text:
+            text = _COLUMNS.sub(r"\1 \2 \3 = ", text)
+        if ">>>" in text:
+            text = _PROMPT.sub(r"\1 = \2\n", text)
+    if "frac" in text:
+        text = _FRACTION.sub(lambda match: f"(({match[1] or match[3]})/({match[2] or match[4]}))", text)
+    if "0b" in text or "0x" in text:
+        text = _BASE.sub(_from_base, text)
+    if _HAS_POWER_OF_TEN.search(text):
+        text = _POWERS_OF_TEN.sub(lambda match: _POWER_OF_TEN.sub(r"(\1*10^(\2))", match[0]), text)
+    if "," in text:
+        text = _LAKHS.sub(lambda match: match[0].replace(",", ""), text)
+        if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text):
+            text = _COMMA_NUMBER.sub(r"\1.\2", text)
+    for sign, pattern, replacement in _SIGNS:
+        if sign in text:
+            text = pattern.sub(replacement, text)
+    return _ELECTRIC.sub("", text) if any(sign in text for sign in "VAWΩJ") else text
+
+
+def _from_base(match: re.Match[str]) -> str:
+    # As an expression, so that "6 = 0b110" is a claim, and not a name with its value.
+    return f"({int(match[1], 2) if match[1] else int(match[2], 16)}+0)"
+
+
+def _in_parentheses(match: re.Match[str]) -> str:
+    return f"{match[1]}({match[2]})" if match[2] else f"({match[0]})"
+
+
+_SIGNS: Final[tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+    ("÷", _DIVIDED_FRACTION, _in_parentheses),
+    ("×", _FACTOR, " times"),
+    (" in", _INCHES, " inches"),
+    ("—", _SPACED_DASH, ", "),
+)
