@@ -22,7 +22,8 @@ Arithmetic = Literal["right", "slip", "none_stated"]
 # "She had 8 stamps. After getting 6 more, she owns 14." is read as one, and "Ana has 8, Ben 6. Ana thus has 2 more".
 # The space comes first: a search for one finds its place many times faster than one for what stands before it.
 _SENTENCE: Final = re.compile(
-    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=|[a-z]+ (?:therefore|thus|hence) )|(?<=\n)\s*+)",
+    r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=|[a-z]+ (?:therefore|thus|hence) )"
+    r"|(?<=\n)\s*+)",
 )
 # Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")

@@ -9,7 +9,7 @@ from distill.grounding.canonical_text import MARK
 
 _DEEPEST: Final = 20
 _FINE: Final = 0.005
-"""A number with decimals whose last place is so small a share of a value has the digits of a value that ends there."""
+"""A decimal number whose last place is so small a share of a value has all digits of a value that ends there."""
 _SIMPLE: Final = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 
