@@ -59,6 +59,7 @@ GROUPS = {
             "tests/filters/test_quotas.py",
             "tests/filters/test_limits.py",
             "tests/filters/test_dataset_checks.py",
+            "tests/filters/test_diagnosis.py",
         ),
     ),
     "artifacts": Group(

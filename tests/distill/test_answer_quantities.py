@@ -1,0 +1,132 @@
+"""What is read of a number: its value and further readings, its decimals, percent sign, currency and unit."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from distill.answers.numbers.quantities import normalise, read_quantities, read_single_quantity
+from distill.answers.numbers.solution_sets import compare_intervals
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "others", "decimals"),
+    [
+        # A comma or a point before three digits may group them or begin decimals.
+        ("1,234", "1234", ["1.234"], 0),
+        ("1.234", "1.234", ["1234"], 3),
+        ("0.750", "0.750", [], 3),
+        ("1,234.5", "1234.5", [], 1),
+        ("1.234,56", "1234.56", [], 2),
+        ("12,345,678", "12345678", [], 0),
+        ("12,34,567", "1234567", [], 0),
+        ("1 234 567", "1234567", [], 0),
+        ("1 234,5", "1234.5", [], 1),
+        ("1'234.5", "1234.5", [], 1),
+        ("0,75", "0.75", ["75"], 2),
+        ("1,5", "1.5", ["15"], 1),
+        ("1234,5678", "1234.5678", ["12345678"], 4),
+        ("3 1/2", "3.5", [], None),
+        ("3/4", "0.75", [], None),
+        ("2^3", "8", [], 0),
+        ("2^-1", "0.5", [], None),
+        ("1.5e3", "1500", [], None),
+        ("1.5×10^3", "1500", [], None),
+        ("5K", "5000", [], None),
+        ("7 M", "7000000", ["7"], None),
+        ("1,5 million", "1500000", [], None),
+        ("minus 5", "-5", [], 0),
+        ("- 5", "-5", [], 0),
+        ("three and a half", "3.5", [], None),
+        ("1 hour 30 minutes", "1.5", [], None),
+        ("5 ft 6 in", "5.5", [], None),
+    ],
+)
+def test_a_number_keeps_every_reading_of_its_notation(
+    text: str, value: str, others: list[str], decimals: int | None
+) -> None:
+    quantity = read_single_quantity(normalise(text))
+    assert quantity is not None and quantity.certain
+    assert (quantity.value, list(quantity.others)) == (Decimal(value), [Decimal(other) for other in others])
+    assert quantity.decimals == decimals
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "kind"),
+    [
+        ("12,5 %", "12.5", {"percent": True}),
+        ("twenty-one percent", "21", {"percent": True}),
+        ("2 percentage points", "2", {"percent": True, "unit": "point"}),
+        ("980,00 €", "980", {"currency": "EUR"}),
+        ("1.500 euros", "1500", {"currency": "EUR"}),
+        ("12 € 50", "12.50", {"currency": "EUR"}),
+        ("12 euros 99", "12.99", {"currency": "EUR"}),
+        ("50 cents", "0.5", {"currency": "USD"}),
+        ("$5m", "5000000", {"currency": "USD"}),
+        ("Rs. 500", "500", {"currency": "INR"}),
+        ("$3 per hour", "3", {"currency": "USD", "unit": "per hour"}),
+        ("5 km/h", "5", {"unit": "km/h"}),
+    ],
+)
+def test_what_belongs_to_a_number_is_read_with_it(text: str, value: str, kind: dict[str, Any]) -> None:
+    quantity = read_single_quantity(normalise(text))
+    assert quantity is not None and quantity.value == Decimal(value) and not quantity.others
+    none: dict[str, Any] = {"percent": False, "currency": "", "unit": ""}
+    assert {name: getattr(quantity, name) for name in none} == none | kind
+
+
+@pytest.mark.parametrize("text", ["12,34,56", "1.2.3", "30 minutes 1 hour", "5/0", "5 of", "12 euros 100", "5 and 6"])
+def test_what_is_no_single_number_is_none(text: str) -> None:
+    assert read_single_quantity(normalise(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("more than 5", "bound"),
+        ("≥ 5", "bound"),
+        ("5+", "bound"),
+        ("not 5", "negated"),
+        ("rather than 5", "negated"),
+        ("5 is not the answer", "negated"),
+        ("figure 5", "label"),
+        ("step 5", "label"),
+        ("about 5", ""),
+    ],
+)
+def test_words_around_a_number_make_it_a_limit_a_denial_or_a_name(text: str, kind: str) -> None:
+    (quantity,) = read_quantities(normalise(text))
+    assert quantity.value == 5
+    assert [name for name in ("bound", "negated", "label") if getattr(quantity, name)] == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "reason"),
+    [
+        ("[1, 3)", "1 <= x < 3", "same_interval"),
+        ("3 > x ≥ 1", "[1, 3)", "same_interval"),
+        ("x > 4", "(4, ∞)", "same_interval"),
+        ("4 < x", "(4, inf)", "same_interval"),
+        ("x \\leq 4", "(-∞, 4]", "same_interval"),
+        ("from 1 to 3 inclusive", "1 ≤ x ≤ 3", "same_interval"),
+        ("between 1 and 3, exclusive", "1 < x < 3", "same_interval"),
+        ("x in [1/2, 3)", "0.5 ≤ x < 3", "same_interval"),
+        ("all real numbers", "(-∞, ∞)", "same_interval"),
+        ("[1, 3]", "[1, 3)", "other_ends"),
+        ("(1, 3]", "[1, 3)", "other_ends"),
+        ("[1, 4)", "[1, 3)", "other_interval"),
+        ("[0, 3)", "[1, 3)", "other_interval"),
+        ("x < 4", "x > 4", "other_interval"),
+        # Points or lists, which are not compared here, unless only the brackets differ.
+        ("(1, 3)", "[1, 3]", "interval_or_pair"),
+        ("(1, 3)", "(1, 3)", None),
+        ("(1, 4)", "[1, 3]", None),
+        ("(3, 1)", "(1, 3)", None),
+        # Nothing lies between these ends.
+        ("3 < x < 1", "1 < x < 3", None),
+        ("1 < x > 3", "1 < x < 3", None),
+    ],
+)
+def test_intervals_are_compared_with_their_ends(said: str, gold: str, reason: str | None) -> None:
+    result = compare_intervals(said, gold)
+    assert (result.reason if result is not None else None) == reason
