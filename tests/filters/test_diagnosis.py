@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import run_fixtures
 from run_fixtures import generate_folder, recipe, sample, trace
 
 from distill.commands.status import warnings
@@ -109,3 +110,16 @@ def test_an_evaluation_of_what_is_learned_is_named(tmp_path: Path) -> None:
 
 def test_one_answer_in_most_traces_is_found(tmp_path: Path) -> None:
     assert [each["name"] for each in diagnosed(tmp_path, answers=1)] == ["one_answer"]
+
+
+def test_questions_that_more_traces_would_give_a_correct_one_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mostly_wrong(one: Sample, written: Trace) -> Trace:
+        number = int(one.question.split()[-1].strip("?"))
+        return written if number % 5 < 2 else wrong(written, str(50 + written.k))
+
+    monkeypatch.setattr(run_fixtures, "RECIPE", run_fixtures.RECIPE.replace("samples = 3", "samples = 2"))
+    (finding,) = diagnosed(tmp_path, mostly_wrong)
+    assert finding["name"] == "few_traces" and "40 % (24 of 60)" in finding["problem"]
+    assert finding["change"].startswith("teachers.structured.samples, now 2: with 4, about 87% of the questions")

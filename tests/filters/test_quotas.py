@@ -92,6 +92,10 @@ def test_the_scarcest_kind_is_named_with_what_there_is_of_it():
 
 
 @pytest.mark.filterwarnings("error")
+def test_the_scarcest_kind_is_the_one_with_the_least_for_its_share():
+    assert "= b" in find_scarcest({("a",): 10, ("b",): 60}, [mix(a=0.1, b=0.9)]).kind
+
+
 def test_a_kind_without_a_share_is_never_the_scarcest_and_costs_no_warning():
     found = find_scarcest({("a",): 1, ("b",): 6, ("c",): 9}, [mix(a=0.0, b=0.5, c=0.5)])
     assert (found.total, found.kind, found.there, found.without_share) == (12, "teacher = b", 6, 1)
