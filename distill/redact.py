@@ -1,11 +1,13 @@
 """Secrets stay out of everything that is written or printed.
 
-A secret is known by its value or by its place. Values: environment variables with a secret's name, the one that
-`api_key_env` names, passwords in URLs, secret options and environment entries of a recipe's servers. A known value of
-at least 8 characters is replaced by `***` wherever it stands, also as JSON, HTML or a URL spells it, and as basic
-authentication encodes it; everything else in a text stays as it is. Places: the user part of a URL, secret options of
-a command line, bearer tokens, secret keys of a table. They are replaced in commands, addresses and messages, however
-short they are, and never in what a model wrote.
+A secret is known by its value, by its place or by its form. Values: environment variables with a secret's name, the
+one that `api_key_env` names, passwords in URLs, secret options and environment entries of a recipe's servers. A known
+value of at least 8 characters is replaced by `***` wherever it stands, also as JSON, HTML, a URL, base64 or
+hexadecimal digits spell it; everything else in a text stays as it is. Places: the user part and the query of a URL,
+secret options of a command line, bearer tokens, cookies, passwords of a connection string, secret keys of a table.
+They are replaced in commands, addresses and messages, however short they are, and never in what a model wrote. Forms:
+how the keys of providers begin. They are replaced in messages; in a recipe or the environment they make a value
+known.
 
 `distill.artifacts` applies this to every file, `distill.commands.progress` to all output, `distill.errors`
 to every message. It imports nothing of the project. It does not find secrets in a user's own data, which nothing
@@ -14,6 +16,7 @@ names as such.
 
 import base64
 import html
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -47,15 +50,45 @@ _FREE = frozenset(
 _COMMANDS = frozenset({"command", "extra"})
 """Lists of a recipe that are command lines."""
 
-_USERINFO = re.compile(r"""(://)[^\s/?#"'<>\\]*@""")
+_USERINFO = re.compile(
+    r"""(:[/\\]{2,4})(?:[^\s/?#"'<>\\]*@"""
+    # A password may hold what ends a host; digits behind a host's colon are a port.
+    r"""|[^\s/?#"'<>\\:@\[]{0,100}:(?!\d{1,5}[/?#])[^\s"'<>\\]{0,200}@)"""
+)
+_BARE_USERINFO = re.compile(
+    r"""(?<![\w@/.:+%-])()(?!mailto:)[\w.+%-]{1,64}:[^\s@/"'<>:]{1,128}@(?=(?!sha\d+:)[\w.-]{1,100}(?::\d|/))"""
+)
+"""In an address without its scheme: user:password@host:8000/v1."""
 _QUERY = re.compile(
-    r"([?&][\w-]*(?:key|token|secret|password|pwd|signature|sig|credential)=)[^&#\s\"']+", re.IGNORECASE
+    r"([?&#](?:[\w-]*(?:key|token|secret|password|passwd|pwd|pass|signature|sig|credential|auth)"
+    r"|code(?==[^&#\s\"']{16}))=)[^&#\s\"']+",
+    re.IGNORECASE,
 )
 _LOUD = r"(?:password|passphrase|secret|api[-_]?key|access[-_]key|(?:hf|hub|access|auth|bearer)[-_]token)"
 _OPTION = re.compile(rf"(--[\w.-]*{_LOUD}(?:=|\s+))[^\s\"',\]]+")
 _FIELD = re.compile(rf"""(["'][\w-]*{_LOUD}["']\s*:\s*\[?["'])[^"']+""", re.IGNORECASE)
 _BEARER = re.compile(r"\b((?:Bearer|Basic) +)(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}", re.IGNORECASE)
-_PLACES = (_QUERY, _OPTION, _FIELD, _BEARER)
+_COOKIE = re.compile(r"""\b((?:Set-)?Cookie["']?\s*[:=]\s*["']?)[^\r\n"'=]{1,200}=[^\r\n"']+""", re.IGNORECASE)
+_CONNECTION = re.compile(
+    r"""\b(\w{0,40}(?:password|passwd|pwd|secret|api_?key|access_key|AccountKey|SharedAccess(?:Key|Signature))=["']?"""
+    r"""|token=["']|(?-i:SECRET) ')[^\s;&,'")\]]+""",
+    re.IGNORECASE,
+)
+_PEM = re.compile(
+    r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_HOOK = re.compile(r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]+")
+_FORM = re.compile(
+    r"(?<![A-Za-z0-9])()(?:sk-(?:ant|proj|svcacct|admin)-[\w-]{20,}"
+    r"|sk-(?:[a-z0-9]{1,12}-){0,2}(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}|(?:gsk|r8)_(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}"
+    r"|hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{16,}|AIza[\w-]{35}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])|ya29\.[\w.-]{20,}|xox[abeprs]-[\w-]{10,}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+)
+"""Keys as providers write them. A word that only begins like one is too short: sk-learn, hf_transfer, ghp_dataset."""
+_PLACES = (_QUERY, _OPTION, _FIELD, _BEARER, _COOKIE, _CONNECTION, _PEM, _HOOK, _FORM)
+_PATH_KEY = re.compile(r"(?<=/)(?=[A-Za-z]*\d[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}(?=[/?#]|\Z)")
+"""A part of a server's path that is no word: gateways take their token there."""
 
 _known: dict[str, None] = {}
 _spellings: tuple[str, ...] = ()
@@ -66,7 +99,9 @@ _pattern: re.Pattern[str] | None = None
 def know(*values: str | None) -> None:
     """Remember secret values; shorter ones than MIN_CHARACTERS and placeholders are not replaced by value."""
     global _spellings, _needles, _pattern
-    new = {value for value in values if value and len(value) >= MIN_CHARACTERS and value not in _PLACEHOLDERS}
+    # A key of several lines (PEM) is printed line by line.
+    pieces = {piece for value in values if value for piece in (value, value.strip(), *_long_lines(value))}
+    new = {value for value in pieces if len(value) >= MIN_CHARACTERS and value not in _PLACEHOLDERS}
     if new <= _known.keys():
         return
     _known.update(dict.fromkeys(sorted(new)))
@@ -80,21 +115,20 @@ def know_environment(environment: Mapping[str, str] = os.environ) -> None:
     """Remember the values of variables that are secret by their name, and passwords in URLs (proxies)."""
     for name, value in environment.items():
         know_url(value)
+        know(*_of_form(value))
         if is_secret(name) and not value.startswith(("/", "~", ".")) and not _PLAIN_WORD.fullmatch(value):
             know(value)
 
 
 def know_url(value: str) -> None:
     """Remember the password in a URL (its user name, where there is no password), and secrets in its query."""
-    if "://" not in value:
+    address = _USERINFO.search(value) or _BARE_USERINFO.search(value)
+    if address is None and "://" not in value:
         return
     for found in _QUERY.finditer(value):
         know(*_both(found[0].removeprefix(found[1])))
-    if "@" not in value:
-        return
-    userinfo, at, _ = value.partition("://")[2].partition("/")[0].rpartition("@")
-    user, colon, password = userinfo.partition(":")
-    if at:
+    if address is not None:
+        user, colon, password = address[0].removeprefix(address[1])[:-1].partition(":")
         know(*_both(password if colon else user))
         if colon:
             pair = f"{unquote(user)}:{unquote(password)}"
@@ -110,7 +144,8 @@ def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
     name = name.rpartition(".")[2]
     if isinstance(values, Mapping) and name == "headers_env":
         for value in map(str, values.values()):
-            know(os.environ.get(value, None if value.isupper() else value))
+            held = os.environ.get(value, None if value.isupper() else value)
+            know(held, *(part.partition("=")[2] for part in (held or "").split(";")))  # cookies
     elif isinstance(values, Mapping):
         for key, value in values.items():
             know_recipe(value, str(key), free=free or name in _FREE)
@@ -124,12 +159,15 @@ def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
         if name == "api_key_env":
             # A key written where its variable's name belongs is a secret as well.
             know(os.environ.get(values, None if values.isupper() else values))
-        elif free and is_secret(name):
+        elif is_secret(name):  # no key of a recipe: the user's own, or one that is refused and shown
             know(values)
         elif name in _COMMANDS | _FREE:
             know(*_of_command(values.split()))  # a table or list written as one text: refused, and shown
         if free:
             know(*_in_fields(values))
+        elif name == "base_url":
+            know(*_PATH_KEY.findall(values))
+        know(*_of_form(values))
         know_url(values)
 
 
@@ -180,7 +218,7 @@ def message(text: str) -> str:
     """A message, log line or address without known values and without what stands in a secret's place."""
     text = exact(text)
     if "@" in text:
-        text = _USERINFO.sub(rf"\1{MASK}@", text)
+        text = _without_userinfo(text, f"{MASK}@")
     for pattern in _PLACES:
         text = pattern.sub(rf"\1{MASK}", text)
     return text
@@ -188,7 +226,12 @@ def message(text: str) -> str:
 
 def url(address: str) -> str:
     """An address without its user part and the secrets in its query: it names the server without credentials."""
-    return _QUERY.sub(rf"\1{MASK}", _USERINFO.sub(r"\1", exact(address)))
+    return _QUERY.sub(rf"\1{MASK}", _without_userinfo(exact(address), ""))
+
+
+def _without_userinfo(text: str, shown: str) -> str:
+    """A text with `shown` in place of every user part of an address."""
+    return _BARE_USERINFO.sub(shown, _USERINFO.sub(rf"\1{shown}", text))
 
 
 def command(parts: Sequence[str]) -> list[str]:
@@ -217,6 +260,18 @@ def _of_command(parts: Sequence[str]) -> list[str]:
 def _in_fields(text: str) -> list[str]:
     """The values of secret keys in a JSON text."""
     return [found[0].removeprefix(found[1]) for found in _FIELD.finditer(text)]
+
+
+def _of_form(text: str) -> list[str]:
+    """The keys in a text that their form gives away."""
+    if "PRIVATE KEY-----" in text:
+        return [found[0] for found in _PEM.finditer(text.replace("\\n", "\n"))]
+    return [found[0].removeprefix(found[1]) for form in (_FORM, _HOOK, _CONNECTION) for found in form.finditer(text)]
+
+
+def _long_lines(value: str) -> list[str]:
+    lines = value.splitlines()
+    return [line.strip() for line in lines if len(lines) > 1 and len(line.strip()) > 15 and "-----" not in line]
 
 
 def tree(value: Any) -> Any:
@@ -250,14 +305,13 @@ def settings(value: Any, name: str = "", *, free: bool = False) -> Any:
     if isinstance(value, str):
         if free and is_secret(name):
             return MASK
-        return _QUERY.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1{MASK}@", exact(value)))
+        return _QUERY.sub(rf"\1{MASK}", _without_userinfo(exact(value), f"{MASK}@"))
     return value
 
 
 def is_masked(part: str) -> bool:
     """Whether `settings` has masked a value: it comes from a run's copy of a recipe and cannot be used."""
-    in_query = "://" in part and f"={MASK}" in part
-    return part == MASK or part.endswith(f"={MASK}") or f"://{MASK}@" in part or in_query
+    return part == MASK or part.endswith(f"={MASK}") or ("://" in part and MASK in part)
 
 
 def dumps(value: Any, option: int = 0) -> bytes:
@@ -285,10 +339,27 @@ def text_bytes(data: bytes) -> bytes:
 def _spelt(value: str) -> set[str]:
     """A value as it may stand in a text, a JSON string, a Python string, a page or a URL."""
     as_json = orjson.dumps(value.encode(errors="replace").decode())[1:-1].decode()
+    as_ascii = json.dumps(value)[1:-1]
     escaped = value.encode("unicode_escape").decode()
     in_page = html.escape(value, quote=False).replace("'", "&#39;").replace('"', "&#34;")
     in_url = {quote(value, safe=""), quote(value)}
-    return {value, as_json, escaped, repr(value)[1:-1], html.escape(value), in_page, *in_url}
+    in_url |= {_PERCENT.sub(lambda sign: sign[0].lower(), each) for each in in_url}
+    data = value.encode(errors="replace")
+    encoded = {base64.b64encode(data).decode().rstrip("="), base64.urlsafe_b64encode(data).decode().rstrip("=")}
+    as_text = {
+        value,
+        as_json,
+        as_json.replace("/", "\\/"),
+        as_ascii,
+        escaped,
+        repr(value)[1:-1],
+        html.escape(value),
+        in_page,
+    }
+    return {*as_text, *in_url, *encoded, data.hex(), data.hex().upper()}
+
+
+_PERCENT = re.compile("%[0-9A-F]{2}")
 
 
 def _exactly(spelling: str) -> str:

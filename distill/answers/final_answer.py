@@ -135,6 +135,8 @@ def _boxed(text: str) -> str | None:
     start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
     if start < 0:
         return None
+    if either := _EITHER_BOX.search(text, max(0, start - MAX_CHARACTERS)):
+        return f"{either[1]} or {either[2]}"
     opening = text.find("{", start)
     if opening < 0:
         words = text[start:].split(maxsplit=1)
@@ -148,6 +150,7 @@ def _boxed(text: str) -> str | None:
 
 
 _BRACE = re.compile("[{}]")
+_EITHER_BOX = re.compile(r"\\boxed\{([^{}]{1,200})\}\$?,? or \$?\\boxed\{([^{}]{1,200})\}")
 
 
 def first_sentence(line: str) -> str:

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterator
 
 from distill import packages
+from distill.ablation.arms import arm
 from distill.ablation.runner import chosen
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import server_state
+from distill.data import sources
 from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
 from student.evaluation import students
@@ -93,9 +95,24 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
 
 
 def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
-    """Every arm that `distill ablate` would train can be made."""
-    if "ablate" in context.recipe.model_fields_set:
-        yield fine("ablate", f"{len(chosen(context.recipe, (), None)[0])} arms can be made")
+    """Every arm that `distill ablate` would train can be made, and the sources that it alone reads are there."""
+    recipe = context.recipe
+    if "ablate" not in recipe.model_fields_set:
+        return
+    names = chosen(recipe, (), None)[0]
+    yield fine("ablate", f"{len(names)} arms can be made")
+    for name in names:
+        changed = arm(recipe, name, seed=recipe.seed).recipe
+        read = {changed.eval.data, *CheckContext(changed, context.run, gpu_name=None, seconds=0.0).uses}
+        for source in sorted(read):
+            if source in recipe.data and changed.data.get(source) == recipe.data[source] and source in context.uses:
+                continue  # the check of the source reports it
+            try:
+                sources.settings(changed, source)
+                if not sources.is_hub_name(changed.data[source]):
+                    sources.locate(changed, source)
+            except DistillError as error:
+                yield problem("ablate", f"arm {name}: {error}", f"correct what arm {name} sets")
 
 
 def check_vllm(context: CheckContext) -> Iterator[CheckResult]:

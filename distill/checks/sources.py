@@ -37,6 +37,12 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
             sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
         return
     survey = context.survey(name)
+    if source.split != "train" and recipe.local(source.source).is_file():
+        yield warning(
+            f"{key}.split",
+            f"{source.split!r} has no effect: the source is one file, and all its rows are read",
+            "leave split out, or name the file of that split",
+        )
     yield fine(key, f"{survey.describe()}; {used}")
     yield from _bad_rows(survey, key)
 

@@ -22,6 +22,10 @@ _SPANS_SHARE = 0.6
 """Of a row's loss: below it a rationale learns little (docs/train.md, Loss)."""
 
 
+_HIGHEST_RATE = 0.05
+"""Of AdamW, whose steps are about as large as the learning rate; the small worlds take 3e-3."""
+
+
 def check_sections(context: CheckContext) -> Iterator[CheckResult]:
     """The sections that later stages of a whole run cannot do without."""
     recipe = context.recipe
@@ -35,6 +39,12 @@ def check_sections(context: CheckContext) -> Iterator[CheckResult]:
                 f"stages.{stage.name}.data",
                 "learns from traces, and the recipe has no [[teachers]]",
                 "add [[teachers]]",
+            )
+        if stage.learning_rate > _HIGHEST_RATE:
+            yield warning(
+                f"stages.{stage.name}.learning_rate",
+                f"{stage.learning_rate:g}: weights diverge at such a rate; common ones are 1e-5 to 3e-3",
+                "look whether its exponent is missing",
             )
     yield from _untrained_projector(recipe)
 

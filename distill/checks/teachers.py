@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -18,9 +19,10 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
-from teacher.engines.http.chat_protocol import api_key, excerpt, request_headers
+from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
+from teacher.engines.http.response_parser import HttpResponse
 from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
 from teacher.engines.vllm.vllm_options import is_script
 from teacher.messages.prompts import PLACEHOLDERS
@@ -36,6 +38,9 @@ _PICTURE = (
 )
 """A grey square of 64 pixels a side."""
 _ANSWER_S = 6.0
+_QUANTIZE = "quantization"
+_STORED = ("awq", "awq_marlin", "gptq", "gptq_marlin", "compressed-tensors")
+"""Kinds that need weights stored in them; others, such as fp8, vLLM makes while it loads."""
 
 
 def check_settings(context: CheckContext) -> Iterator[CheckResult]:
@@ -112,10 +117,39 @@ def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(key, str(error), f"correct [[teachers]] {teacher.name}, or install what it needs")
         local = Path(context.recipe.local_or_hub(teacher.model))
         if local.is_dir():
+            if teacher.managed:
+                yield from _options_of(teacher, local)
             if not problems:
                 yield from _checkpoint(teacher, local)
         elif teacher.capabilities.in_process or (teacher.managed and not is_script(teacher.server)):
             yield context.hub.look(f"{key}.model", teacher.model, "model", teacher.revision)
+
+
+def _options_of(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
+    """Options of a server that its checkpoint cannot have: vLLM says so only when it starts."""
+    try:
+        config = orjson.loads((folder / "config.json").read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return  # the check of the checkpoint reports it
+    key = f"{_key(teacher)}.server.arguments"
+    size, quantization = (
+        checks.server_argument(teacher.server, name) for name in ("tensor-parallel-size", _QUANTIZE)
+    )
+    heads = (config.get("text_config") or config).get("num_attention_heads")
+    if isinstance(size, int) and isinstance(heads, int) and size > 0 and heads % size:
+        fitting = [each for each in (1, 2, 4, 8) if not heads % each]
+        yield problem(
+            f"{key}.tensor-parallel-size",
+            f"{size} does not divide the {heads} attention heads of {teacher.model}",
+            f"choose one of {', '.join(map(str, fitting))}",
+        )
+    if quantization in _STORED and "quantization_config" not in config:
+        yield problem(
+            f"{key}.{_QUANTIZE}",
+            f"{quantization!r}, and config.json of {teacher.model} has no quantization_config: its weights "
+            "are stored otherwise",
+            f"leave {_QUANTIZE} out, or name the quantized checkpoint",
+        )
 
 
 def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
@@ -205,34 +239,51 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[Check
 
 async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[CheckResult]:
     """A request of one token about a tiny picture, to a server that costs nothing a request."""
-    content = [{"type": "image_url", "image_url": {"url": _PICTURE}}, {"type": "text", "text": "?"}]
-    body = {
-        "model": client.info.model,
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": 1,
-    }
+    key, mend = f"{_key(teacher)}.model", 'serve a model that takes images, or give the teacher modality = "text"'
+    text = {"type": "text", "text": "?"}
     try:
-        response = await fetch(
-            f"{url}/chat/completions",
-            request_headers(teacher),
-            proxy=proxy_of(url),
-            max_bytes=_MAX_BYTES,
-            limit_s=CHECK_TIMEOUT_S,
-            body=orjson.dumps(body),
+        pictured = await _ask_briefly(
+            client, teacher, url, [{"type": "image_url", "image_url": {"url": _PICTURE}}, text]
         )
+        if pictured.status in (400, 422):
+            return [problem(key, f"{url} refuses a request with an image: {excerpt(pictured.body)}", mend)]
+        answer = parse_json(pictured.body)
+        if pictured.status in (404, 405) or (pictured.status == 200 and not _is_completion(answer)):
+            said = f"HTTP {pictured.status}: {excerpt(pictured.body)}"
+            message = f"{url}/chat/completions gives no chat completion ({said})"
+            return [problem(f"{_key(teacher)}.base_url", message, "correct base_url; it usually ends in /v1")]
+        tokens = _prompt_tokens(answer)
+        if tokens is not None:
+            plain = await _ask_briefly(client, teacher, url, [text])
+            if _prompt_tokens(parse_json(plain.body)) == tokens:
+                counted = f"{url} counts {tokens} prompt tokens with an image and without: it may leave images out"
+                return [warning(key, counted, mend)]
     except CONNECTION_ERRORS as error:
         what = f"whether it takes images: no answer to a small one ({str(error) or type(error).__name__})"
-        return [not_checked(f"{_key(teacher)}.model", what)]
-    if response.status != 400:
-        return []
-    reason = excerpt(response.body)
-    return [
-        problem(
-            f"{_key(teacher)}.model",
-            f"{url} refuses a request with an image: {reason}",
-            'serve a model that takes images, or give the teacher modality = "text"',
-        )
-    ]
+        return [not_checked(key, what)]
+    return []
+
+
+async def _ask_briefly(client: ChatClient, teacher: Teacher, url: str, content: list[dict[str, Any]]) -> HttpResponse:
+    body = {"model": client.info.model, "messages": [{"role": "user", "content": content}], "max_tokens": 1}
+    return await fetch(
+        f"{url}/chat/completions",
+        request_headers(teacher),
+        proxy=proxy_of(url),
+        max_bytes=_MAX_BYTES,
+        limit_s=CHECK_TIMEOUT_S,
+        body=orjson.dumps(body),
+    )
+
+
+def _is_completion(answer: Any) -> bool:
+    return isinstance(answer, dict) and isinstance(answer.get("choices"), list)
+
+
+def _prompt_tokens(answer: Any) -> int | None:
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return tokens if isinstance(tokens, int) else None
 
 
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from distill import redact
 from distill.errors import DistillError, InputError
 
 Kind = Literal["model", "dataset"]
@@ -21,8 +22,10 @@ def require_pushable(name: str) -> None:
         raise InputError(f"--push {name}: no name of a repository: {error}") from None
     if name.count("/") != 1:
         raise InputError(f"--push {name}: give OWNER/NAME, such as my-name/my-student")
-    if get_token() is None:
+    token = get_token()
+    if token is None:
         raise InputError(f"--push {name}: no token of the hub is here; {_LOG_IN}")
+    redact.know(token)  # it may come from the file that a log-in writes
 
 
 def push_folder(folder: Path, name: str, *, kind: Kind, public: bool) -> str:

@@ -34,6 +34,8 @@ from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)
 _FILES_REMEMBERED = 4096
+_PATH_CHARACTERS = 4096
+"""Of a path; a longer cell holds something else, such as an image in base64."""
 _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
@@ -279,8 +281,15 @@ class _SampleReader:
         for name in names:
             if name.startswith(("http://", "https://", "data:")):
                 raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
+            if len(name) > _PATH_CHARACTERS:
+                raise ImageError(
+                    "unsupported_image_cell",
+                    f"{name:.40}... ({len(name):,} characters) is no path; write the images into files or Parquet",
+                )
         paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
         path = next((path for path in paths if _exists(path)), paths[0])
+        if other_case := _in_other_case(path):
+            raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")
         return ImageRef(sha256=self._check(path), path=str(path)) if decode else _seen(path)
 
     def _check(self, path: Path) -> str:
@@ -308,6 +317,15 @@ def _seen(path: Path) -> ImageRef:
 def _brief(text: str) -> str:
     """A sentence that may quote a cell, without what makes it unreadable."""
     return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}..."
+
+
+def _in_other_case(path: Path) -> str:
+    """The name of a file that a disk without upper and lower case would take for a missing one."""
+    if _exists(path):
+        return ""
+    stem, suffix = path.stem, path.suffix
+    names = (f"{stem}{suffix.lower()}", f"{stem}{suffix.upper()}", path.name.lower(), path.name.upper())
+    return next((name for name in names if name != path.name and _exists(path.with_name(name))), "")
 
 
 def _exists(path: Path) -> bool:

@@ -302,7 +302,7 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
             if "\0" in item or "\0" in item.values():
                 yield "the row has not as many cells as the header"
             elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
-                yield "not valid UTF-8"
+                yield "not valid UTF-8; convert the file with iconv"
             else:
                 yield item
 

@@ -40,6 +40,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a folder": ({"image": "."}, "unreadable_image"),
     "on the network": ({"image": "https://example.org/a.png"}, "unsupported_image_cell"),
     "inside the text": ({"image": "data:image/png;base64,AAAA"}, "unsupported_image_cell"),
+    "base64 for a path": ({"image": "iVBORw0KGgo" * 900}, "unsupported_image_cell"),
     "a number for an image": ({"image": 7}, "unsupported_image_cell"),
     "empty question": ({"question": " <image> "}, "empty_question"),
     "no question": ({"question": None}, "empty_question"),

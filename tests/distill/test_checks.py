@@ -2,13 +2,16 @@
 
 import re
 import shutil
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import check_world
 import huggingface_hub
 import orjson
 import pytest
 import stub_server
+from fault_plants import teacher
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 from planted_faults import COUNT, ROUNDS
@@ -23,6 +26,12 @@ from distill.errors import RecipeError
 from distill.recipe.loading import load
 from teacher.messages.request import Model
 from teacher.store.question_plan import require_different
+
+LIST = b'{"object": "list", "data": [{"id": "some/teacher", "object": "model"}]}'
+COMPLETION = (
+    b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}],'
+    b' "usage": {"prompt_tokens": 7, "completion_tokens": 1}}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +108,47 @@ def test_every_planted_fault_is_found_with_its_key_and_what_to_do(name: str, fol
         match = [result for result in found if re.search(fault.words, result.message, re.DOTALL)]
         assert match, f"{fault.key}: {fault.words}\n{report.as_text()}"
         assert all(result.mend for result in match)
+
+
+@pytest.mark.parametrize(
+    ("pages", "key", "words"),
+    [
+        ({}, "teachers.far.base_url", r"is no list of models, but begins with '<html>"),
+        ({"/v1/models": LIST}, "teachers.far.base_url", "gives no chat completion"),
+        ({"/v1/models": LIST, "/v1/chat/completions": COMPLETION}, "teachers.far.model", "may leave images out"),
+    ],
+)
+def test_a_server_that_answers_with_pages_or_without_looking_at_images_is_found(
+    folder: Path, pages: dict[str, bytes], key: str, words: str
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            body = pages.get(self.path, b"<html>welcome</html>")
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        recipe = check_world.values()
+        address = f"http://127.0.0.1:{server.server_address[1]}" + ("/v1" if pages else "")
+        teacher("far", base_url=address)(folder, recipe)
+        check_world.save(folder, recipe)
+        found = [*of(checked(folder), key), *of(checked(folder), key, "warning")]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert any(re.search(words, result.message) and result.mend for result in found)
 
 
 def test_a_stage_that_does_not_fit_the_card_is_a_problem(folder: Path) -> None:

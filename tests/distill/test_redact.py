@@ -1,6 +1,7 @@
 """The one redaction: what it knows, where it replaces, and what it leaves alone."""
 
 import base64
+import json
 from pathlib import Path
 
 import orjson
@@ -174,3 +175,92 @@ def test_a_terminal_gets_no_control_character_and_json_keeps_its_value():
     assert visible(f"{planted}\r\n\tend ü 日本 🙂") == f"{wanted}\n\tend ü 日本 🙂"
     value = {"text": planted.replace("\ud800", "")}
     assert orjson.loads(visible(orjson.dumps(value).decode())) == value
+
+
+KEYS = (
+    "sk-proj-Zz81hQa9Lm2Xy7Vb3Nc4Kd5Pf6Rg",
+    "sk-ant-api03-aB3_dE5-fG7hI9jK1lM3nO5",
+    "gsk_9fQw3Er5Ty7Ui9Op1As3Df5Gh7Jk9Lz1Xc3Vb5",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh",
+    "ghp_abcDEF123456abcDEF123456abcDEF1234",
+    "glpat-XXXX1234abcd5678EFGH",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3.SflKxwRJSMeKKF2QT4fw",
+    "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQ\n-----END PRIVATE KEY-----",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_known_by_its_form_in_a_message_a_path_a_variable_and_a_recipe(key: str) -> None:
+    for text in (f"variable {key} is not set", f"/home/me/{key}/a.jsonl", f"responses_{key}.jsonl", f"# old: {key}"):
+        assert key.splitlines()[-1] not in redact.message(text) and "***" in redact.message(text)
+    assert redact.exact(f"a model wrote {key}") == f"a model wrote {key}"
+    redact.know_environment({"OAI2": key})
+    assert key.splitlines()[-1] not in redact.exact(f"{key} again")
+    redact.know_recipe({"teachers": [{"prompt": "other glpat-YYYY1234abcd5678EFGH"}]})
+    assert redact.exact("glpat-YYYY1234abcd5678EFGH") == "***"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("https://bob:p/a#s?s@host/v1", "p/a#s?s"),
+        ("base_url 'alice:hunter2@llm.corp:8000/v1'", "hunter2"),
+        (r"https:\\u:pwpw@host", "pwpw"),
+        ("https://host/v1#access_token=eyJq", "eyJq"),
+        ("https://gw.example/v1?api-version=2024-06-01&code=Qm9aaaaabbbbccccdddd==", "Qm9aaaa"),
+        ("AccountName=x;AccountKey=abc+/==;EndpointSuffix=e", "abc+/"),
+        ("host=db user=u password=pww", "pww"),
+        ("ATTACH 'postgres:password=pww'", "pww"),
+        ("CREATE SECRET (TYPE s3, SECRET 'xyz1')", "xyz1"),
+        ("OpenAI(api_key='abcx')", "abcx"),
+        ("Set-Cookie: sid=zzz9; Path=/", "zzz9"),
+        ('www-authenticate: Bearer realm="x", token="tt77"', "tt77"),
+        ("https://hooks.slack.com/services/T0AAA/B0BBB/XXXXyyyy", "XXXXyyyy"),
+    ],
+)
+def test_more_places_of_secrets_are_masked_in_messages(text: str, secret: str) -> None:
+    assert secret not in redact.message(text) and "***" in redact.message(text)
+
+
+READABLE = """\
+3f786850e387550fdab836ed7e6dc881de23001b sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+models--HuggingFaceTB--SmolVLM2-2.2B-Instruct/snapshots/482adb537c021c86670beed01cd58990d01e72e4
+tokens_v2_secret_santa max_tokens=5 answer_key primary_key=3 password_field_visible num_new_tokens=3 eos_token="</s>"
+api_key_env = "OPENAI_API_KEY", set HF_TOKEN first; What is the Wi-Fi password on the poster? guest1234
+sk-learn sk-SK hf_transfer hf_xet pk-12.csv ghp_dataset sk-charts-2024-train-split-v2 /data/AKIAKO_charts/2024-06-01
+model.vision_tower.encoder.layers.23.self_attn.k_proj.weight key_states secret_layer_norm
+req_011CSHoEeqs5C35K2UUqR7Fy chatcmpl-9vQxY7kP2mNfR4tL8sJw1aB3 InChIKey=BSYNRYMUTXBXSQ-UHFFFAOYSA-N
+vllm/vllm-openai:v0.9@sha256:e3b0c44298fc1c149afb user@example.org git@github.com:org/repo.git mailto:a@b.c/
+https://llm.corp.example:8443/openai/deployments/gpt-4o/chat/completions?api-version=2024-06-01
+postgresql://localhost/traces http://[::1]:8000/v1 http://127.0.0.1:8000/v1/@x"""
+
+
+@pytest.mark.parametrize("text", READABLE.splitlines())
+def test_what_only_looks_like_a_secret_stays_readable(text: str) -> None:
+    assert redact.message(text) == text
+
+
+def test_a_known_value_is_masked_in_other_encodings_and_line_by_line() -> None:
+    value = "Zz81/hQa9ü2Xy7"
+    redact.know(f"{value}\n")
+    data = value.encode()
+    spelt = [json.dumps(value)[1:-1], "Zz81%2fhQa9%c3%bc2Xy7", data.hex(), data.hex().upper()]
+    for text in (value, *spelt, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode().rstrip("=")):
+        assert "***" in redact.exact(f"it is {text} here"), text
+    redact.know("-----BEGIN X-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAgEA\n-----END X-----")
+    assert redact.exact("line BAQEFAASCBKcwggSjAgEA") == "line ***"
+
+
+def test_a_token_in_the_path_of_a_server_and_a_key_under_an_unknown_name_are_known() -> None:
+    redact.know_recipe(
+        {
+            "teachers": [
+                {"base_url": "https://gw.example/t/9b1c6f00aa11bb22cc33/openai/v1", "api_key": "in-a-wrong-key"},
+                {"base_url": "alice:without-scheme@llm.corp:8000/v1"},
+                {"base_url": "https://h/models/Qwen2.5-VL-7B-Instruct-AWQ/v1"},
+            ]
+        }
+    )
+    text = "https://gw.example/t/9b1c6f00aa11bb22cc33/x in-a-wrong-key without-scheme Qwen2.5-VL-7B-Instruct-AWQ"
+    assert redact.exact(text) == "https://gw.example/t/***/x *** *** Qwen2.5-VL-7B-Instruct-AWQ"

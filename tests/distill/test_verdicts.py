@@ -289,3 +289,30 @@ def test_rouge_l_gives_the_numbers_of_the_rouge_score_package(seed: int) -> None
     one, other = (" ".join(chance.choices(words, k=chance.randint(0, 40))) for _ in range(2))
     expected = RougeScorer(["rougeL"], use_stemmer=False).score(other, one)["rougeL"].fmeasure
     assert rouge_l(one, other) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "17 (or 18)",
+        "17 (or maybe 18)",
+        "17 (possibly 18)",
+        r"\boxed{16} or \boxed{17}",
+        r"$\boxed{17}$ or $\boxed{18}$",
+    ],
+)
+def test_an_answer_that_names_another_number_beside_the_right_one_is_undecided(answer: str) -> None:
+    assert judge(answer, ["17"]).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("0.75 (or 75)", "0.75"),
+        ("50% (or 0.5)", "50%"),
+        ("1.5 hours (or 90 minutes)", "1.5 hours"),
+        ("17 (or 17)", "17"),
+    ],
+)
+def test_the_same_number_in_other_units_is_no_other_number(answer: str, gold: str) -> None:
+    assert judge(answer, [gold]).verdict == "correct"

@@ -370,6 +370,39 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "arm hot.*learningrate: unknown key",
         ),
     ),
+    "names in another case, options of a checkpoint, arms": (
+        PlantedFault(
+            edit("captions", lambda _, row: {**row, "image": row["image"].upper()}),
+            "data.captions",
+            "'40.png' is there: upper case matters",
+        ),
+        PlantedFault(put("data", "test", "split", "validation"), "data.test.split", "has no effect", "warning"),
+        PlantedFault(
+            teacher(
+                "split",
+                base_url=None,
+                model="teacher",
+                server={"arguments": {"tensor-parallel-size": 3, "quantization": "awq"}},
+            ),
+            "teachers.split.server.arguments.tensor-parallel-size",
+            "3 does not divide the 4 attention heads",
+        ),
+        PlantedFault(lambda f, r: None, "teachers.split.server.arguments.quantization", "no quantization_config"),
+        PlantedFault(put("stages", 2, "learning_rate", 2.0), "stages.reason.learning_rate", "diverge", "warning"),
+        PlantedFault(
+            put(
+                "ablate",
+                "own",
+                {
+                    "untold": {"set": {"eval.data": "tset"}},
+                    "gone": {"set": {"data.test.source": "nothing.jsonl"}},
+                },
+            ),
+            "ablate",
+            "arm untold: .*did you mean 'test'",
+        ),
+        PlantedFault(lambda f, r: None, "ablate", "arm gone: .*nothing.jsonl does not exist"),
+    ),
     "a shard": (PlantedFault(remove_shard, "student.language", "model-00002-of-00002"),),
     "sections": (
         PlantedFault(lambda f, r: r.pop("student"), "student", "the run would end after filter"),

@@ -19,7 +19,7 @@ from distill.recipe.sampling import Sampling
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines import image_parts
-from teacher.engines.http.chat_protocol import sampling_body
+from teacher.engines.http.chat_protocol import request_headers, sampling_body
 from teacher.engines.http.http_client import Breaker
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.messages.completion import Completion
@@ -235,6 +235,18 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> No
     monkeypatch.delenv("TEACHER_KEY", raising=False)
     with pytest.raises(RecipeError, match="TEACHER_KEY"):
         answers(teacher(url, api_key_env="TEACHER_KEY"), [])
+
+
+def test_a_key_loses_the_line_break_of_its_file_and_quotation_marks_and_near_names_are_said(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("TEACHER_API_KEY", "abcdefgh123\n")
+    assert request_headers(teacher(url, api_key_env="TEACHER_API_KEY"))["authorization"] == "Bearer abcdefgh123"
+    with pytest.raises(RecipeError, match="did you mean 'TEACHER_API_KEY'"):
+        request_headers(teacher(url, api_key_env="TEACHER_KEY"))
+    monkeypatch.setenv("TEACHER_API_KEY", "'abcdefgh123'")
+    with pytest.raises(RecipeError, match="TEACHER_API_KEY stands in quotation marks; export it without them"):
+        request_headers(teacher(url, api_key_env="TEACHER_API_KEY"))
 
 
 def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:

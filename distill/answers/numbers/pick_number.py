@@ -27,12 +27,20 @@ _COMPARES = re.compile(r"\b(?:than|times|more|less|fewer|of)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\bof (?:the|all|these|those)\s*$", re.IGNORECASE)
 _BEFORE_REASON = re.compile(r"([^.;]{1,80}?),? (?:because|since|as there)\b", re.IGNORECASE)
 _BEFORE_REMARK = re.compile(r"([^.;(]{1,80}?) \([^()]*\)\.?$")
+_OTHER_CHOICE = re.compile(
+    r"\((?:or|maybe|perhaps|possibly|alternatively|could be|might be)(?: maybe| even)? (?P<number>-?\d+(?:\.\d+)?)\)",
+    re.IGNORECASE,
+)
 _JOINTS: Final = ("and", "to", "-")
 _LOOKED_BACK: Final = 60
 
 
 def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | None:
     """The quantity that the words name as the result; None when they leave it open."""
+    if (other := _OTHER_CHOICE.search(text)) and all(
+        float(other["number"]) not in (quantity.value, 100 * quantity.value) for quantity in numbers[:1]
+    ):
+        return None  # 17 (or 18)
     # The right side of an equation, or the number before a remark in parentheses.
     for part in (text.rsplit("=", 1)[1] if "=" in text else "", text.split(" (", 1)[0] if text.endswith(")") else ""):
         quantity = read_single_quantity(part.strip(" .")) if part else None

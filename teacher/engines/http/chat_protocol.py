@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from distill import redact
+from distill.data import sources
 from distill.errors import RecipeError
 from distill.rationale import enclose
 from distill.recipe.sampling import PARAMETERS, Sampling
@@ -62,10 +63,15 @@ def api_key(teacher: Teacher, where: str = "") -> str:
             "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
         )
     variable = teacher.api_key_env
-    if variable and not environ.get(variable, "").strip():
-        state = "empty" if variable in environ else "not set"
+    if not variable:
+        return ""
+    key = environ.get(variable, "").strip()  # a key read from a file often ends with a line break
+    if not key:
+        state = "empty" if variable in environ else f"not set{sources.nearest(variable, environ)}"
         raise RecipeError(f"{where}: api_key_env names {variable}, which is {state}; export it first")
-    redact.know(key := environ[variable] if variable else "")
+    redact.know(key)
+    if key[0] in "\"'" and key[-1] == key[0]:
+        raise RecipeError(f"{where}: the value of {variable} stands in quotation marks; export it without them")
     return key
 
 

@@ -114,6 +114,11 @@ async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
     listed = parse_json(payload)
+    if status == 200 and not isinstance(listed, dict | list):
+        problem = f"{url}/models is no list of models, but begins with {excerpt(payload)[:80]!r}"
+        if not url.endswith("/v1"):
+            raise TeacherError(f"teachers.{teacher.name}.base_url = {url!r}: {problem}; it usually ends in /v1")
+        raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards)
