@@ -1,4 +1,4 @@
-"""Marks of reading direction inside a text act on that text alone.
+"""Marks of reading direction inside a text act on that text alone, and control characters are shown as signs.
 
 A trace may hold an unclosed "right-to-left override" (U+202E), which on a page would turn the words that follow it,
 our own included. Pages pass every text through `isolated`; a terminal gets escapes instead
@@ -10,6 +10,14 @@ _ISOLATES = frozenset("\u2066\u2067\u2068")
 _END_OF_EMBEDDING, _END_OF_ISOLATE = "\u202c", "\u2069"
 _FIRST_STRONG_ISOLATE = "\u2068"
 _MARKS = _EMBEDDINGS | _ISOLATES | {_END_OF_EMBEDDING, _END_OF_ISOLATE}
+
+_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {0x7F: "\u2421"}
+_CONTROLS |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+
+
+def without_controls(text: str) -> str:
+    """The same text with a visible sign for each control character: a terminal may show the file."""
+    return text if text.isprintable() else text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
 def isolated(text: str) -> str:

@@ -17,7 +17,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from distill.bidi import isolated
+from distill.bidi import isolated, without_controls
 from distill.errors import ImageError
 from distill.types import Sample
 
@@ -130,7 +130,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("distill.reports", "templates"),
         autoescape=True,
-        finalize=lambda value: isolated(value) if type(value) is str else value,
+        finalize=lambda value: isolated(without_controls(value)) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

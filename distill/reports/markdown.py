@@ -1,10 +1,13 @@
 """Markdown from templates: the cards of a dataset and of a student."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from distill.bidi import isolated, without_controls
 
 
 @cache
@@ -28,5 +31,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(text: str) -> str:
-    """One cell of a table: no bar and no line break of the text ends it."""
-    return text.replace("|", "\\|").replace("\r", " ").replace("\n", " ")
+    """One cell of a table: nothing in the text ends it, and outside code no tag, link or picture begins in it."""
+    text = isolated(without_controls(_LINE_BREAK.sub(" ", text))).replace("|", "\\|")
+    return text if text.startswith("`") else _BEGINS.sub(r"\\\g<0>", text)
+
+
+_LINE_BREAK = re.compile("[\r\n\u0085\u2028\u2029]+")
+_BEGINS = re.compile(r"[<\[]")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,103 @@ def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -
     for arguments in (("status", run), ("explain", run, traces[0].id)):
         done = distill(*arguments)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+NEEDS = {
+    "ask RUN": ("ask", "RUN", "IMAGE", "What?"),
+    "ask MODEL": ("ask", "FOLDER/language", "IMAGE", "What?"),
+    "check": ("check", "RECIPE"),
+    "check --json": ("check", "RECIPE", "--json"),
+    "dataset": ("dataset",),
+    "export --verify": ("export", "RUN", "--out", "NEW", "--verify"),
+    "init hub": ("init", "hub:some/where", "--out", "NEW"),
+    "plan --diff": ("plan", "RECIPE", "--diff", "RUN"),
+    "pull": ("pull", "s3://bucket/run", "NEW"),
+    "split hub": ("split", "some/where", "--out", "NEW"),
+    "status of an address": ("status", "s3://bucket/run"),
+    "generate into an address": ("generate", "RECIPE", "--run", "s3://bucket/run"),
+}
+"""Commands of a run whose filter stage is finished, and what they are given."""
+WORKS = {
+    "ask a server": ("ask", "URL#m", "IMAGE", "What?"),
+    "compare": ("compare",),
+    "export --dataset": ("export", "RUN", "--out", "NEW", "--dataset", "llava"),
+    "generate --replay": ("generate", "RECIPE", "--run", "RUN", "--replay", "TRACE"),
+    "filter --what-if": ("filter", "RECIPE", "--run", "RUN", "--what-if", "filter.select.limit=3"),
+    "init": ("init", "FOLDER/questions.jsonl", "--out", "NEW"),
+    "recipes copy": ("recipes", "copy", "tiny", "NEW"),
+    "recipes reference": ("recipes", "reference"),
+    "repair": ("repair", "RUN"),
+    "signals": ("signals",),
+    "split": ("split", "FOLDER/questions.jsonl", "--out", "NEW", "--test", "0.3"),
+    "status --json": ("status", "RUN", "--json"),
+    "traces": ("traces",),
+}
+FUNCTIONS = ("compare", "dataset", "signals", "traces")
+"""Of `import distill`, for notebooks."""
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run with a recipe, traces and a dataset, and the id of one of its traces."""
+    import run_fixtures
+
+    place = tmp_path_factory.mktemp("finished")
+    samples, traces = run_fixtures.small_world(place / "pictures")
+    run_fixtures.generate_folder(place / "run", samples, traces)
+    (place / "recipe.toml").write_text(run_fixtures.RECIPE)
+    assert distill("filter", place / "recipe.toml", "--run", place / "run").returncode == 0
+    return place, traces[0].id
+
+
+def given(name: str, folder: Path, finished: tuple[Path, str], new: Path, url: str) -> list[str]:
+    place, trace = finished
+    recipe = place / "recipe.toml" if name in WORKS else folder / "recipe.toml"
+    values = {"RUN": place / "run", "RECIPE": recipe, "NEW": new / "new", "IMAGE": place / "pictures" / "00000.png"}
+    values |= {"TRACE": trace, "URL#m": f"{url}#m"}
+    return [str(values.get(word, word.replace("FOLDER", str(folder)))) for word in (NEEDS | WORKS)[name]]
+
+
+def called(name: str, run: Path) -> subprocess.CompletedProcess[str]:
+    call = f"import distill\nprint(distill.{name}(sys.argv[1]))"
+    command = [sys.executable, "-c", BLOCKED.replace("from distill.cli import main\nmain()", call), ABSENT, str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", [*NEEDS, *WORKS])
+def test_every_other_command_works_or_says_the_line(
+    name: str, folder: Path, finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    with stub_server.serve(model="m") as url:
+        words = given(name, folder, finished, tmp_path, url)
+        done = called(name, finished[0] / "run") if name in FUNCTIONS else distill(*words)
+    said = done.stdout + done.stderr
+    if name in NEEDS:
+        assert "pip install 'cot-distill[" in said, said
+        assert done.returncode != 0
+    else:
+        assert done.returncode == 0, said
+    assert name in FUNCTIONS or "Traceback" not in said
+
+
+def test_no_command_is_left_out() -> None:
+    import typer.main
+
+    from distill.cli import app
+
+    tried = {words[0] for words in (NEEDS | WORKS).values()} - {*FUNCTIONS}
+    tried |= {"train", "eval", "run", "ablate", "explain"}  # by the tests above
+    assert {*typer.main.get_command(app).commands} - tried == {"view"}  # it ends with Ctrl-C; the next test
+
+
+def test_the_view_needs_no_extra(finished: tuple[Path, str]) -> None:
+    command = [sys.executable, "-c", BLOCKED, ABSENT, "view", str(finished[0] / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said
 
 
 def test_packages_of_an_extra_are_named_by_the_extra_and_others_by_themselves() -> None:

@@ -1,5 +1,6 @@
 """What a model wrote turns and closes nothing on a page around it."""
 
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 import report_worlds as worlds
 from student_worlds import recipe
 
-from distill.bidi import isolated
+from distill.bidi import isolated, without_controls
+from distill.reports.html import render
+from distill.reports.markdown import cell
 from student.evaluation import report
 
 RLO, LRE, RLI, PDF, FSI, PDI = "\u202e", "\u202a", "\u2067", "\u202c", "\u2068", "\u2069"
@@ -66,3 +69,14 @@ def test_a_page_of_hostile_replies_has_no_open_mark_and_no_element_of_theirs(tmp
     page = path.read_text(encoding="utf-8")
     assert RLO in page and "<script>alert" not in page and "&lt;script&gt;alert" in page
     assert [line for line in page.split("\n") if left_open(line)] == []
+
+
+def test_a_page_and_a_card_hold_no_control_character_and_a_cell_begins_nothing() -> None:
+    hostile = "a\x1b[2J\x9b31m\x07\r\nb\x00\x7f\u2028c\td"
+    assert without_controls(hostile) == "a␛[2J\ufffd31m␇\nb␀␡\u2028c\td"
+    for text in (render("{{ text }}", text=hostile), cell(hostile)):
+        assert not re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    assert cell("x | y\u2028z\n<script>1</script> ![t](https://e.example) \u202e") == (
+        "\u2068x \\| y z \\<script>1\\</script> !\\[t](https://e.example) \u202e\u202c\u2069"
+    )
+    assert cell("`a < b OR c[1]`") == "`a < b OR c[1]`"
