@@ -127,7 +127,6 @@ NEEDS = {
     "dataset": ("dataset",),
     "export --verify": ("export", "RUN", "--out", "NEW", "--verify"),
     "init hub": ("init", "hub:some/where", "--out", "NEW"),
-    "plan --diff": ("plan", "RECIPE", "--diff", "RUN"),
     "pull": ("pull", "s3://bucket/run", "NEW"),
     "split hub": ("split", "some/where", "--out", "NEW"),
     "status of an address": ("status", "s3://bucket/run"),
@@ -138,14 +137,14 @@ WORKS = {
     "ask a server": ("ask", "URL#m", "IMAGE", "What?"),
     "compare": ("compare",),
     "export --dataset": ("export", "RUN", "--out", "NEW", "--dataset", "llava"),
-    "generate --replay": ("generate", "RECIPE", "--run", "RUN", "--replay", "TRACE"),
-    "filter --what-if": ("filter", "RECIPE", "--run", "RUN", "--what-if", "filter.select.limit=3"),
+    "filter --what-if": ("filter", "RECIPE", "--run", "RUN", "--what-if", "RECIPE"),
     "init": ("init", "FOLDER/questions.jsonl", "--out", "NEW"),
+    "plan --diff": ("plan", "RECIPE", "--diff", "RUN"),
     "recipes copy": ("recipes", "copy", "tiny", "NEW"),
     "recipes reference": ("recipes", "reference"),
     "repair": ("repair", "RUN"),
     "signals": ("signals",),
-    "split": ("split", "FOLDER/questions.jsonl", "--out", "NEW", "--test", "0.3"),
+    "split": ("split", "FOLDER/recipe.toml", "--out", "NEW", "--test", "0.3"),
     "status --json": ("status", "RUN", "--json"),
     "traces": ("traces",),
 }
@@ -154,8 +153,8 @@ FUNCTIONS = ("compare", "dataset", "signals", "traces")
 
 
 @pytest.fixture(scope="module")
-def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run with a recipe, traces and a dataset, and the id of one of its traces."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe, and a run of it with traces and a dataset."""
     import run_fixtures
 
     place = tmp_path_factory.mktemp("finished")
@@ -163,14 +162,14 @@ def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     run_fixtures.generate_folder(place / "run", samples, traces)
     (place / "recipe.toml").write_text(run_fixtures.RECIPE)
     assert distill("filter", place / "recipe.toml", "--run", place / "run").returncode == 0
-    return place, traces[0].id
+    return place
 
 
-def given(name: str, folder: Path, finished: tuple[Path, str], new: Path, url: str) -> list[str]:
-    place, trace = finished
+def given(name: str, folder: Path, finished: Path, new: Path, url: str) -> list[str]:
+    place = finished
     recipe = place / "recipe.toml" if name in WORKS else folder / "recipe.toml"
     values = {"RUN": place / "run", "RECIPE": recipe, "NEW": new / "new", "IMAGE": place / "pictures" / "00000.png"}
-    values |= {"TRACE": trace, "URL#m": f"{url}#m"}
+    values |= {"URL#m": f"{url}#m"}
     return [str(values.get(word, word.replace("FOLDER", str(folder)))) for word in (NEEDS | WORKS)[name]]
 
 
@@ -181,12 +180,10 @@ def called(name: str, run: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", [*NEEDS, *WORKS])
-def test_every_other_command_works_or_says_the_line(
-    name: str, folder: Path, finished: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_every_other_command_works_or_says_the_line(name: str, folder: Path, finished: Path, tmp_path: Path) -> None:
     with stub_server.serve(model="m") as url:
         words = given(name, folder, finished, tmp_path, url)
-        done = called(name, finished[0] / "run") if name in FUNCTIONS else distill(*words)
+        done = called(name, finished / "run") if name in FUNCTIONS else distill(*words)
     said = done.stdout + done.stderr
     if name in NEEDS:
         assert "pip install 'cot-distill[" in said, said
@@ -206,8 +203,8 @@ def test_no_command_is_left_out() -> None:
     assert {*typer.main.get_command(app).commands} - tried == {"view"}  # it ends with Ctrl-C; the next test
 
 
-def test_the_view_needs_no_extra(finished: tuple[Path, str]) -> None:
-    command = [sys.executable, "-c", BLOCKED, ABSENT, "view", str(finished[0] / "run")]
+def test_the_view_needs_no_extra(finished: Path) -> None:
+    command = [sys.executable, "-c", BLOCKED, ABSENT, "view", str(finished / "run")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("http://127.0.0.1:")
