@@ -112,12 +112,16 @@ def ask(
 
 def view(
     run: RunArgument,
+    other: Annotated[
+        Path | None,
+        typer.Argument(parser=local_path, metavar="[OTHER]", help="A run to compare the students with."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
 ) -> None:
     """Look at the traces of a run in a browser, and label them: a page of this machine only."""
     from distill.view.server import view_run
 
-    view_run(run, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
+    view_run(run, other, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
 
 
 def export(

@@ -17,8 +17,9 @@ import orjson
 from aiohttp import web
 
 from distill import redact
+from distill.artifacts.layout import RECIPE
 from distill.data import images
-from distill.errors import BusyError, DistillError, ImageError
+from distill.errors import BusyError, DataError, DistillError, ImageError
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.policy import compare_policy, policy
@@ -52,11 +53,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ViewServer:
     """One run behind HTTP. `port` is known once it listens."""
 
-    def __init__(self, run: Path, *, token: str | None = None) -> None:
+    def __init__(self, run: Path, other: Path | None = None, *, token: str | None = None) -> None:
         self.run, self.port = run, 0
         self.token = token or secrets.token_urlsafe(24)
         self.table = TraceTable(run)
-        self.students = Students(run)
+        self.students = Students(run, other)
         self.journal: LabelJournal | None = None
         self.busy = ""
         try:
@@ -256,7 +257,9 @@ def _failure(status: int, message: str) -> web.Response:
     return response
 
 
-def view_run(run: Path, *, port: int, on_start: Callable[[str], None]) -> None:
-    """Serve a run until interrupted."""
-    with closing(ViewServer(run)) as server, suppress(KeyboardInterrupt):  # Ctrl-C is how a person ends it
+def view_run(run: Path, other: Path | None = None, *, port: int, on_start: Callable[[str], None]) -> None:
+    """Serve a run until interrupted; its students stand beside those of `other`. Raises DataError for no such run."""
+    if other is not None and not (other / RECIPE).is_file():
+        raise DataError(f"{other}: no run here (no {RECIPE}); give the run to compare with")
+    with closing(ViewServer(run, other)) as server, suppress(KeyboardInterrupt):  # Ctrl-C is how a person ends it
         asyncio.run(server.serve(port, on_start))

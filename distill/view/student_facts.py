@@ -1,5 +1,6 @@
 """Everything that the page shows of a run's students: what the stages find of themselves, learning curves, and the
-replies of all arms to one question beside each other. Reads what training and evaluation wrote; measures nothing."""
+replies of all arms to one question beside each other, also against those of another run. Reads what training and
+evaluation wrote."""
 
 import threading
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, RECIPE,
 from distill.data import reader
 from distill.recipe.loading import load
 from distill.reports.findings import read_findings
+from distill.stats.intervals import paired
 
 _POINTS: Final = 400
 """Points of a curve that are sent; a longer one is thinned."""
@@ -35,10 +37,14 @@ class ReplyQuery:
 
 
 class Students:
-    """The students of one run. Files are read again when they change."""
+    """The students of one run. Files are read again when they change.
 
-    def __init__(self, run: Path) -> None:
+    Those of `other` stand beside them as arms of the name `OTHER: arm`, for questions that both runs asked.
+    """
+
+    def __init__(self, run: Path, other: Path | None = None) -> None:
         self._run = run
+        self._other = None if other is None else Students(other)
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
         self._questions: list[dict[str, Any]] = []
@@ -46,14 +52,10 @@ class Students:
 
     def overview(self) -> dict[str, Any]:
         """Findings, arms with their accuracy, and the curves of every stage, also while it trains."""
-        path = self._run / "eval" / EVAL_METRICS
-        metrics = orjson.loads(path.read_bytes()) if path.is_file() else {}
         return {
             "findings": read_findings(self._run),
-            "arms": {
-                name: {key: arm.get(key) for key in ("n", "accuracy", "ci95", "limited_by")}
-                for name, arm in metrics.get("arms", {}).items()
-            },
+            "arms": self._arms(),
+            "changes": self._changes(),
             "domains": sorted({one["domain"] for one in self._read()}),
             "curves": [
                 curve
@@ -65,6 +67,34 @@ class Students:
                 if curve
             ],
         }
+
+    def _arms(self) -> dict[str, dict[str, Any]]:
+        path = self._run / "eval" / EVAL_METRICS
+        metrics = orjson.loads(path.read_bytes()) if path.is_file() else {}
+        arms = {
+            name: {key: arm.get(key) for key in ("n", "accuracy", "ci95", "limited_by")}
+            for name, arm in metrics.get("arms", {}).items()
+        }
+        if self._other is not None:
+            arms |= {self._named(name): arm for name, arm in self._other._arms().items()}
+        return arms
+
+    def _named(self, arm: str) -> str:
+        assert self._other is not None
+        return f"{self._other._run.resolve().name}: {arm}"
+
+    def _changes(self) -> list[dict[str, Any]]:
+        """For each arm that both runs have: what got better and worse, over the questions that both asked."""
+        if self._other is None:
+            return []
+        changes = []
+        for arm in self._other._arms():
+            before = self._named(arm)
+            both = [one["replies"] for one in self._read() if arm in one["replies"] and before in one["replies"]]
+            if both:
+                now, then = ([each[name]["verdict"] == "correct" for each in both] for name in (arm, before))
+                changes.append({"arm": arm, "before": before, **asdict(paired(now, then))})
+        return changes
 
     def questions(self, query: ReplyQuery) -> dict[str, Any]:
         """The questions that fit, with the replies of every arm; `total` counts all of them."""
@@ -96,6 +126,20 @@ class Students:
             return self._images
 
     def _read(self) -> list[dict[str, Any]]:
+        own = self._read_own()
+        if self._other is None:
+            return own
+        others = {one["sample_id"]: one["replies"] for one in self._other._read_own()}
+        return [
+            one
+            | {
+                "replies": one["replies"]
+                | {self._named(arm): reply for arm, reply in others.get(one["sample_id"], {}).items()}
+            }
+            for one in own
+        ]
+
+    def _read_own(self) -> list[dict[str, Any]]:
         path = self._run / "eval" / PREDICTIONS
         if not path.is_file():
             return []
@@ -114,8 +158,9 @@ class Students:
 
 
 def _is_right(question: Mapping[str, Any], arm: str, right: bool) -> bool:
-    """Whether an arm is right, or is not; true where no arm is named."""
-    return not arm or (question["replies"].get(arm, {}).get("verdict") == "correct") == right
+    """Whether an arm that was asked is right, or is not; true where no arm is named."""
+    reply = question["replies"].get(arm)
+    return not arm or (reply is not None and (reply.get("verdict") == "correct") == right)
 
 
 def _curve(folder: Path, name: str, key: str, title: str) -> dict[str, Any] | None:

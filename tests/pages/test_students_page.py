@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from accessibility import problems
@@ -11,6 +12,8 @@ from run_fixtures import generate_folder, picture, recipe, small_world
 from view_servers import viewed
 
 from distill.data import reader
+from distill.errors import DataError
+from distill.view.server import view_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -138,3 +141,55 @@ def test_a_run_without_students_says_so(tmp_path: Path) -> None:
         assert visitor.ask("/api/replies?right=x")[1] == {"total": 0, "rows": []}
         assert visitor.ask("/api/replies?offset=-1")[0] == 400
         assert visitor.ask("/api/students", Cookie=None)[0] == 403
+
+
+@pytest.fixture
+def other(run: Path, tmp_path: Path) -> Path:
+    """An earlier run, of which only `plain` was asked 24 of the questions: right on every fourth one, and question 1."""
+    folder = tmp_path / f"earlier {HOSTILE}".replace("/", "-")[:60]
+    lines = [json.loads(line) for line in (run / "eval/predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    kept = [line for line in lines if line["arm"] == "plain"][:24]
+    for n, line in enumerate(kept):
+        line["verdict"] = "correct" if n % 4 == 0 or n == 1 else "wrong"
+    write_lines(folder / "eval/predictions.jsonl", kept)
+    (folder / "eval/metrics.json").write_text(
+        json.dumps({"arms": {"plain": {"n": 24, "accuracy": 7 / 24, "ci95": [0.1, 0.5]}}})
+    )
+    (folder / "recipe.toml").write_text((run / "recipe.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+def test_a_run_against_another_one_shows_what_got_better_and_worse(run: Path, other: Path) -> None:
+    with viewed(run, other) as (visitor, _):
+        facts = visitor.ask("/api/students")[1]
+        (change,) = facts["changes"]
+        before = f"{other.name}: plain"
+        assert list(facts["arms"]) == ["plain", "distilled", before] and change["before"] == before
+        assert (change["arm"], change["n"], change["only_first"], change["only_second"]) == ("plain", 24, 6, 1)
+        assert change["delta"] == 5 / 24 and change["ci95"][0] < 5 / 24 < change["ci95"][1]
+        query = urlencode({"right": "plain", "wrong": before})
+        better = visitor.ask(f"/api/replies?{query}")[1]
+        # Six that it was asked, and three that it was not.
+        assert better["total"] == 9 and set(better["rows"][0]["replies"]) == {"plain", "distilled", before}
+        query = urlencode({"right": before, "wrong": "plain"})
+        assert visitor.ask(f"/api/replies?{query}")[1]["total"] == 1
+    with pytest.raises(DataError, match="no run here"):
+        view_run(run, run / "nowhere", port=0, on_start=lambda _: None)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_page_with_another_run_is_readable_and_its_buttons_choose_the_questions(
+    run: Path, other: Path, size: tuple[int, int]
+) -> None:
+    async def look(tab: Tab) -> tuple[str, bool, list[str]]:
+        await arrive(tab, address, size)
+        await until(tab, "document.querySelectorAll('#changes button').length === 2")
+        await tab.evaluate("document.querySelectorAll('#changes button')[1].click()")
+        await until(tab, "document.getElementById('total').textContent === '1 questions'")
+        wide = await tab.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1")
+        return await tab.evaluate("document.getElementById('changes').textContent"), wide, tab.problems
+
+    with viewed(run, other) as (_, address):
+        text, wide, found = browse(look)
+    assert not wide and found == []
+    assert "6 better" in text and "1 worse" in text and "+20.8 [" in text

@@ -39,9 +39,9 @@ class Visitor:
 
 
 @contextmanager
-def viewed(run: Path) -> Iterator[tuple[Visitor, str]]:
+def viewed(run: Path, other: Path | None = None) -> Iterator[tuple[Visitor, str]]:
     """A visitor of a run's view, and the address that a person opens."""
-    server = ViewServer(run)
+    server = ViewServer(run, other)
     started, addresses = threading.Event(), []
 
     async def serve() -> None:

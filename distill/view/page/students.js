@@ -1,6 +1,6 @@
 "use strict";
 const SIZE = 20, FIELDS = ["right", "wrong", "domain", "words"], SVG = "http://www.w3.org/2000/svg";
-let facts = { arms: {} }, asked = 0, drawn = "";
+let facts = { arms: {}, changes: [] }, asked = 0, drawn = "";
 
 const wanted = () => new URLSearchParams(location.hash.slice(1));
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
@@ -49,10 +49,18 @@ function drawArms() {
     const arm = facts.arms[name];
     return [name, `${percent(arm.accuracy)} [${arm.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}] of ${arm.n.toLocaleString("en")}`, arm.limited_by || ""];
   })) : make("p", { class: "hint" }, "No student has been asked yet: distill eval asks them."));
+  byId("changes").replaceChildren(...(facts.changes.length ? [make("h3", {}, "Against the other run"), table(facts.changes.map(change))] : []));
   for (const [id, choices] of [["right", names], ["wrong", names], ["domain", facts.domains]]) {
     byId(id).replaceChildren(make("option", { value: "" }, "any"), ...choices.map((name) => make("option", { value: name }, name || "none")));
     byId(id).value = parameters.get(id) || "";
   }
+}
+
+function change({ arm, before, delta, ci95, n, only_first, only_second }) {
+  const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
+  const show = (count, what, right, wrong) => make("button", { type: "button", onclick: () => { ask({ right, wrong, offset: "" }); byId("right").value = right; byId("wrong").value = wrong; } }, `${count.toLocaleString("en")} ${what}`);
+  return [arm, `${points(delta)} [${ci95.map(points).join(", ")}] points, ${n.toLocaleString("en")} questions of both`,
+    show(only_first, "better", arm, before), show(only_second, "worse", before, arm)];
 }
 
 function reply(name, one) {
@@ -88,7 +96,7 @@ async function search() {
 async function look() {
   const now = await call("/api/students"), text = JSON.stringify(now);
   if (text === drawn) return;
-  const replied = JSON.stringify(now.arms) !== JSON.stringify(facts.arms) || !drawn;
+  const replied = JSON.stringify([now.arms, now.changes]) !== JSON.stringify([facts.arms, facts.changes]) || !drawn;
   [drawn, facts] = [text, now];
   document.title = `${facts.run} · students · distill view`;
   byId("run").textContent = `${facts.run}: students`;
