@@ -145,7 +145,7 @@ def test_a_run_without_students_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def other(run: Path, tmp_path: Path) -> Path:
-    """An earlier run, of which only `plain` was asked 24 of the questions: right on every fourth one, and question 1."""
+    """An earlier run: `plain` was asked 24 of the questions, and was right on every fourth one and on question 1."""
     folder = tmp_path / f"earlier {HOSTILE}".replace("/", "-")[:60]
     lines = [json.loads(line) for line in (run / "eval/predictions.jsonl").read_text(encoding="utf-8").splitlines()]
     kept = [line for line in lines if line["arm"] == "plain"][:24]
@@ -169,8 +169,7 @@ def test_a_run_against_another_one_shows_what_got_better_and_worse(run: Path, ot
         assert change["delta"] == 5 / 24 and change["ci95"][0] < 5 / 24 < change["ci95"][1]
         query = urlencode({"right": "plain", "wrong": before})
         better = visitor.ask(f"/api/replies?{query}")[1]
-        # Six that it was asked, and three that it was not.
-        assert better["total"] == 9 and set(better["rows"][0]["replies"]) == {"plain", "distilled", before}
+        assert better["total"] == 6 and set(better["rows"][0]["replies"]) == {"plain", "distilled", before}
         query = urlencode({"right": before, "wrong": "plain"})
         assert visitor.ask(f"/api/replies?{query}")[1]["total"] == 1
     with pytest.raises(DataError, match="no run here"):
