@@ -75,16 +75,16 @@ EditFiles = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A run; what it changes in the healthy one."""
+    """One run: how it differs from the first healthy one."""
 
     half: int = 1
     names: tuple[str, ...] = ()
-    """Findings of which one names the cause; none for a healthy run."""
+    """The diagnosis is right if it has one of these findings; empty for a healthy run."""
     refused: str = ""
-    """Words of the error that names the cause, where the run is refused."""
+    """Words of the expected error, for a run that a verb refuses."""
     set: Mapping[str, Any] = field(default_factory=dict)
     student: str | None = None
-    """Lines of the recipe in the place of the student that all runs share."""
+    """The [student] section of this run; None: that of all runs."""
     text: str = ""
     questions: EditRows = list
     test: EditRows = list
@@ -94,13 +94,13 @@ class Case:
 
 
 def _rows(name: str, count: int) -> list[Row]:
-    """As many rows of each domain, in the order of the file."""
+    """The first rows of each domain, the same number of each."""
     rows = pq.read_table(TINY / "data" / f"{name}.parquet").to_pylist()
     return [row for domain in TEACHERS for row in [row for row in rows if row["domain"] == domain][: count // 3]]
 
 
 def _shift_images(rows: list[Row]) -> list[Row]:
-    """Every question with the image of another question of its domain, as after a wrong join."""
+    """Give every question the image of another question of its domain, as a wrong join does."""
     images = [row["image"] for row in rows]
     return [row | {"image": image} for row, image in zip(rows, images[7:] + images[:7], strict=True)]
 
@@ -110,20 +110,20 @@ def _typed(answer_type: str) -> EditRows:
 
 
 def _one_answer(rows: list[Row]) -> list[Row]:
-    """Nine of ten questions have the answer 3: scenes alone have enough of them."""
+    """Select questions so that nine of ten have the answer 3. Only scenes have enough of them."""
     every = pq.read_table(TINY / "data" / "questions.parquet").to_pylist()
     threes = [row for row in every if row["answer"] == "3"]
     return threes + [row for row in rows if row["answer"] != "3"][: len(threes) // 9]
 
 
 def _again(rows: list[Row]) -> list[Row]:
-    """90 questions, each in four spellings."""
+    """Repeat 90 questions in four spellings."""
     spellings = (str, str.upper, str.lower, str.title)
     return [row | {"question": spell(row["question"])} for spell in spellings for row in rows[::4]]
 
 
 def _wrong_answers(sample: Sample, written: Trace) -> Trace:
-    """The teacher of digits is always wrong, in its rationale too."""
+    """Make every trace of the teacher of digits wrong, with its rationale."""
     if written.teacher != "reader":
         return written
     answer = str(int(written.answer) + 1 + written.k)
@@ -132,13 +132,13 @@ def _wrong_answers(sample: Sample, written: Trace) -> Trace:
 
 
 def _untagged(sample: Sample, written: Trace) -> Trace:
-    """Reasoning without think tags: all of it stands in the answer."""
+    """Write the reasoning into the answer, without think tags."""
     text = f"{written.reasoning} The answer is {written.answer}."
     return replace(written, reasoning="", answer=text, text=text)
 
 
 def _cut(sample: Sample, written: Trace) -> Trace:
-    """Four of five traces reach the limit while they think."""
+    """Cut four of five traces within the rationale, as a token limit does."""
     if int(written.id[:4], 16) % 5 == 0:
         return written
     text = written.reasoning[:40]
@@ -148,14 +148,14 @@ def _cut(sample: Sample, written: Trace) -> Trace:
 
 
 def _long(sample: Sample, written: Trace) -> Trace:
-    """A correct trace says everything four times; a short one is wrong."""
+    """Repeat the rationale of every trace four times."""
     reasoning = " Let me check again. ".join([written.reasoning] * 4)
     usage = replace(written.usage, reasoning=4 * written.usage.reasoning)
     return replace(written, reasoning=reasoning, usage=usage, text=f"<think>{reasoning}</think>{written.answer}")
 
 
 def _half_agree(sample: Sample, written: Trace) -> Trace:
-    """Of a question's two traces the second is right in other words of the answer, and often another answer."""
+    """Make the second trace of a question wrong in nine of ten cases, so that its two traces disagree."""
     if written.k == 0 or int(written.id[:4], 16) % 10 == 0:
         return written
     answer = str(int(written.answer) + 1)
@@ -163,7 +163,7 @@ def _half_agree(sample: Sample, written: Trace) -> Trace:
 
 
 def _often_wrong(sample: Sample, written: Trace) -> Trace:
-    """Of a teacher's traces three in five are wrong, here and there."""
+    """Make three of five traces wrong, spread over all questions."""
     if int(written.id[:4], 16) % 5 < 2:
         return written
     answer = str(int(written.answer) + 1 + written.k)
@@ -171,12 +171,12 @@ def _often_wrong(sample: Sample, written: Trace) -> Trace:
 
 
 def _student_copy(folder: Path) -> Path:
-    """A copy of the student, for a fault in its files."""
+    """Copy the student, to change its files."""
     return Path(shutil.copytree(folder.parent / "student", folder / "student", dirs_exist_ok=True))
 
 
 def _blind(folder: Path) -> None:
-    """The tower's weights are zero, as after a conversion that lost them."""
+    """Set the weights of the vision tower to zero, as a faulty conversion does."""
     from safetensors.numpy import load_file, save_file
 
     path = _student_copy(folder) / "model.safetensors"
@@ -187,7 +187,7 @@ def _blind(folder: Path) -> None:
 
 
 def _foreign_template(folder: Path) -> None:
-    """The template of another family of models: its marks are plain text to this tokenizer, no turn ends."""
+    """Use the chat template of another model family. This tokenizer reads its marks as text, so no turn ends."""
     path = _student_copy(folder) / "chat_template.jinja"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("<|im_start|>", "[INST] ").replace("<|im_end|>", " [/INST]"), encoding="utf-8")
@@ -292,14 +292,14 @@ def _recipe(folder: Path, case: Case, student: Path) -> Recipe:
 
 
 def make_run(folder: Path, case: Case) -> str:
-    """Make the run of a case; the text of the error that refused it, empty where none did."""
+    """Make the run of a case. Returns the text of the error that ended it, or an empty text."""
     folder.mkdir(parents=True)
     case.before(folder)
     shown = case.questions(_rows("questions", QUESTIONS))
     pq.write_table(pa.Table.from_pylist(shown), folder / "questions.parquet")
     pq.write_table(pa.Table.from_pylist(case.test(_rows("test", TEST))), folder / "test.parquet")
     recipe = _recipe(folder, case, folder.parent / "student")
-    # What an image shows is told by its own row, also where it was joined with the question of another.
+    # The row that an image comes from describes it, also after a wrong join.
     every = pq.read_table(TINY / "data" / "questions.parquet").to_pylist()
     seen = {row["image"]["bytes"]: row for row in every}
     samples = {
@@ -323,7 +323,7 @@ def make_run(folder: Path, case: Case) -> str:
 
 
 def ground(folder: Path) -> None:
-    """The student of all runs: a shipped teacher taught to answer at once."""
+    """Train the student of all runs: a shipped teacher that learns to answer without a rationale."""
     text = RECIPE.format(tiny=TINY, readings=READINGS, teachers="", student=f'model = "{TINY}/teachers/generalist"')
     (folder / "ground").mkdir(parents=True)
     path = folder / "ground" / "recipe.in.toml"

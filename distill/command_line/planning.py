@@ -149,7 +149,7 @@ def init(
         typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable."),
     ] = None,
     images: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of a folder of images take so many, by chance; 0: all.")
+        int, typer.Option(min=0, metavar="N", help="Use this many images of a folder, chosen at random; 0: all.")
     ] = 5000,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split.")] = 0,

@@ -1,4 +1,4 @@
-"""`distill init`: a recipe for somebody's own images and this machine's card.
+"""`distill init`: a first recipe for the user's images and the card of this machine.
 
 Guesses what the data holds and says what it guessed, splits it by image, and fills in the shipped recipe
 `own-images`. Reads no row by itself: that is for the readers of distill/data.
@@ -50,12 +50,12 @@ AskColumn = Callable[[str, Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstSettings:
-    """What the command line says about a first recipe; what it leaves out is guessed."""
+    """Options of `distill init`. A missing option is guessed."""
 
     columns: Mapping[str, str]
     questions: Sequence[str]
     most_images: int
-    """Of a folder without questions; 0: all of them."""
+    """How many images of a folder without questions are used; 0: all."""
     test: float
     seed: int
     teacher: str | None
@@ -147,10 +147,10 @@ def _table(
     taken = usable
     if 0 < settings.most_images < len(usable):
         taken = sorted(random.Random(settings.seed).sample(usable, settings.most_images))
-        lines.append(f"took {len(taken):,} of {len(usable):,} images by chance (--images 0 takes all)")
+        lines.append(f"uses {len(taken):,} of {len(usable):,} images, chosen at random (--images 0 uses all)")
     rows = ({"image": name, "question": text} for name in taken for text in asked)
     file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
-    whose = "asked about each" if settings.questions else "no questions beside them, so these are asked about each"
+    whose = "each gets these questions" if settings.questions else "the folder has no questions, so each gets these"
     lines.append(f"{local}: {len(taken):,} images; {whose}:")
     lines += [f"  {text}" for text in asked]
     if not settings.questions:
@@ -195,7 +195,7 @@ def _guessed(
     if root is None:
         said = [f"{role} = {name!r}" for role, name in columns.items()]
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
-        lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME says another)")
+        lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
         if "answer" not in columns and guessed.format in ("plain", "scienceqa"):
             lines.append("guessed: no column of right answers, so traces are kept by their agreement alone")
         if not table.hub:

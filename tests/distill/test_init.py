@@ -70,7 +70,9 @@ def test_a_folder_of_images_alone_becomes_a_recipe_that_teachers_are_asked_with_
         assert not report.problems, report.as_text()
         assert "nothing is evaluated" in report.as_text()
         assert generate(recipe, tmp_path / "run", limit=5).counts["samples"] == 5
-    assert "20 images" in done.stdout and "no questions beside them" in done.stdout and "L4, 22.5 GiB" in done.stdout
+    assert (
+        "20 images" in done.stdout and "the folder has no questions" in done.stdout and "L4, 22.5 GiB" in done.stdout
+    )
     assert "distill check recipe.toml" in done.stdout and "distill generate recipe.toml" in done.stdout
     text = recipe.path.read_text()
     assert text.startswith("#:schema ./recipe.schema.json\n")
@@ -192,7 +194,7 @@ def test_a_column_that_cannot_be_guessed_is_asked_for_on_a_terminal(tmp_path: Pa
 def test_a_large_folder_is_sampled_and_says_so(tmp_path: Path) -> None:
     photos(tmp_path / "photos")
     done = distill("photos", "--images", "10", "--question", "Is it red?")
-    assert "took 10 of 20 images by chance" in done.stdout
+    assert "uses 10 of 20 images, chosen at random" in done.stdout
     assert len(read(tmp_path / "photos-distill" / "recipe.toml")) == 9
 
 
