@@ -35,15 +35,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--ctx-size", type=int, default=0)
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--flash-attn", default="auto")
+    parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     params = xllamacpp.CommonParams()
     params.model.path, params.mmproj.path = given.model, given.mmproj
     params.hostnames = [given.host]
     params.port, params.n_ctx, params.n_parallel = given.port, given.ctx_size, given.parallel
-    kinds = xllamacpp.llama_flash_attn_type
-    if given.flash_attn == "off":
-        params.flash_attn_type = kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = given.threads
     params.warmup = False
     server = xllamacpp.Server(params)
     print(f"listening at {server.listening_address}", flush=True)
