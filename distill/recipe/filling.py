@@ -1,4 +1,4 @@
-"""Another recipe from the text of one: values replaced, sections made comments, comments kept."""
+"""Fill in the text of a recipe: replace values, turn unused sections into comments, keep all comments."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -11,10 +11,10 @@ _PAIR = re.compile(r"^(\w+) = (?:.*?)(\s+#.*)?$")
 
 
 def filled(text: str, values: Mapping[str, Any], unused: Collection[str] = ()) -> str:
-    """The text with `values` by dotted key (None: without the key), and the sections `unused` as comments.
+    """Set `values` by dotted key (None removes the key), and turn the sections `unused` into comments.
 
-    A key that a section lacks is added to its end. Sections of one name, such as [[stages]], get the same values.
-    Values stand on one line each.
+    A missing key is added at the end of its section. Sections with the same name, such as [[stages]], get the same
+    values. Each value must stand on one line.
     """
     blocks = [_block(block, _name(block), values) for block in re.split(r"^(?=\[)", text, flags=re.MULTILINE)]
     return "".join(
