@@ -15,9 +15,9 @@ from distill.rationale import thinking_end
 MAX_CHARACTERS: Final = 2_000
 """Of a final answer; what follows is no answer any more, and comparisons need not be fast on it."""
 
-_MARKS = re.compile(
-    r"(?<![\w*])\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?![\w*])|__+|`+|^[^\S\n]{0,3}#{1,3}\s|^[^\S\n]*>\s", re.MULTILINE
-)
+# Each part begins with its sign, which is then searched for quickly.
+_MARKS = re.compile(r"\*(?<![\w*]\*)\*{0,2}(?=\S)|\*(?<=\S\*)\*{0,2}(?![\w*])|__+|`+")
+_LINE_MARKS = re.compile(r"^[^\S\n]{0,3}#{1,3}\s|^[^\S\n]*>\s", re.MULTILINE)
 # Words before "answer" ("so my final") need not be matched: only where the cue ends matters.
 _CUE = re.compile(
     r"""(?:^|(?<=[\s.,;:!?("'*]))
@@ -46,15 +46,20 @@ class FinalAnswer:
 
 def final_answer(text: str) -> FinalAnswer:
     """The part of a response that states its answer."""
-    return _remembered(text) if len(text) <= _SHORT else _found(text)
+    return _remembered(text) if len(text) <= _SHORT else _remembered_long(text)
 
 
 _SHORT = 60
-"""Short answers come again and again."""
+"""Short answers come again and again. A long one is asked for by each signal that reads it."""
 
 
 @lru_cache(maxsize=8192)
 def _remembered(text: str) -> FinalAnswer:
+    return _found(text)
+
+
+@lru_cache(maxsize=64)
+def _remembered_long(text: str) -> FinalAnswer:
     return _found(text)
 
 
@@ -70,7 +75,9 @@ def _found(text: str) -> FinalAnswer:
         return _limited(boxed, marked=True)
     if "####" in text:
         text, marked = text.rpartition("####")[2].strip().partition("\n")[0], True
-    if "*" in text or "#" in text or "`" in text or "_" in text or ">" in text:
+    if "#" in text or ">" in text:
+        text = _LINE_MARKS.sub("", text)
+    if "*" in text or "`" in text or "_" in text:
         text = _MARKS.sub("", text)
     if "\n" in text:
         text = _REMARK.split(text, maxsplit=1)[0].rstrip() or text

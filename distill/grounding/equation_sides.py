@@ -14,7 +14,9 @@ from distill.grounding.numbers_in_text import word_set
 
 _TOKEN: Final = re.compile(r"[a-zX][\w'/]*(?:-[a-z][a-z]+)*|N!?|->|=>|==|!=|<=|>=|\S")
 _NUMBERS: Final = (MARK, "N!")
-_ENDS: Final = (*_NUMBERS, ")")
+_ENDS: Final = frozenset([*_NUMBERS, ")", "u"])
+"""What the tokens of a side that has a value end with; u stands for words behind a number."""
+_BEGIN_OPERAND: Final = frozenset([*_NUMBERS, "("])
 _OPENERS: Final = (*_NUMBERS, "π", "plus", "minus", "less", "times", "dividedby", "of", "same")
 """Words and letters that a chain begins with."""
 _REMAINDERS: Final = ("r", "mod", "rest", "remainder")
@@ -139,9 +141,9 @@ class EquationReader:
             return self._ended(token)
         elif token == "times" and last == MARK and after not in (*_OPERANDS, *_SIGNS) and len(self.chain) > 1:
             return self._unit(side, token, after)  # "60 / 15 = 4 times the smallest"
-        elif token in _SIGNS or (token in _OPERATORS and (token != "x" or after in (*_NUMBERS, "("))):
+        elif token in _SIGNS or (token in _OPERATORS and (token != "x" or after in _BEGIN_OPERAND)):
             self._operator(side, token, start, end, after)
-        elif token == "π" or (token == "(" and not (last in (*_ENDS, "u") and self.sentence[start - 1] == " ")):
+        elif token == "π" or (token == "(" and not (last in _ENDS and self.sentence[start - 1] == " ")):
             # What stands directly before it is the name of a function.
             side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start] in _LETTERS)
             side.tokens.append(token)
@@ -154,9 +156,9 @@ class EquationReader:
         elif not side.tokens and len(self.chain) > 1 and token in _FILLERS:
             side.hedged |= token in _HEDGES
         elif token == "," and self._goes_on(at):
-            if after not in (*_OPERATORS, "same"):
+            if after not in _OPERATORS and after != "same":
                 self.chain.append(Side(weak=True))
-        elif last and last in (*_ENDS, "u") and token not in _JOINTS and (len(token) > 1 or token in _MEASURES):
+        elif last in _ENDS and token not in _JOINTS and (len(token) > 1 or token in _MEASURES):
             return self._unit(side, token, after) if token[0].isalpha() and token != "X" else self._ended(token)
         elif token in _REMAINDERS and last == MARK:
             side.sound = False
@@ -184,7 +186,7 @@ class EquationReader:
         """End the chain; an operator at its end, or equality, has a side without a value."""
         chain, self.chain = self.chain, [Side()]
         side = chain[-1]
-        if side.tokens and side.tokens[-1] not in (*_ENDS, "u", "π"):
+        if side.tokens and side.tokens[-1] not in _ENDS and side.tokens[-1] != "π":
             side.sound = False
         self.before = _word_before(token)
         return chain
@@ -196,7 +198,7 @@ class EquationReader:
             self.chain = [side := Side()]  # "(1) 3 + 4 = 7" begins anew
         elif last == "u" and len(self.chain) == 1 and not side.operators:
             self.chain = [side := Side()]  # "5 boxes hold 24 * 5 = 120 cans"
-        elif last in (*_ENDS, "u"):
+        elif last in _ENDS:
             side.sound = False  # "6 1/2"
         beside = (text[end : end + 1], text[start - 1 : start])
         if beside[0].isalpha() or beside[0] in ("_", "±") or beside[1] == "_":

@@ -111,6 +111,7 @@ _IBAN_LENGTHS: Final = {
 _IPV4: Final = re.compile(r"(\d(?<![\w.]\d)\d{0,2})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\.?\w)")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f](?<![\w:].)[0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{3,38}(?![\w:])")
 _IPV6_COLONS: Final = re.compile(r":[0-9A-Fa-f]{0,4}:")
+_IPV6_LIKE: Final = re.compile(r"::|(?:[0-9A-Fa-f]{0,4}:){7}")
 _IPV6_RUN: Final = re.compile(r"[\w:]*+")
 _VERSION: Final = re.compile(r"(?i:version|release|section|chapter|figure|\bv)\W{0,3}$")
 
@@ -211,7 +212,7 @@ def addresses(text: str) -> Iterator[str]:
         before = text[max(0, match.start() - 12) : match.start()]
         if _global(match[0]) and not _VERSION.search(before):
             yield match[0]
-    for address in _ipv6_addresses(text) if text.count(":") >= 3 else ():
+    for address in _ipv6_addresses(text) if text.count(":") >= 3 and _IPV6_LIKE.search(text) else ():
         if _global(address.rstrip(":")):
             yield address
 
