@@ -16,7 +16,7 @@ from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.files import write_json
 from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
-from distill.errors import DataError, StaleError
+from distill.errors import DataError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.engines.vllm.vllm_options import answer_environment, answer_options, server_answer_options, server_files
@@ -85,6 +85,22 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
             f"{folder} holds traces of a server whose files had other content than those of teachers.{teacher.name}."
             f"server have now: {', '.join(changed)}. "
             f"Set the files back, {_OR_ELSE}"
+        )
+
+
+def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:
+    """Raises TeacherError when a server names another model than the one that a teacher's traces came from.
+
+    A name that the recipe asks for (`model`, `served_model`) is taken for the same model.
+    """
+    known = [facts["model"] for facts in read_engines(folder).values() if "command" not in facts and "model" in facts]
+    if teacher.allow_other_model or served in (teacher.model, teacher.served_model) or not known:
+        return
+    if any(path.stat().st_size for path in part_paths(folder, ".jsonl")) and served not in known:
+        raise TeacherError(
+            f"the traces of teacher '{teacher.name}' in {folder} came from {known[-1]!r}; its server serves "
+            f"{served!r} now; start the right server, or set served_model = {served!r} if that is another name of the "
+            "same model"
         )
 
 

@@ -89,6 +89,23 @@ def test_a_server_whose_only_model_is_another_one_of_the_hub_is_refused_unless_a
     assert find_served_name(allowed, model, "url", other) == "Qwen/Qwen3-VL-2B"
 
 
+def test_a_server_that_has_another_model_than_before_is_refused_unless_its_name_is_given(world: World) -> None:
+    world.add_rows(2)
+    with stub_server.serve(model="alias") as url:
+        world.add_teacher(url)
+        world.generate()
+    world.add_rows(1)
+    with stub_server.serve(model="other-alias") as url:
+        world.teachers[0]["base_url"] = url
+        with pytest.raises(
+            TeacherError, match=r"came from 'alias'; its server serves 'other-alias' now.*served_model"
+        ):
+            world.generate()
+        assert len(world.records()) == 2
+        world.teachers[0]["served_model"] = "other-alias"
+        assert world.generate().counts["complete"] == 3
+
+
 def test_a_page_of_metrics_that_is_none_says_nothing() -> None:
     for page in ("vllm:num_requests_running\nvllm:num_requests_waiting", "vllm:num_requests_running{} many"):
         assert parse_queue(page) is None

@@ -14,6 +14,7 @@ from teacher.engines.http.chat_protocol import shown_headers
 from teacher.engines.http.concurrency import read_found, write_found
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.outage import log
+from teacher.engines.provenance import require_same_model
 from teacher.engines.vllm.vllm_options import answer_environment, check_options
 from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
 from teacher.messages.completion import EngineInfo
@@ -69,6 +70,8 @@ class HttpEngine:
             self._client = self._client_of(servers.urls, revive=servers.revive, local_media=servers.local_media)
         await self._stack.enter_async_context(self._client)
         await self._client.check(patience_s=settings.start_patience_s)
+        if not teacher.managed:
+            require_same_model(settings.folder, teacher, self._client.info.model)
 
     def _client_of(self, urls: tuple[str, ...], **options: Any) -> ChatClient:
         settings = self._settings
