@@ -99,8 +99,8 @@ def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:
     if any(path.stat().st_size for path in part_paths(folder, ".jsonl")) and served not in known:
         raise TeacherError(
             f"the traces of teacher '{teacher.name}' in {folder} came from {known[-1]!r}; its server serves "
-            f"{served!r} now; start the right server, or set served_model = {served!r} if that is another name of the "
-            "same model"
+            f"{served!r} now; start the right server, or set served_model = {served!r} if that is another name of "
+            "the same model"
         )
 
 
