@@ -1,0 +1,82 @@
+"""The commands in the fenced blocks of README.md and docs/, and which test executes each.
+
+A command that no test executes says what it needs; `TESTED` names the test file that runs it, with its options, in a
+world of its own.
+"""
+
+RUN = (
+    "distill init photos && cd photos-distill",
+    "distill init photos",
+    "distill init questions.csv --gpu L4",
+    "distill init photos --teacher http://127.0.0.1:8000/v1#Qwen/Qwen3-VL-8B-Thinking",
+    "distill generate recipe.toml --limit 200",
+    "distill generate recipe.toml --check",
+    "distill filter recipe.toml",
+    "distill filter RECIPE --what-if other.toml",
+    "distill filter RECIPE --what-if RECIPE --set filter.select.per_question=1",
+    "distill filter RECIPE --run runs/mine",
+    "distill split all.jsonl --test 0.1 --seed 0 --out parts",
+    "distill split recipe.toml --data questions --out parts",
+    "distill split all.csv --images-root images --column image=photo --column question=ask --out parts",
+    """grep -E '"level":"(warning|error)"' runs/tiny/log.jsonl""",
+)
+"""Executed by the test, in this order where one needs another."""
+
+FORMS = ("distill check RECIPE [--run DIR] [--gpu NAME] [--json]",)
+"""Not commands: which options there are, of which the test finds out whether they exist."""
+
+_ASK = 'distill ask runs/photos-distill photo.jpg "What is the total?"'
+TESTED = {
+    "distill check recipe.toml": "tests/distill/test_checks.py",
+    "distill run recipe.toml": "tests/integration/test_eval.py",
+    "distill export runs/photos-distill --out student --verify": "tests/integration/test_export.py",
+    "distill export runs/mine --out student --verify": "tests/integration/test_export.py",
+    "distill export runs/mine --out student": "tests/integration/test_export.py",
+    "distill export runs/mine --out tasks --lmms-eval test": "tests/integration/test_lmms_eval.py",
+    "distill export runs/mine --out student-gguf --gguf f16 --verify": "tests/integration/test_export_gguf.py",
+    "distill eval my-recipe": "tests/integration/test_eval.py",
+    "distill eval my-recipe --student before=Qwen/Qwen3-VL-2B-Instruct --student "
+    "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/integration/test_eval.py",
+    _ASK: "tests/distill/test_ask.py",
+    f"{_ASK} --model after --json": "tests/distill/test_ask.py",
+    f"{_ASK} --student http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/distill/test_ask.py",
+    'distill ask student photo.jpg "What is the total?"': "tests/distill/test_ask.py",
+    "distill view runs/tiny": "tests/distill/test_view.py",
+}
+
+TRAINS = "trains for minutes; its functions are tested in tests/distill/test_runner.py and tests/student"
+NETWORK = "network: installs or downloads"
+STORE = "an object store; tests/teacher/test_store_run.py runs generate and pull against a folder as a store"
+PROCESSES = "a launcher of several processes; tests/integration starts torchrun on small models"
+BENCHMARK = "minutes of a benchmark; its figures are in docs/log.md"
+DAEMON = "a Docker daemon and network; tests/structure/test_docker.py reads the Dockerfile"
+NEEDS = {
+    "make demo": TRAINS,
+    "make test": "it is what runs this test",
+    "pip install '.[train]'": NETWORK,
+    "pip install 'cot-distill[gguf]'": NETWORK,
+    "python3.11 -m venv ~/vllm && ~/vllm/bin/pip install vllm": NETWORK,
+    "python3.11 -m venv ~/lmms && ~/lmms/bin/pip install lmms-eval==0.7.3": NETWORK,
+    "distill init hub:OWNER/NAME:SUBSET --memory 40": NETWORK,
+    "llama-server --model student-gguf/model.gguf --mmproj student-gguf/mmproj.gguf --temp 0": "a llama.cpp",
+    "distill ablate my-recipe": TRAINS,
+    "distill ablate my-recipe --arm answers_only --arm random --seed 0": TRAINS,
+    "distill ablate my-recipe --jobs 2": TRAINS,
+    "distill ablate my-recipe --plan": TRAINS,
+    "distill ablate my-recipe --report": TRAINS,
+    "distill train RECIPE --jobs 2": TRAINS,
+    "distill run RECIPE --jobs 2": TRAINS,
+    "torchrun --nproc-per-node 2 -m distill train RECIPE": PROCESSES,
+    "accelerate launch -m distill train RECIPE": PROCESSES,
+    "distill generate RECIPE --run s3://bucket/run": STORE,
+    "distill pull s3://bucket/run runs/mine --recipe RECIPE": STORE,
+    "docker build --target cpu -t cot-distill:cpu .": DAEMON,
+    "docker build --target gpu -t cot-distill:gpu .": DAEMON,
+    'docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" -e HOME=/tmp '
+    "cot-distill:cpu check recipe.toml": DAEMON,
+    'docker run --rm -v "$PWD:/work" --gpus all --ipc host cot-distill:gpu run recipe.toml': DAEMON,
+    "python benchmarks/answers/answers.py": BENCHMARK,
+    "python benchmarks/answers/answers.py --by family --split held-out": BENCHMARK,
+    "python benchmarks/answers/answers.py distill mine.py:my_function": BENCHMARK,
+}
+"""What a command needs that no test has."""
