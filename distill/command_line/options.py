@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from distill.recipe.recipe import Recipe
 
 
-def local_path(value: str) -> Path:
-    """A path of this machine."""
-    if problem := address_problem(value):
+def local_path(value: str | Path) -> Path:
+    """A path of this machine; a default value passes here as well."""
+    if problem := address_problem(str(value)):
         raise typer.BadParameter(redact.message(problem))
     return Path(value)
 

@@ -214,6 +214,14 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
         pass
 
 
+def test_a_recipe_is_copied_into_the_current_folder_where_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    copied = CliRunner().invoke(cli.app, ["recipes", "copy", "qwen3-vl"])
+    assert (copied.exit_code, (tmp_path / "qwen3-vl.toml").is_file()) == (0, True), copied.output
+
+
 def test_the_shipped_recipes_are_listed_and_copied_with_their_assets(tmp_path: Path) -> None:
     listed = CliRunner().invoke(cli.app, ["recipes"])
     assert "tiny" in listed.stdout
