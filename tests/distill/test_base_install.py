@@ -135,7 +135,6 @@ NEEDS = {
 """Commands of a run whose filter stage is finished, and what they are given."""
 WORKS = {
     "ask a server": ("ask", "URL#m", "IMAGE", "What?"),
-    "compare": ("compare",),
     "export --dataset": ("export", "RUN", "--out", "NEW", "--dataset", "llava"),
     "filter --what-if": ("filter", "RECIPE", "--run", "RUN", "--what-if", "RECIPE"),
     "init": ("init", "FOLDER/questions.jsonl", "--out", "NEW"),
@@ -148,7 +147,7 @@ WORKS = {
     "status --json": ("status", "RUN", "--json"),
     "traces": ("traces",),
 }
-FUNCTIONS = ("compare", "dataset", "signals", "traces")
+FUNCTIONS = ("dataset", "signals", "traces")
 """Of `import distill`, for notebooks."""
 
 
