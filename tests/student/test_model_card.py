@@ -143,3 +143,13 @@ def test_the_options_of_the_server_are_in_the_command(run: Path) -> None:
     _, body = card(run, **{"model-impl": "transformers", "trust-remote-code": True})
     assert "vllm serve path/to/this/folder --model-impl transformers --trust-remote-code\n" in body
     assert "trust_remote_code=True" in body and "trust_remote_code" not in card(run)[1]
+
+
+def test_the_card_of_gguf_files_says_how_llama_cpp_runs_them(run: Path) -> None:
+    gguf = {"model": "model.gguf", "mmproj": "mmproj.gguf", "weights": "f16", "image_size": 224}
+    write_model_card(load(run.parent / "recipe.toml"), run, run.parent, "reason", gguf=gguf)
+    _, header, body = (run.parent / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(header)["library_name"] == "gguf"
+    assert "llama-server --model model.gguf --mmproj mmproj.gguf" in body and "(f16 weights)" in body
+    assert "Stretch each picture to 224 x 224 pixels first" in body and ".resize((224, 224)" in body
+    assert "vllm serve" not in body and "AutoProcessor" not in body and "## Training" in body
