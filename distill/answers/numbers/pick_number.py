@@ -60,14 +60,21 @@ def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | Non
         return first  # 9 birds: 4 here and 5 there
     if _COMPARES.search(text, last.end):
         return None
-    results = [quantity for quantity in numbers if _CONCLUDES.search(_text_before(text, quantity))]
-    if results and results[-1] is last and len({(item.value, item.percent) for item in results}) == 1:
+    if _is_concluded(text, last) and not any(
+        _is_concluded(text, item) for item in numbers if (item.value, item.percent) != (last.value, last.percent)
+    ):
         return last
     if _STATES.search(_text_before(text, last)) and not any(
         _IS.search(_text_before(text, item)) for item in numbers[:-1]
     ):
         return last
     return None
+
+
+def _is_concluded(text: str, quantity: Quantity) -> bool:
+    """Whether the words before a quantity say that it is a result. They end with a word or an equality sign."""
+    before = _text_before(text, quantity).rstrip()
+    return (before[-1:].isalnum() or before[-1:] in tuple("=.,_")) and _CONCLUDES.search(before) is not None
 
 
 _SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z])")
