@@ -45,12 +45,12 @@ class Corpus:
         rng = np.random.default_rng([self.seed, number])
         if number % round(1 / COPIES) == 7:  # an edited copy of the text three before it
             found = self.picks(number - 3).copy()
-            found[rng.integers(0, WORDS, 3)] = rng.integers(0, VOCABULARY, 3)
-            return found
+            # Words more: another word in place of one makes another text.
+            return np.insert(found, rng.integers(0, WORDS, 3), rng.integers(0, VOCABULARY, 3))
         return np.minimum(np.searchsorted(self.cumulative, rng.random(WORDS)), VOCABULARY - 1)
 
     def text(self, number: int) -> str:
-        return " ".join(self.words[self.picks(number)])
+        return "The " + " ".join(self.words[self.picks(number)])
 
 
 def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: list[int]) -> tuple[LshIndex, float]:
@@ -99,7 +99,7 @@ def datasketch_seconds(corpus: Corpus) -> float:
     def cut() -> Iterator[list[bytes]]:
         for text in texts:
             words = text.split()
-            yield [" ".join(words[start : start + 5]).encode() for start in range(len(words) - 4)]
+            yield [" ".join(words[start : start + 3]).encode() for start in range(len(words) - 2)]
 
     hashes = MinHash.bulk(cut(), num_perm=scheme.permutations)
     lsh = MinHashLSH(num_perm=scheme.permutations, params=(scheme.bands, scheme.rows))
@@ -115,14 +115,13 @@ def recall(corpus: Corpus, target: float, seed: int) -> tuple[float, float]:
     scheme = Scheme()
     texts: list[str] = []
     expected = []
-    # One shingle in five is lost around each changed word: edits / words = (1 - J) / (1 + J) / 5.
-    edits = max(1, round(WORDS * (1 - target) / (1 + target) / scheme.shingle))
+    # Each word more costs two shingles of three words and makes three.
+    edits = max(1, round(WORDS * (1 - target) / (2 + 3 * target)))
     while len(texts) < 2 * PAIRS:
         picks = rng.integers(0, VOCABULARY, WORDS)
-        other = picks.copy()
-        places = rng.choice(WORDS // 6, edits, replace=False) * 6
-        other[places] = rng.integers(0, VOCABULARY, edits)
-        pair = [" ".join(corpus.words[picks]), " ".join(corpus.words[other])]
+        places = rng.choice(WORDS // 4, edits, replace=False) * 4
+        other = np.insert(picks, places, rng.integers(0, VOCABULARY, edits))
+        pair = ["The " + " ".join(corpus.words[words]) for words in (picks, other)]
         similarity = jaccard(*(shingles(text, scheme.shingle) for text in pair))
         expected.append(1 - (1 - similarity**scheme.rows) ** scheme.bands)
         texts += pair
@@ -130,7 +129,7 @@ def recall(corpus: Corpus, target: float, seed: int) -> tuple[float, float]:
     try:
         index = LshIndex.open(folder, scheme, target - 0.08)
         signed = sign(texts, scheme)
-        index.add(signed.digests, iter([signed.signatures]), lambda rows: [texts[row] for row in rows])
+        index.add(signed.digests, signed.names, iter([signed.signatures]), lambda rows: [texts[row] for row in rows])
         roots = index.components()
     finally:
         shutil.rmtree(folder)

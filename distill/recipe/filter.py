@@ -86,13 +86,13 @@ class DuplicatesSignal(Section):
     """Near duplicates among the traces of one question."""
 
     threshold: float = key(
-        0.9,
+        0.8,
         "Jaccard similarity of word shingles from which two traces of one question are near duplicates.",
         affects="signals",
         gt=0,
         le=1,
     )
-    shingle: int = key(3, "Number of words of a shingle.", affects="signals", ge=1)
+    shingle: int = key(3, "Number of words of a shingle; fillers do not count.", affects="signals", ge=1)
 
 
 class CorpusSignal(Section):
@@ -105,7 +105,7 @@ class CorpusSignal(Section):
         gt=0,
         le=1,
     )
-    shingle: int = key(5, "Number of words of a shingle.", affects="signals", ge=1)
+    shingle: int = key(3, "Number of words of a shingle; fillers do not count.", affects="signals", ge=1)
 
 
 class ContaminationSignal(Section):

@@ -40,7 +40,6 @@ from filters.text.minhash import (
     similarity,
 )
 from filters.text.shingles import Hashes
-from filters.text.values_and_names import split_groups_by_name
 
 Rows = NDArray[np.int64]
 Read = Callable[[Sequence[int]], list[str]]
@@ -157,15 +156,11 @@ class LshIndex:
         self._save()
 
     def components(self) -> Rows:
-        """For each row the smallest row of its component; texts of other names are never in one."""
+        """For each row the smallest row of its component."""
         labels, parents = np.arange(len(self)), self._parents()
         for row in np.unique(self.edges).tolist():
             labels[row] = parents.root(row)
-        _, firsts, groups = np.unique(
-            split_groups_by_name(labels, self.names), return_index=True, return_inverse=True
-        )
-        components: Rows = firsts[groups]
-        return components
+        return labels
 
     def _pairs(self, new: Segment, before: Sequence[Segment]) -> tuple[NDArray[np.uint64], int]:
         """Candidate pairs of rows, as one number each, and the number of keys that were too common."""
@@ -201,15 +196,12 @@ class LshIndex:
                 yield sorted_group[:-step], sorted_group[step:]
 
     def _plausible(self, rows: Rows, other_rows: Rows) -> NDArray[np.uint64]:
-        """The pairs that may be similar enough by their names and signatures."""
+        """The pairs that may be similar enough by their signatures."""
         floor = self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
         kept_pairs = [np.empty(0, np.uint64)]
         self.counts["candidates"] += len(rows)
         for start in range(0, len(rows), _CHUNK):
             left, right = rows[start : start + _CHUNK], other_rows[start : start + _CHUNK]
-            names, other_names = self._names(left), self._names(right)
-            possible = (names == other_names) | (names == 0) | (other_names == 0)
-            left, right = left[possible], right[possible]
             alike = signature_agreement(self._signatures(left), self._signatures(right)) >= floor
             low, high = np.minimum(left, right)[alike], np.maximum(left, right)[alike]
             kept_pairs.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))

@@ -19,6 +19,8 @@ _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
 _ARROW = re.compile(r"(?<![-=])[-=]++>")
 _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaystyle|quad|[,;!:])(?![a-z])")
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
+# "isn`t"; elsewhere it marks code.
+_BACKTICK = re.compile(r"(?<=[A-Za-z])`(?=[A-Za-z])")
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
 _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
@@ -74,6 +76,8 @@ def without_layout(text: str) -> str:
     # The test for a character costs next to nothing, and most texts have few of these marks.
     if "\n" in text or "\r" in text or text[:5].lower() == "step " or not text[:1].isalpha():
         text = _without_line_marks("\n" + text)
+    if "`" in text:
+        text = _BACKTICK.sub("'", text).replace("`", "")
     if "\\" in text:
         text = _LATEX.sub(" ", text)
     if ">" in text:

@@ -1,7 +1,7 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
-A text is cut into shingles of its words without case and layout (`filters.text.values_and_names`); its values are
-mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
+A text is cut into shingles of its content, the words without case, layout and fillers
+(`filters.text.values_and_names`); its values are mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
 the minimum of each of `permutations` multiplications of the shingles' hashes. The probability that a value of two
 signatures is equal is the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; two texts with an
 equal band are candidates, with the probability 1 - (1 - J^rows)^bands.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from filters.text.shared_texts import forget_with_texts
 from filters.text.shingles import Hashed, Hashes, hash_shingles, join_hashes, mix_bits, odd_factors
-from filters.text.values_and_names import Form, compute_forms, same_names
+from filters.text.values_and_names import Form, compute_forms, same_content, same_names
 
 Signatures = NDArray[np.uint32]
 Digests = NDArray[np.bytes_]
@@ -33,8 +33,8 @@ _BATCH_CHARACTERS = 1 << 17
 class Scheme:
     """All that a signature depends on. An index names its scheme and cannot be read under another one."""
 
-    version: int = 2
-    shingle: int = 5
+    version: int = 3
+    shingle: int = 3
     bands: int = 16
     rows: int = 6
 
@@ -103,8 +103,8 @@ def forms_of(texts: Sequence[str]) -> list[Form]:
 
 
 def _with_values(forms: Sequence[Form]) -> Hashed:
-    """The words with the values of their text mixed in, so that texts with different values share no shingle."""
-    return join_hashes([form.words ^ np.uint64(form.values) for form in forms])
+    """The content with the values of its text mixed in, so that texts with different values share no shingle."""
+    return join_hashes([form.content ^ np.uint64(form.values) for form in forms])
 
 
 def shingles(text: str, size: int) -> frozenset[int]:
@@ -114,8 +114,9 @@ def shingles(text: str, size: int) -> frozenset[int]:
 
 
 def similarity(left: ShingledText, right: ShingledText) -> float:
-    """The Jaccard similarity of two texts by their shingles; 0 where their values or names differ."""
-    return jaccard(left.shingles, right.shingles) if same_names(left.form, right.form) else 0.0
+    """The Jaccard similarity of two texts by their shingles; 0 where their values, names or content differ."""
+    alike = same_names(left.form, right.form) and same_content(left.form, right.form)
+    return jaccard(left.shingles, right.shingles) if alike else 0.0
 
 
 def jaccard(left: frozenset[int], right: frozenset[int]) -> float:

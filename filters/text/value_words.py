@@ -17,6 +17,8 @@ _NUMBER_WORDS: Final = (
     "millions billion billions trillion dozen dozens half halves third thirds quarter quarters first second fourth fifth sixth "
     "seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth "
     "twentieth thirtieth fortieth fiftieth hundredth once twice thrice double triple single pair plus minus negative positive "
+    "isnt arent wasnt werent dont doesnt didnt cant cannot couldnt wont wouldnt shouldnt hasnt havent hadnt mustnt neednt aint "
+    "never neither nor without "
     "last none yes no not true false percent pi times divided squared cubed "
     # German
     "null zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn "

@@ -3,7 +3,8 @@
 A text's words are those that remain without case, layout and punctuation (`filters.text.layout`). Its *values* are
 its numbers, with their signs and units, number words and single letters, in order: a function of the words alone. Its
 *names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
-are never near duplicates, whatever else they share; `same_names` decides whether their names agree.
+are never near duplicates, whatever else they share; `same_names` decides whether their names agree. Its *content* is
+its words without fillers, one word for all that mean the same; `same_content` decides whether one text only says more.
 
 In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
 beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that
@@ -14,15 +15,15 @@ All on numpy arrays, many texts at a time; hashes as in `filters.text.shingles`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
 
 from filters.text.layout import without_layout
 from filters.text.shingles import Hashed, Hashes, hash_polynomials, mix_bits, running_powers
-from filters.text.value_words import CHOICES, FUNCTION_WORDS, NUMBER_WORDS, OPENERS, UNITS
+from filters.text.word_lists import CHANGE, CHOICE, FILLER, FUNCTION, NUMBER_WORD, OPENER, UNIT, look_up
 
 Flags = NDArray[np.bool_]
 
@@ -40,7 +41,6 @@ _KINDS = bytes(
 )  # fmt: skip
 _SMALL = bytes(code + 32 if ord("A") <= code <= ord("Z") else code for code in range(256))
 _ENDS_SENTENCE = np.isin(np.arange(256), list(b".!?:;"))
-_NUMBER_WORD, _UNIT, _CHOICE, _OPENER, _FUNCTION = 1, 2, 4, 8, 16
 _SHOUTED = 0.75
 """From this share of capitals among words of four bytes and more, case does not show names. German prose has 0.5."""
 _LONG = 4
@@ -53,6 +53,8 @@ class Forms:
     """The forms of several texts. Arrays hold one value per word of `words`, or one value per text."""
 
     words: Hashed
+    content: Hashed
+    """The words without fillers, those that mean the same as one word (`filters.text.rationale_words`)."""
     values: Hashes
     """For each text a hash of its values in order."""
     names: Hashes
@@ -64,25 +66,25 @@ class Forms:
     possible: Flags
     """Words that begin a sentence with a capital: names unless they are in lower case elsewhere."""
     capital: Flags
-    shouted: Flags
-    """Texts in capitals or title case."""
+    quoted: Flags
 
     def split(self) -> list["Form"]:
         """The form of each text."""
-        numbers = (self.values.tolist(), self.names.tolist(), self.templates.tolist(), self.shouted.tolist())
+        numbers = (self.values.tolist(), self.names.tolist(), self.templates.tolist())
         return [
             Form(
                 words=self.words.hashes[start:stop],
+                content=content,
                 values=values,
                 names=names,
                 template=template,
-                shouted=shouted,
                 is_certain=self.certain[start:stop],
                 is_possible=self.possible[start:stop],
                 is_capital=self.capital[start:stop],
+                is_quoted=self.quoted[start:stop],
             )
-            for (start, stop), values, names, template, shouted in zip(
-                pairwise(self.words.starts), *numbers, strict=True
+            for (start, stop), content, values, names, template in zip(
+                pairwise(self.words.starts), self.content, *numbers, strict=True
             )
         ]
 
@@ -92,13 +94,14 @@ class Form:
     """The form of one text."""
 
     words: Hashes
+    content: Hashes
     values: int
     names: int
     template: int
-    shouted: bool
     is_certain: Flags
     is_possible: Flags
     is_capital: Flags
+    is_quoted: Flags
 
     @property
     def certain(self) -> Hashes:
@@ -118,41 +121,47 @@ def same_names(left: Form, right: Form) -> bool:
     """Whether two texts with nearly the same words have the same possible names in the same order."""
     if np.array_equal(left.words, right.words):
         return True
-    if left.names and right.names and left.names != right.names:
+    quoted, other_quoted = left.words[left.is_quoted], right.words[right.is_quoted]
+    if len(quoted) and len(other_quoted) and not np.array_equal(quoted, other_quoted):
         return False
-    if (left.shouted and not right.names) or (right.shouted and not left.names):
-        # Case shows no names in either text: any word may be one.
+    if np.array_equal(left.content, right.content):
+        return True
+    if not left.names or not right.names:
+        # Case shows no names in one of the texts: any word may be one.
         return False
     names = np.concatenate([left.certain, right.certain])
     possible = np.concatenate([left.possible, right.possible])
     if len(possible):
         names = np.concatenate([names, possible[~np.isin(possible, np.concatenate([left.small, right.small]))]])
-    if not len(names):
-        return True
     return np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
 
 
-def split_groups_by_name(groups: NDArray[np.int64], names: Hashes) -> NDArray[np.int64]:
-    """Split every group whose texts have different names; texts without names may have connected them.
+def same_content(left: Form, right: Form) -> bool:
+    """Whether two texts with the same values say the same: one may say more, but none another word in its place."""
+    if np.array_equal(left.content, right.content):
+        return True
+    only_left: set[int] = set()
+    only_right: set[int] = set()
+    for edit in Levenshtein.opcodes(left.words.tolist(), right.words.tolist()):
+        if edit.tag == "equal":
+            continue
+        removed, added = left.words[edit.src_start : edit.src_end], right.words[edit.dest_start : edit.dest_end]
+        removed_content, added_content = _without_fillers(removed), _without_fillers(added)
+        if np.array_equal(removed_content, added_content):
+            continue
+        changed = removed if len(removed) else added
+        if (len(removed) and len(added)) or (look_up(changed)[0] & CHANGE).any():
+            return False
+        only_left.update(removed_content.tolist())
+        only_right.update(added_content.tolist())
+    # A word that moved may say another thing: "the cup left of the plate".
+    return only_left.isdisjoint(only_right)
 
-    Such a group becomes one group for each of its names; each of its texts without names is a group of one.
-    """
-    group_count = int(groups.max(initial=-1)) + 1
-    named = names != 0
-    lowest_name, highest_name = (
-        np.full(group_count, np.iinfo(np.uint64).max, np.uint64),
-        np.zeros(group_count, np.uint64),
-    )
-    np.minimum.at(lowest_name, groups[named], names[named])
-    np.maximum.at(highest_name, groups[named], names[named])
-    split = (lowest_name < highest_name)[groups]
-    result = groups.copy()
-    result[split & ~named] = group_count + np.flatnonzero(split & ~named)
-    several = np.flatnonzero(split & named)
-    order = several[np.lexsort((names[several], groups[several]))]
-    starts_group = (np.diff(groups[order]) != 0) | (names[order][1:] != names[order][:-1])
-    result[order] = group_count + len(groups) + np.cumsum(np.concatenate([[False], starts_group]))[: len(order)]
-    return result
+
+def _without_fillers(words: Hashes) -> Hashes:
+    flags, meanings = look_up(words)
+    content: Hashes = meanings[flags & FILLER == 0]
+    return content
 
 
 def compute_forms(texts: Sequence[str]) -> Forms:
@@ -187,7 +196,7 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     starts = np.searchsorted(begins, bounds)
     firsts = begins + 1
     letters = kinds[firsts] == _LETTER
-    listed = _word_list_flags(hashes)
+    listed, meanings = look_up(hashes)
     values = _value_flags(lower, firsts, ends, letters, listed, starts)
     capital = letters & _is_capital(data, lower, firsts)
     quoted = _quoted_words(data, firsts, bounds, starts)
@@ -195,23 +204,30 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     shouted = _shouted_texts(capital, letters & (ends - begins >= _LONG), starts)
     # "A" in the middle of a sentence is an option; "I" never is a name.
     option = capital & (lower[firsts] == ord("a")) & (ends - begins == 1) & ~opens
-    no_name = (listed & _FUNCTION > 0) & ~option
+    no_name = (listed & FUNCTION > 0) & ~option
     by_case = capital & ~values & ~shouted[_text_of_each_word(starts)]
     certain = (by_case & ~opens | quoted & ~values) & ~no_name
-    possible = by_case & opens & (listed & _OPENER == 0)
+    possible = by_case & opens & (listed & OPENER == 0)
     names = (_hash_in_order(hashes, certain, starts) & np.uint64((1 << 48) - 1)) | np.uint64(1)
     names |= np.minimum(_count_per_text(certain, starts), 0xFFFF).astype(np.uint64) << np.uint64(48)
     rest = ~(values | certain | possible)
+    said = (listed & FILLER == 0) | values
+    # A text of nothing but fillers says what they say.
+    said |= (_count_per_text(said, starts) == 0)[_text_of_each_word(starts)]
     long_enough = np.diff(starts) - _count_per_text(~rest, starts) >= FEWEST_WORDS
     return Forms(
         words=Hashed(hashes=hashes, starts=starts.tolist()),
+        content=Hashed(
+            hashes=np.where(values, hashes, meanings)[said],
+            starts=np.searchsorted(np.flatnonzero(said), starts).tolist(),
+        ),
         values=_hash_in_order(hashes, values, starts),
         names=np.where((_count_per_text(capital, starts) > 0) & ~shouted, names, np.uint64(0)),
         templates=np.where(long_enough, _hash_in_order(hashes, rest, starts), np.uint64(0)),
         certain=certain,
         possible=possible,
         capital=capital,
-        shouted=shouted,
+        quoted=quoted,
     )
 
 
@@ -232,38 +248,6 @@ def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]
     return kinds
 
 
-def _word_list_flags(hashes: Hashes) -> NDArray[np.uint8]:
-    """The word lists that hold each word, as flags."""
-    keys, flags, quick = _word_lists()
-    word_flags = np.zeros(len(hashes), np.uint8)
-    # Most words are in no list, and the upper bits of the hash show it.
-    candidates = np.flatnonzero(quick[hashes >> np.uint64(48)])
-    positions = np.minimum(np.searchsorted(keys, hashes[candidates]), len(keys) - 1)
-    word_flags[candidates] = np.where(keys[positions] == hashes[candidates], flags[positions], 0)
-    return word_flags
-
-
-@lru_cache(maxsize=1)
-def _word_lists() -> tuple[Hashes, NDArray[np.uint8], Flags]:
-    lists = (
-        (NUMBER_WORDS, _NUMBER_WORD),
-        (UNITS, _UNIT),
-        (CHOICES, _CHOICE),
-        (OPENERS, _OPENER),
-        (FUNCTION_WORDS, _FUNCTION),
-    )
-    words = sorted({word for listed, _ in lists for word in listed})
-    encoded = [word.encode() for word in words]
-    bounds = np.array(list(accumulate((len(word) + 1 for word in encoded), initial=0)))
-    joined = b"\n".join([b"", *encoded, b""])
-    keys = mix_bits(hash_polynomials(joined, bounds[:-1], bounds[1:] - 1))
-    flags = np.array([sum(flag for listed, flag in lists if word in listed) for word in words], np.uint8)
-    order = np.argsort(keys)
-    quick = np.zeros(1 << 16, bool)
-    quick[keys >> np.uint64(48)] = True
-    return keys[order], flags[order], quick
-
-
 def _value_flags(
     lower: NDArray[np.uint8],
     firsts: NDArray[np.int64],
@@ -273,15 +257,15 @@ def _value_flags(
     starts: NDArray[np.int64],
 ) -> Flags:
     """Which words are values: numbers, signs, number words, units after a number, single letters."""
-    is_value: Flags = ~letters | (listed & _NUMBER_WORD > 0)
+    is_value: Flags = ~letters | (listed & NUMBER_WORD > 0)
     opening = np.zeros(len(firsts), bool)
     opening[starts[:-1][starts[:-1] < starts[1:]]] = True
-    units = np.flatnonzero(letters & (listed & _UNIT > 0) & ~opening)
+    units = np.flatnonzero(letters & (listed & UNIT > 0) & ~opening)
     units = units[is_value[units - 1]]
     single = np.flatnonzero(letters & (ends - firsts == 0))
     first = lower[firsts[single]]
     article = (first == ord("a")) | (first == ord("i"))
-    chosen = ~opening[single] & (listed[single - 1] & _CHOICE > 0)
+    chosen = ~opening[single] & (listed[single - 1] & CHOICE > 0)
     is_value[single[~article | chosen]] = True
     is_value[units] = True
     return is_value

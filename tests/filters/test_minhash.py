@@ -7,6 +7,7 @@ import pytest
 
 from filters.text import minhash
 from filters.text.minhash import Scheme, band_keys, jaccard, shingles, sign, signature_agreement
+from filters.text.rationale_words import FILLERS
 from filters.text.words import words
 
 ODD = [
@@ -27,9 +28,9 @@ ODD = [
 def test_the_scheme_gives_the_values_that_indexes_on_disk_were_made_with():
     found = sign(["The bar of 2010 is 5 and the one of 2011 is 7", ""], Scheme())
     assert found.digests[0].hex() == "5551473b2b5c626c93661e6e7a914a5a"
-    assert found.signatures[0][:4].tolist() == [386896772, 43812936, 145506312, 1078413412]
-    assert found.signatures[0].sum(dtype=np.uint64) == 40653280388
-    assert band_keys(found.signatures, Scheme())[:2, 0].tolist() == [8875854704989421452, 15342983800089528442]
+    assert found.signatures[0][:4].tolist() == [723367911, 341006669, 1782381947, 1297741423]
+    assert found.signatures[0].sum(dtype=np.uint64) == 85715692506
+    assert band_keys(found.signatures, Scheme())[:2, 0].tolist() == [1964877340252722426, 16253773341735212985]
     assert set(found.signatures[1].tolist()) == {2**32 - 1}
     assert found.templates.tolist() == [16612070224339674590, 0]
     named = sign(
@@ -63,7 +64,7 @@ def test_texts_are_equal_when_their_words_are():
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_shingles_are_the_runs_of_words(size):
     for text in ODD:
-        found = words(text)
+        found = [word for word in words(text) if word not in FILLERS]
         runs = {tuple(found[start : start + size]) for start in range(len(found) - size + 1)}
         assert len(shingles(text, size)) == (len(runs) or min(1, len(found)))
 

@@ -9,7 +9,7 @@ import pytest
 from distill.errors import DataError, StaleError
 from filters.matching import near_duplicates
 from filters.matching.near_duplicates import LshIndex
-from filters.text.minhash import Scheme, jaccard, shingles, sign
+from filters.text.minhash import Scheme, jaccard, shingle_texts, shingles, sign, similarity
 
 SCHEME = Scheme()
 
@@ -24,19 +24,25 @@ def random_words(rng, count):
 
 
 def edited(rng, found, edits):
+    """The words with some more: another word in place of one would make another text."""
     found = list(found)
-    for place in rng.choice(len(found), edits, replace=False):
-        found[place] = word("e", rng.integers(0, 10**6))
+    for place in sorted(rng.choice(len(found), edits, replace=False), reverse=True):
+        found.insert(place, word("e", rng.integers(0, 10**6)))
     return found
+
+
+def text_of(found):
+    """With a capital: in a text without any, each word may be a name."""
+    return "The " + " ".join(found)
 
 
 def corpus(seed=0, singles=150, groups=30):
     """Texts of which some are near copies of each other."""
     rng = np.random.default_rng(seed)
-    texts = [" ".join(random_words(rng, 80)) for _ in range(singles)]
+    texts = [text_of(random_words(rng, 80)) for _ in range(singles)]
     for _ in range(groups):
         first = random_words(rng, 80)
-        texts += [" ".join(edited(rng, first, 1)) for _ in range(rng.integers(2, 5))]
+        texts += [text_of(edited(rng, first, 1)) for _ in range(rng.integers(2, 5))]
     return texts
 
 
@@ -47,8 +53,8 @@ def chain(links=40):
     texts = []
     for place in range(links):
         found = list(found)
-        found[place * 2] = word("c", place)
-        texts.append(" ".join(found))
+        found.insert(place * 3, word("c", place))
+        texts.append(text_of(found))
     return texts
 
 
@@ -78,11 +84,11 @@ class Library:
 
 def expected(texts, threshold=0.8):
     """Connected components by comparing every pair."""
-    cut = [shingles(text, SCHEME.shingle) for text in texts]
+    cut = list(shingle_texts(texts, SCHEME.shingle))
     parents = list(range(len(texts)))
     for one in range(len(texts)):
         for other in range(one):
-            if jaccard(cut[one], cut[other]) >= threshold:
+            if similarity(cut[one], cut[other]) >= threshold:
                 old, new = parents[one], parents[other]
                 parents = [new if parent == old else parent for parent in parents]
     found = {}
@@ -123,7 +129,7 @@ def test_a_key_that_grew_too_common_is_treated_as_at_once(tmp_path, monkeypatch)
     monkeypatch.setattr(near_duplicates, "_BUCKET", 4)
     rng = np.random.default_rng(0)
     first = random_words(rng, 80)
-    texts = [" ".join(edited(rng, first, edits)) for edits in rng.integers(1, 12, 60)]
+    texts = [text_of(edited(rng, first, edits)) for edits in rng.integers(1, 12, 60)]
     whole = Library(tmp_path / "whole").add(texts)
     grown = Library(tmp_path / "grown")
     for start in range(0, 60, 7):
@@ -185,13 +191,14 @@ PAIRS = 500
 def test_pairs_are_found_as_often_as_the_closed_form_says(tmp_path, target):
     rng = np.random.default_rng(round(100 * target))
     texts, similar = [], []
-    edits = max(1, round(100 * (1 - target) / (1 + target) / SCHEME.shingle))
+    # Each word more costs two shingles of three words and makes three.
+    edits = max(1, round(98 * (1 - target) / (2 + 3 * target)))
     for _ in range(PAIRS):
         first = [word("w", number) for number in rng.integers(0, 10**7, 100)]
         other = list(first)
-        for place in rng.choice(16, edits, replace=False) * 6:
-            other[place] = word("e", rng.integers(0, 10**7))
-        pair = [" ".join(first), " ".join(other)]
+        for place in sorted(rng.choice(24, edits, replace=False) * 4, reverse=True):
+            other.insert(place, word("e", rng.integers(0, 10**7)))
+        pair = [text_of(first), text_of(other)]
         similar.append(jaccard(*(shingles(text, SCHEME.shingle) for text in pair)))
         texts += pair
     found = Library(tmp_path / "index", threshold=target - 0.15).add(texts)

@@ -19,8 +19,9 @@ def jaccard(one, other, size=3):
 
 
 def edited(*places):
-    """The sixty words with some of them changed."""
-    return " ".join("other" + word if place in places else word for place, word in enumerate(WORDS))
+    """The sixty words with some more; the first has a capital, because in a text without any, each may be a name."""
+    text = " ".join(f"other{word} {word}" if place in places else word for place, word in enumerate(WORDS))
+    return text.replace(f" {WORDS[1]} ", f" {WORDS[1].title()} ")
 
 
 def measured(traces, **parameters):
@@ -63,7 +64,7 @@ def test_the_preferred_trace_is_complete_then_of_the_smallest_id():
 
 def test_a_chain_of_edits_is_one_component_whatever_the_order():
     chain = {"a": edited(), "b": edited(0), "c": edited(0, 20), "d": edited(0, 20, 40), "z": edited(*range(60))}
-    assert jaccard(chain["a"], chain["d"]) < 0.8
+    assert jaccard(chain["a"], chain["d"]) < 0.85
     results = []
     for order in permutations(chain):
         results.append(measured([trace(FOUR, "", chain[id], id=id) for id in order], threshold=0.85))

@@ -2,7 +2,8 @@
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
 shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
-no near duplicates (`filters.text.values_and_names`) but say the same with other values. Components of near pairs
+no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts in which another
+word stands in a word's place. Components of near pairs
 share one canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id.
 Usable traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can
 be. Questions are never compared with each other here.
@@ -22,7 +23,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.families.answer import judge_trace
 from filters.text.minhash import forms_of
 from filters.text.shingles import Hashes, hash_shingles, hash_words, join_hashes
-from filters.text.values_and_names import Form, same_names, split_groups_by_name
+from filters.text.values_and_names import Form, same_content, same_names
 from filters.text.words import comparable_text, composed, has_east_asian
 
 _KINDS = 1 << 14
@@ -37,7 +38,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",
@@ -77,11 +78,13 @@ class Duplicates:
         similarity_matrix = similarities(shingles_of_texts)
         is_alike = similarity_matrix >= self.threshold
         leaders = np.arange(len(distinct))
+        has_same_values: NDArray[np.bool_] = np.eye(len(distinct), dtype=bool)
         if np.count_nonzero(is_alike) > len(distinct):
             # Most questions have no two traces that are alike.
-            is_near = _same_values(is_alike, text_forms)
-            leaders = _first_of_groups(split_groups_by_name(components(is_near), _names(text_forms)))
-        has_other_values = (is_alike & (leaders[:, None] != leaders)).any(axis=1)
+            has_same_values = _same_values(is_alike, text_forms)
+            is_near = _same_content(has_same_values, text_forms)
+            leaders = components(is_near)
+        has_other_values = (is_alike & ~has_same_values).any(axis=1)
         index_of = {position: index for index, position in enumerate(distinct)}
         usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
         order = diversity_order(similarity_matrix[np.ix_(usable, usable)])
@@ -186,7 +189,7 @@ def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
     """Shingles and form of each text."""
     text_forms = forms_of(texts)
-    return hash_shingles(join_hashes([form.words for form in text_forms]), size), text_forms
+    return hash_shingles(join_hashes([form.content for form in text_forms]), size), text_forms
 
 
 def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:
@@ -199,17 +202,9 @@ def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDA
     return near
 
 
-def _names(text_forms: Sequence[Form]) -> Hashes:
-    """The names of each text; texts with the same words get those of the text with the most names."""
-    names_of_words: dict[bytes, int] = {}
-    keys = [form.words.tobytes() for form in text_forms]
-    for key, form in zip(keys, text_forms, strict=True):
-        names_of_words[key] = max(names_of_words.get(key, 0), form.names)
-    return np.array([names_of_words[key] for key in keys], np.uint64)
-
-
-def _first_of_groups(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each text the first of its group."""
-    _, firsts, group_indexes = np.unique(groups, return_index=True, return_inverse=True)
-    first_indexes: NDArray[np.int64] = firsts[group_indexes]
-    return first_indexes
+def _same_content(has_same_values: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:
+    """Of these pairs those that say the same."""
+    near = has_same_values.copy()
+    for left, right in np.argwhere(np.triu(has_same_values, 1)).tolist():
+        near[left, right] = near[right, left] = same_content(text_forms[left], text_forms[right])
+    return near
