@@ -4,7 +4,8 @@ A text's words are those that remain without case, layout and punctuation (`filt
 its numbers, with their signs and units, number words and single letters, in order: a function of the words alone. Its
 *names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
 are never near duplicates, whatever else they share; `same_names` decides whether their names agree. Its *content* is
-its words without fillers, one word for all that mean the same; `same_content` decides whether one text only says more.
+its words without fillers, one word for all that mean the same; `same_content` decides whether one text only says
+more.
 
 In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
 beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that

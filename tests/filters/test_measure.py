@@ -14,7 +14,7 @@ def test_other_families_columns_or_signatures_are_another_make_of_a_file() -> No
     others = [
         _made_by({"format": {"version": 2}}, ["id", "format_valid"], Scheme()),
         _made_by(FAMILIES, ["id"], Scheme()),
-        _made_by(FAMILIES, ["id", "format_valid"], Scheme(shingle=3)),
+        _made_by(FAMILIES, ["id", "format_valid"], Scheme(shingle=4)),
         _made_by(FAMILIES, ["id", "format_valid"], None),
     ]
     assert len({made, *others}) == 5

@@ -2,11 +2,11 @@
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
 shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
-no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts in which another
-word stands in a word's place. Components of near pairs
-share one canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id.
-Usable traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can
-be. Questions are never compared with each other here.
+no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts in which
+another word stands in a word's place. Components of near pairs share one canonical trace, chosen by a rule that knows
+no order: complete first, then correct, then the smallest id. Usable traces (complete, and not wrong) are also put
+into an order of diversity, each as unlike those before it as can be. Questions are never compared with each other
+here.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class Duplicates:
             has_same_values = _same_values(is_alike, text_forms)
             is_near = _same_content(has_same_values, text_forms)
             leaders = components(is_near)
-        has_other_values = (is_alike & ~has_same_values).any(axis=1)
+        has_other_values = np.any(is_alike & ~has_same_values, axis=1)
         index_of = {position: index for index, position in enumerate(distinct)}
         usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
         order = diversity_order(similarity_matrix[np.ix_(usable, usable)])
