@@ -102,7 +102,7 @@ def test_figures_are_those_of_the_evaluation(run: Path) -> None:
     low, high = (f"{100 * end:.1f}" for end in arm["ci95"])
     _, body = card(run)
     assert f"**Accuracy {100 * arm['accuracy']:.1f} [{low}, {high}] %** on 90 held-out questions" in body
-    assert f"| distilled | {100 * arm['accuracy']:.1f} [{low}, {high}] |" in body
+    assert f"| distilled | {100 * arm['accuracy']:.1f} \\[{low}, {high}] |" in body  # cells are escaped
     assert all(f"| {name} |" in body for name in (*metrics["arms"], *arm["domains"]))
     others = [name for name in metrics["deltas"] if "distilled" in name.split("-")]
     assert len(others) == 3 and all(f"| {name} |" in body for name in others)
