@@ -25,6 +25,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -268,7 +269,8 @@ def main() -> None:
     campaign, done = Campaign(), 0
     started = time.monotonic()
     every = texts(options.seed, options.count)
-    with tempfile.TemporaryDirectory() as folder:
+    # Ctrl-C ends a campaign early, with the figures of what is done.
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         while batch := list(islice(every, BATCH)):
             traces = [campaign.parse(done + place, text, ENDS[place % 2]) for place, text in enumerate(batch)]
             done += len(batch)
