@@ -219,11 +219,12 @@ def _append(path: Path, lines: bytes) -> None:
         size = os.fstat(descriptor).st_size
         if size and size + len(lines) > MOST_BYTES:
             _set_aside(path, descriptor)
+            fresh = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
             os.close(descriptor)
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-            size = os.fstat(descriptor).st_size
+            descriptor, size = fresh, os.fstat(fresh).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            lines = b"\n" + lines  # a process died, or the disk was full, in the middle of a line
+            # A process died, or the disk was full, in the middle of a line; or it is being written: then one is empty.
+            lines = b"\n" + lines
         os.write(descriptor, lines)
     finally:
         os.close(descriptor)

@@ -24,7 +24,8 @@ from distill.run_log import LOG, OLDER, joined, recording
 
 
 def events(run: Path, name: str = LOG) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in (run / name).read_bytes().splitlines()]
+    # A line is empty where a process saw a part of the line of another one, and began a new line.
+    return [orjson.loads(line) for line in (run / name).read_bytes().splitlines() if line]
 
 
 def messages(run: Path) -> list[str]:

@@ -373,7 +373,7 @@ def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
     }
 
 
-_ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_ENGLISH_GROUPS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
 _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 
 
@@ -400,6 +400,8 @@ def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     if _POINT_GROUPS.fullmatch(digits):
         return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
     if commas == 1 and not points:
+        if last == 3 and digits.startswith("0,"):
+            return (Decimal(digits.replace(",", ".")),), True, last  # no group begins with a zero
         # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
         certain = last in (1, 2) or (last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0")))
         return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
