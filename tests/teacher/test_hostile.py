@@ -26,7 +26,7 @@ from distill.types import BadRow, Progress, Sample
 from teacher.generate import generate
 
 GOOD = 40
-_CONTROLS = 20
+_CONTROLS = 60
 """Rows that are known to pass may be asked again so often, to find out whose fault it is that others fail."""
 
 
