@@ -83,7 +83,8 @@ def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
     known = gather(run, others[0].id)
     assert [(twin.id, twin.preferred) for twin in known.twins] == [(best.id, True), (others[1].id, False)]
     assert known.twins[0].similarity == known.families[-1].values["corpus_jaccard"] > 0.9
-    assert f"near duplicates across the run\n  {best.id}  similarity 0.9" in explain_trace(run, others[0].id)
+    shown = f"near duplicates across the run\n  {best.id}  similarity {known.twins[0].similarity:.3f}"
+    assert shown in explain_trace(run, others[0].id)
     assert {twin.id for twin in gather(run, best.id).twins} == {item.id for item in others}
     assert "near duplicates across the run (this one is preferred)" in explain_trace(run, best.id)
 

@@ -180,7 +180,7 @@ def test_questions_with_unreadable_images_stay_dropped(tmp_path):
 def test_what_was_measured_otherwise_or_not_at_all_is_said(run):
     text = '[[filter.rules]]\nname = "far"\ndrop = "student_nll > 3"\n[filter.duplicates]\nthreshold = 0.5\n'
     notes = what_if(other(run, text), run).notes
-    assert "filter.duplicates.threshold = 0.5 is asked for, but the signals were measured with 0.9" in notes[0]
+    assert "filter.duplicates.threshold = 0.5 is asked for, but the signals were measured with 0.8" in notes[0]
     assert "the rule far reads student, which was not measured" in notes[1] and len(notes) == 2
     assert not what_if(other(run, "[filter.judge]\nmax_tokens = 7\n"), run).notes
 

@@ -23,14 +23,21 @@ input()
 
 @pytest.fixture
 def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> range:
-    """Two ports that no other test uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
+    """Two free ports, where systems choose none by themselves."""
+    number = random.SystemRandom().choice([each for each in range(12000, 18000) if _free(each) and _free(each + 1)])
     monkeypatch.setattr(ports.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(ports, "_PORTS", range(number, number + 2))
     monkeypatch.setattr(ports, "_TRIES", 2)
     return range(number, number + 2)
+
+
+def _free(number: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError:
+            return False
+    return True
 
 
 def test_a_port_is_reserved_until_it_is_closed(few: range):
