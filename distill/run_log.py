@@ -223,7 +223,7 @@ def _append(path: Path, lines: bytes) -> None:
             os.close(descriptor)
             descriptor, size = fresh, os.fstat(fresh).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            # A process died, or the disk was full, in the middle of a line; or it is being written: then one is empty.
+            # A process died or the disk was full in the middle of a line; or it is being written, and one is empty.
             lines = b"\n" + lines
         os.write(descriptor, lines)
     finally:
