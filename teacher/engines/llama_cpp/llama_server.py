@@ -9,7 +9,6 @@ import base64
 import os
 import shlex
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ import aiohttp
 from distill.errors import RecipeError, TeacherError
 from distill.types import ImageRef, Sample
 from teacher.engines.processes.guarded_process import GuardedProcess
+from teacher.engines.processes.ports import ReservedPort, reserve_port
 from teacher.messages.prompts import Prompt, messages
 
 COMMAND = "DISTILL_LLAMA_SERVER"
@@ -70,12 +70,12 @@ def serve_gguf(
     an image. Raises TeacherError when the server does not start, with the end of its log, or refuses a request.
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-llama-"))
-    port = _free_port()
+    port = reserve_port()
     options = {
         "--model": model.absolute(),
         "--mmproj": mmproj.absolute(),
         "--host": "127.0.0.1",
-        "--port": port,
+        "--port": port.number,
         "--ctx-size": -(-context // _CONTEXT_STEP) * _CONTEXT_STEP,
         "--parallel": 1,
     }
@@ -83,9 +83,9 @@ def serve_gguf(
         [*command, *(str(part) for option in options.items() for part in option)], os.environ, folder / "server.log"
     )
     with asyncio.Runner() as runner:
-        client = _Client(f"http://127.0.0.1:{port}", max_new_tokens, picture, image_ids)
+        client = _Client(f"http://127.0.0.1:{port.number}", max_new_tokens, picture, image_ids)
         try:
-            runner.run(_start(process, client))
+            runner.run(_start(process, client, port))
 
             def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
                 return runner.run(client.ask(samples))
@@ -93,11 +93,12 @@ def serve_gguf(
             yield LlamaServer(engine=runner.run(client.engine()), ask=ask)
         finally:
             runner.run(process.stop())
+            port.close()
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
 
 
-async def _start(process: GuardedProcess, client: "_Client") -> None:
-    await process.start()
+async def _start(process: GuardedProcess, client: "_Client", port: ReservedPort) -> None:
+    await process.start(pass_fds=[port.fileno()])
     deadline = time.monotonic() + _START_TIMEOUT_S
     while process.running and time.monotonic() < deadline:
         if await client.healthy():
@@ -179,10 +180,3 @@ class _Client:
 
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
