@@ -3,12 +3,11 @@ the layers of docs/architecture.md from the contracts in pyproject.toml.
 
     distill ablate tiny-studies --jobs 2 && make demo
     python benchmarks/project/documents.py --studies runs/tiny-studies --demo runs/tiny --seconds 415
-    python benchmarks/project/documents.py --pocket runs/pocket/run                 # after make pocket
-    python benchmarks/project/documents.py                                          # write again from docs/results/
+    python benchmarks/project/documents.py --pocket runs/pocket/run        # after distill ablate of recipe pocket
+    python benchmarks/project/documents.py                                 # write again from docs/results/
 
-The measured results are in docs/results/: results.json and the page of the studies, metrics.json of the demo and of
-the pocket world (not there: not measured yet). A test
-compares the documents with them (tests/structure/test_documents.py).
+The measured results are in docs/results/: results and page of the studies, metrics of the demo, results of the pocket
+world. A test compares the documents with them (tests/structure/test_documents.py).
 """
 
 import argparse
@@ -30,7 +29,7 @@ from distill.recipe.recipe import Recipe
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"
 STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
-POCKET = KEPT / "pocket"
+POCKET = KEPT / "pocket.json"
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
 RECIPES = ROOT / "recipes" / "README.md"
 LAYERS_BEGIN, LAYERS_END = "<!-- layers: python benchmarks/project/documents.py -->", "<!-- end of layers -->"
@@ -238,43 +237,51 @@ def _ranks(ranks: Mapping[str, Any]) -> str:
 
 
 def _demo() -> str:
-    pocket = f"\n\n## The pocket world\n\n{_pocket()}" if (POCKET / "eval").is_dir() else ""
-    return f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```{pocket}"
+    return (
+        f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```\n\n## The pocket world\n\n{_pocket()}"
+    )
 
 
 def _pocket() -> str:
-    return f"{_pocket_summary('..')}\n\n```\n{evaluation(POCKET)}\n```"
+    """The pocket world's section of docs/results.md."""
+    results = json.loads(POCKET.read_text(encoding="utf-8"))
+    (study,) = results["studies"].values()
+    return f"{_pocket_summary('..')}\n\n{_arms(study, results)}"
 
 
 def _pocket_summary(root: str) -> str:
-    """What the run of the pocket world gave, links starting from the folder of the document."""
-    facts, arms, effect = _pocket_results()
+    """What the trainings of the pocket world gave, links starting from the folder of the document."""
+    arms, effect, seeds = _pocket_results()
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))["pocket"]
     low, high = effect["ci95"]
     verdict = "above zero" if low > 0 else "below zero" if high < 0 else "not decided"
-    n, (trained, control) = arms["distilled"]["n"], (arms[name]["accuracy"] for name in ("distilled", "answers_only"))
-    return f"""`make pocket` runs the same stages with pretrained weights (SmolLM2-135M-Instruct and a small vision
-tower) on charts of open tables, receipts, photographs and drawings ([card]({root}/recipes/pocket/README.md)). After
-{facts["steps"]} steps of {facts["batch"]} rows, {percent(trained)} % of {n} held-out questions are right, and
-{percent(control)} % with answers only: {difference(effect)} points, {verdict} (seed {facts["seed"]}).
+    n, (trained, control) = (
+        arms["distilled"]["n"],
+        (percent(arms[name]["accuracy"]) for name in ("distilled", "answers_only")),
+    )
+    return f"""The recipe `pocket` runs the same stages with pretrained weights (SmolLM2-135M-Instruct and a small
+vision tower) on charts of open tables, receipts, photographs and drawings ([card]({root}/recipes/pocket/README.md)).
+After {facts["steps"]} steps of {facts["batch"]} rows, {trained} % of {n} held-out questions are right, and
+{control} % with answers only: {difference(effect)} points, {verdict} ({seeds}).
 
 ![Charts and receipts with the students' replies]({root}/docs/pocket.png)"""
 
 
-def _pocket_results() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Facts of the run, the metrics of its arms, and its effect over answers only."""
-    metrics = json.loads((POCKET / "eval" / "metrics.json").read_text(encoding="utf-8"))
-    facts = json.loads(FACTS.read_text(encoding="utf-8"))["pocket"]
-    return facts, metrics["arms"], metrics["deltas"]["distilled-answers_only"]
+def _pocket_results() -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The arms of the pocket world, the effect of rationales, and how many trainings of each arm that is."""
+    results = json.loads(POCKET.read_text(encoding="utf-8"))
+    (study,) = results["studies"].values()
+    seeds = results["seeds"]
+    trainings = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} trainings of each"
+    return results["arms"], study["claims"][0]["effect"], trainings
 
 
 def recipes() -> str:
     """recipes/README.md with the result of the pocket world."""
     text = RECIPES.read_text(encoding="utf-8")
-    if not (POCKET / "eval").is_dir():
-        return text
-    facts, arms, effect = _pocket_results()
+    arms, effect, seeds = _pocket_results()
     result = f"{percent(arms['distilled']['accuracy'])} %, answers only {percent(arms['answers_only']['accuracy'])}: "
-    result += f"{difference(effect)} points (seed {facts['seed']}, {arms['distilled']['n']} questions)"
+    result += f"{difference(effect)} points ({seeds}, {arms['distilled']['n']} questions)"
     row = re.search(r"^\| \[pocket\].*$", text, re.MULTILINE)
     if row is None:
         raise SystemExit(f"{RECIPES}: it has no row of the recipe pocket")
@@ -314,8 +321,9 @@ def _figures() -> str:
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
     facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
     earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts, load(RECIPE)) else ""
-    pocket = f"{_pocket_summary('.')}\n\n" if (POCKET / "eval").is_dir() else ""
-    return f"""{pocket}The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this \
+    return f"""{_pocket_summary(".")}
+
+The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this \
 table, and
 draws `runs/tiny/eval/report.html`:
 
@@ -335,10 +343,8 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pock
     facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {}
     if studies is not None:
         folder = studies / "ablate"
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        for arm in results["arms"].values():
-            arm.pop("curves", None)  # drawn on the page
-        _write(STUDIES, json.dumps(results, indent=1) + "\n")
+        _write(STUDIES, _results(studies))
+        results = json.loads(STUDIES.read_text(encoding="utf-8"))
         page = (folder / "report.html").read_text(encoding="utf-8")
         # The pages of single arms stay with the run.
         _write(PAGE, re.sub(r'<a href="arms/[^>]*>(.*?)</a>', r"\1", page))
@@ -356,11 +362,19 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pock
         _write(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))
         facts["demo"] = {"seconds": seconds}
     if pocket is not None:
-        _write(POCKET / "eval" / "metrics.json", (pocket / "eval" / "metrics.json").read_text(encoding="utf-8"))
-        recipe = load(str(pocket / "recipe.toml"))
-        steps = _manifest(pocket / "train" / recipe.stages[-1].name).counts["steps"]
-        facts["pocket"] = {"seed": recipe.seed, "steps": steps, "batch": recipe.stages[-1].batch_size}
+        _write(POCKET, _results(pocket))
+        recipe = load(str(pocket / "ablate" / "arms" / "distilled" / "seed-0" / "recipe.toml"))
+        trained = recipe.stages[-1]
+        facts["pocket"] = {"steps": trained.max_steps, "batch": trained.batch_size}
     _write(FACTS, json.dumps(facts, indent=1) + "\n")
+
+
+def _results(run: Path) -> str:
+    """The results of an ablation without learning curves, which its page draws."""
+    results = json.loads((run / "ablate" / "results.json").read_text(encoding="utf-8"))
+    for arm in results["arms"].values():
+        arm.pop("curves", None)
+    return json.dumps(results, indent=1) + "\n"
 
 
 def _manifest(folder: Path) -> Manifest:
@@ -380,7 +394,7 @@ def main() -> None:
     parser.add_argument("--studies", type=Path, metavar="RUN", help="run directory of distill ablate tiny-studies")
     parser.add_argument("--demo", type=Path, metavar="RUN", help="run directory of make demo")
     parser.add_argument("--seconds", type=int, metavar="N", help="seconds that make demo took, by the clock")
-    parser.add_argument("--pocket", type=Path, metavar="RUN", help="run directory of make pocket")
+    parser.add_argument("--pocket", type=Path, metavar="RUN", help="run directory of distill ablate of recipe pocket")
     arguments = parser.parse_args()
     if (arguments.demo is None) != (arguments.seconds is None):
         parser.error("--demo and --seconds go together")

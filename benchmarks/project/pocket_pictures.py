@@ -54,9 +54,13 @@ def said(replies: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
 
 def page(run: Path) -> Image.Image:
     """The cards side by side."""
-    recipe = load(str(run / "recipe.toml"))
+    recipe = load(str(run / "ablate" / "arms" / "distilled" / "seed-0" / "recipe.toml"))
     by_id = {sample.id: sample for sample in reader.samples(recipe, recipe.eval.data)}
-    lines = [json.loads(line) for line in (run / "eval" / PREDICTIONS).read_text(encoding="utf-8").splitlines()]
+    lines = [
+        {**json.loads(line), "arm": arm}
+        for arm in ("distilled", "answers_only")
+        for line in (run / "ablate" / "arms" / arm / "seed-0" / "eval" / PREDICTIONS).read_text("utf-8").splitlines()
+    ]
     cards = []
     for sample_id in chosen(lines):
         picture = images.load(by_id[sample_id].images[0], max_pixels=1_000_000).convert("RGB")
@@ -75,6 +79,6 @@ def page(run: Path) -> Image.Image:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="run directory of make pocket, evaluated")
+    parser.add_argument("run", type=Path, help="run directory of distill ablate of recipe pocket")
     page(parser.parse_args().run).save(OUT)
     print(OUT)
