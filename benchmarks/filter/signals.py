@@ -329,7 +329,8 @@ def main() -> None:
 
 
 def _line(name: str, cost: float) -> None:
-    print(f"{name:<24}{cost:>12.1f}{1e6 / cost:>12,.0f}", flush=True)
+    rate = f"{1e6 / cost:,.0f}" if cost else "-"  # less than a tick of the clock
+    print(f"{name:<24}{cost:>12.1f}{rate:>12}", flush=True)
 
 
 if __name__ == "__main__":
