@@ -7,7 +7,8 @@ The rows of a step never depend on the number of processes, so a stage may be re
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -22,13 +23,36 @@ _WINDOW = 64
 """Micro-batches that are packed together where the order of rows matters."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """The rows of an epoch in the order of training."""
+
+    rows: np.ndarray
+    ends: np.ndarray
+    """Where each bin ends among `rows`."""
+    bins_a_step: int
+
+    def __len__(self) -> int:
+        return -(-len(self.ends) // self.bins_a_step)
+
+    def bins(self, step: int) -> list[MicroBatch]:
+        """The rows of the bins of one step."""
+        first = step * self.bins_a_step
+        ends = self.ends[first : first + self.bins_a_step].tolist()
+        starts = [int(self.ends[first - 1]) if first else 0, *ends]
+        return [self.rows[start:end].tolist() for start, end in zip(starts, ends, strict=False)]
+
+
 class BatchPlan:
-    """The steps of a stage. `epoch_rows(epoch)` gives an epoch's rows in order."""
+    """The steps of a stage. `epoch_rows(epoch)` gives an epoch's rows in order.
+
+    An epoch is kept as the numbers of its rows; a step becomes lists when it is looked up.
+    """
 
     def __init__(
         self,
-        lengths: Sequence[int],
-        images: Sequence[int],
+        lengths: np.ndarray,
+        images: np.ndarray,
         stage: Stage,
         *,
         epoch_rows: Callable[[int], np.ndarray],
@@ -66,7 +90,7 @@ class BatchPlan:
         if not 0 <= step < self._steps:
             raise IndexError(step)
         epoch = int(np.searchsorted(self._ends, step, side="right"))
-        return self._epoch(epoch)[step - (self._ends[epoch - 1] if epoch else 0)]
+        return self._step(self._epoch(epoch), step - (self._ends[epoch - 1] if epoch else 0))
 
     def epoch(self, steps: int) -> float:
         """The number of epochs that these steps are."""
@@ -76,41 +100,45 @@ class BatchPlan:
 
     def fill(self) -> float:
         """Share of the token budget of the first epoch's micro-batches that holds tokens."""
-        bins = [rows for step in self._epoch(0) for process in step for rows in process]
-        tokens = sum(self._lengths[row] for rows in bins for row in rows)
-        return tokens / (len(bins) * self._budget)
+        epoch = self._epoch(0)
+        steps = (self._step(epoch, number) for number in range(len(epoch)))
+        bins = sum(len(process) for step in steps for process in step)
+        return int(self._lengths[epoch.rows].sum()) / (bins * self._budget)
 
-    def _plan_epoch(self, epoch: int) -> list[Step]:
-        rows = [int(row) for row in self._rows(epoch)]
-        return self._by_tokens(rows, epoch) if self._stage.batch_tokens else self._by_samples(rows)
+    def _step(self, epoch: "_Epoch", number: int) -> Step:
+        bins = epoch.bins(number)
+        return self._divided(bins) if self._stage.batch_tokens else self._dealt(bins[0])
 
-    def _by_samples(self, rows: list[int]) -> list[Step]:
-        size = self._stage.batch_size
-        return [self._dealt(rows[start : start + size]) for start in range(0, len(rows), size)]
+    def _plan_epoch(self, epoch: int) -> "_Epoch":
+        rows = self._rows(epoch)
+        if not self._stage.batch_tokens:
+            size = self._stage.batch_size
+            return _Epoch(rows, np.minimum(np.arange(size, len(rows) + size, size), len(rows)), bins_a_step=1)
+        order: list[np.ndarray] = []
+        lengths: list[int] = []
+        rng = np.random.default_rng((self._seed, epoch, 1))
+        for window in self._windows(rows):
+            packed = packing.best_fit(
+                self._lengths[window].tolist(),
+                self._budget,
+                images=self._images[window].tolist(),
+                max_images=self._stage.micro_batch_images,
+            )
+            # Best fit leaves the long rows in the first bins and what is left over in the last.
+            for number in rng.permutation(len(packed)):
+                order.append(window[packed[number]])
+                lengths.append(len(packed[number]))
+        return _Epoch(np.concatenate(order), np.cumsum(lengths), bins_a_step=self._bins)
 
     def _dealt(self, rows: list[int]) -> Step:
         bins = packing.balanced(
-            [self._lengths[row] for row in rows],
+            self._lengths[rows].tolist(),
             self._stage.micro_batch_tokens,
-            images=[self._images[row] for row in rows],
+            images=self._images[rows].tolist(),
             max_images=self._stage.micro_batch_images,
             multiple=self._processes,
         )
         return self._shared([[rows[index] for index in indexes] for indexes in bins])
-
-    def _by_tokens(self, rows: list[int], epoch: int) -> list[Step]:
-        bins: list[MicroBatch] = []
-        rng = np.random.default_rng((self._seed, epoch, 1))
-        for window in self._windows(rows):
-            packed = packing.best_fit(
-                [self._lengths[row] for row in window],
-                self._budget,
-                images=[self._images[row] for row in window],
-                max_images=self._stage.micro_batch_images,
-            )
-            # Best fit leaves the long rows in the first bins and what is left over in the last.
-            bins += [[window[index] for index in packed[number]] for number in rng.permutation(len(packed))]
-        return [self._divided(bins[start : start + self._bins]) for start in range(0, len(bins), self._bins)]
 
     def _divided(self, bins: list[MicroBatch]) -> Step:
         """The bins of a step for the processes; packed anew where their number does not give each as many."""
@@ -118,11 +146,11 @@ class BatchPlan:
             return self._shared(bins)
         return self._dealt([row for rows in bins for row in rows])
 
-    def _windows(self, rows: list[int]) -> list[list[int]]:
+    def _windows(self, rows: np.ndarray) -> list[np.ndarray]:
         """The rows that are packed together: all of a shuffled epoch, stretches of an ordered one."""
         if self._stage.order == "shuffle":
             return [rows]
-        tokens = np.cumsum([self._lengths[row] for row in rows])
+        tokens = np.cumsum(self._lengths[rows])
         stretch = _WINDOW * self._budget
         ends = [*np.searchsorted(tokens, np.arange(stretch, tokens[-1], stretch)), len(rows)]
         return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
@@ -130,7 +158,7 @@ class BatchPlan:
     def _shared(self, bins: list[MicroBatch]) -> Step:
         """Bins dealt to the processes, the longest with the shortest, so that all have about as many tokens."""
         bins = bins + [[] for _ in range(-len(bins) % self._processes)]
-        bins.sort(key=lambda rows: -sum(self._lengths[row] for row in rows))
+        bins.sort(key=lambda rows: -int(self._lengths[rows].sum()) if rows else 0)
         processes: Step = [[] for _ in range(self._processes)]
         for turn in range(0, len(bins), self._processes):
             dealt = bins[turn : turn + self._processes]

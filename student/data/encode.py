@@ -194,8 +194,17 @@ class Examples:
     def image_share(self, image_id: int) -> float:
         """Share of the tokens that stand for images."""
         rows = self.rows
-        ids = rows.token_ids() if isinstance(rows, MappedRows) else (example.ids for example in rows)
-        return sum(int(np.count_nonzero(each == image_id)) for each in ids) / max(1, int(self.columns.lengths.sum()))
+        if isinstance(rows, MappedRows):
+            count = rows.count_token(image_id)
+        else:
+            count = sum(int(np.count_nonzero(example.ids == image_id)) for example in rows)
+        return count / max(1, int(self.columns.lengths.sum()))
+
+    @property
+    def sample_ids(self) -> list[str]:
+        """The question of every row."""
+        rows = self.rows
+        return rows.sample_ids() if isinstance(rows, MappedRows) else [example.row.sample_id for example in rows]
 
 
 def encode(

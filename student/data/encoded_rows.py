@@ -65,7 +65,6 @@ class RowColumns:
     difficulty: np.ndarray
     sources: Sequence[str]
     teachers: Sequence[str]
-    sample_ids: Sequence[str]
 
 
 def columns_of(rows: Sequence[Example]) -> RowColumns:
@@ -79,7 +78,6 @@ def columns_of(rows: Sequence[Example]) -> RowColumns:
         difficulty=np.array([example.row.difficulty for example in rows], np.float64),
         sources=[example.row.source for example in rows],
         teachers=[example.row.teacher for example in rows],
-        sample_ids=[example.row.sample_id for example in rows],
     )
 
 
@@ -104,7 +102,7 @@ def _batch(group: Sequence[Example]) -> pa.RecordBatch:
             pa.array(columns.difficulty, pa.float64()),
             pa.array(columns.sources, pa.string()),
             pa.array(columns.teachers, pa.string()),
-            pa.array(columns.sample_ids, pa.string()),
+            pa.array([example.row.sample_id for example in group], pa.string()),
             pa.array([orjson.dumps(asdict(example.row)) for example in group], pa.binary()),
         ],
         schema=_SCHEMA,
@@ -160,11 +158,30 @@ class MappedRows(Sequence[Example]):
         chosen = np.asarray(indexes, np.int64)
         return MappedRows(self._path, chosen if self._chosen is None else self._chosen[chosen])
 
-    def token_ids(self) -> Iterator[np.ndarray]:
-        """The token ids of every row; nothing else of it is read."""
-        for index in range(len(self)):
+    def count_token(self, token: int) -> int:
+        """How often a token comes in all rows; the file is read once, front to back."""
+        counts = []
+        for batch in self._batches:
+            before = np.concatenate([[0], np.cumsum(batch["ids"].values.to_numpy() == token)])
+            counts.append(np.diff(before[batch["ids"].offsets.to_numpy()]))
+        each = np.concatenate([np.zeros(0, np.int64), *counts])
+        return int((each if self._chosen is None else each[self._chosen]).sum())
+
+    def image_refs(self) -> Iterator[ImageRef]:
+        """The images of every row; rows without one are not read."""
+        for index in np.flatnonzero(self.columns.images).tolist():
             batch, position = self._position(self._number(index))
-            yield batch["ids"][position].values.to_numpy()
+            yield from map(_image, orjson.loads(memoryview(batch["row"][position].as_buffer()))["images"])
+
+    def sample_ids(self) -> list[str]:
+        """The question of every row: kept by none, for a stage may have as many as rows."""
+        return self._texts("sample_id")
+
+    def _texts(self, name: str) -> list[str]:
+        # A string once for all rows that have it.
+        encoded = self._table[name].combine_chunks().dictionary_encode()
+        names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        return [names[code] for code in (codes if self._chosen is None else codes[self._chosen]).tolist()]
 
     @cached_property
     def columns(self) -> RowColumns:
@@ -172,12 +189,6 @@ class MappedRows(Sequence[Example]):
 
         def chosen(values: np.ndarray) -> np.ndarray:
             return values if self._chosen is None else values[self._chosen]
-
-        def texts(name: str) -> list[str]:
-            # A string once for all rows that have it.
-            encoded = self._table[name].combine_chunks().dictionary_encode()
-            names = encoded.dictionary.to_pylist()
-            return [names[code] for code in chosen(encoded.indices.to_numpy())]
 
         lengths, responses = (
             np.concatenate([[0], *(np.diff(batch[name].offsets.to_numpy()) for batch in self._batches)])[1:]
@@ -188,9 +199,8 @@ class MappedRows(Sequence[Example]):
             responses=chosen(responses),
             images=chosen(self._table["images"].to_numpy()),
             difficulty=chosen(self._table["difficulty"].to_numpy()),
-            sources=texts("source"),
-            teachers=texts("teacher"),
-            sample_ids=texts("sample_id"),
+            sources=self._texts("source"),
+            teachers=self._texts("teacher"),
         )
 
     def _position(self, number: int) -> tuple[pa.RecordBatch, int]:

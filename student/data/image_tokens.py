@@ -26,6 +26,7 @@ from distill.recipe.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
+from student.data.encoded_rows import MappedRows
 from student.data.images import (
     TOKEN_AXES,
     Features,
@@ -136,6 +137,7 @@ def for_stage(
     *,
     image_id: int,
     max_pixels: int,
+    images: int,
     tokens: int,
     folder: Path,
     device: torch.device,
@@ -144,15 +146,14 @@ def for_stage(
 ) -> ImageStore | TokenStore:
     """What a stage's batches take images from: `store`, or their tokens where keeping those pays; says which and why.
 
-    `tokens`: what `count_tokens` says of the rows; `sharers`: what `sharing` says of the stage.
+    `images` and `tokens`: what `count_images` says of the rows; `sharers`: what `sharing` says of the stage.
     """
-    distinct = _distinct(examples)
     limit_bytes = int(settings.image_tokens_gb * 1e9)
     choice = choose(
         settings.image_tokens,
         Need(
             trained=stage.train,
-            images=len(distinct),
+            images=images,
             uses=int(examples.columns.images.sum()) * _passes(stage, examples) * sharers,
             bytes=tokens * _width(model) * model.dtype.itemsize,
             limit_bytes=limit_bytes,
@@ -162,9 +163,7 @@ def for_stage(
 
     def say(done: int) -> None:
         facts = {"kept": "yes" if choice.use else "no", "because": choice.reason}
-        on_progress(
-            Progress(stage=f"image tokens {stage.name}", done=done, total=len(distinct), unit="images", facts=facts)
-        )
+        on_progress(Progress(stage=f"image tokens {stage.name}", done=done, total=images, unit="images", facts=facts))
 
     if not choice.use:
         # A stage that trains the projector has nothing to keep, which needs no word.
@@ -177,7 +176,7 @@ def for_stage(
             model,
             parts,
             store,
-            distinct,
+            distinct_images(examples),
             image_id=image_id,
             max_pixels=max_pixels,
             folder=folder,
@@ -192,13 +191,17 @@ def for_stage(
         return store
 
 
-def count_tokens(examples: Examples, store: ImageStore, *, image_id: int, max_pixels: int) -> int:
-    """Tokens of the distinct images of the rows, which are looked at unless they have been."""
-    return sum(store.expansion(ref, max_pixels).count(image_id) for ref in _distinct(examples))
+def count_images(examples: Examples, store: ImageStore, *, image_id: int, max_pixels: int) -> tuple[int, int]:
+    """The distinct images of the rows, which are looked at unless they have been, and the tokens of all of them."""
+    refs = distinct_images(examples)
+    return len(refs), sum(store.expansion(ref, max_pixels).count(image_id) for ref in refs)
 
 
-def _distinct(examples: Examples) -> list[ImageRef]:
-    return list({ref.sha256: ref for example in examples.rows for ref in example.row.images}.values())
+def distinct_images(examples: Examples) -> list[ImageRef]:
+    """The images of the rows, each once."""
+    rows = examples.rows
+    refs = rows.image_refs() if isinstance(rows, MappedRows) else (ref for each in rows for ref in each.row.images)
+    return list({ref.sha256: ref for ref in refs}.values())
 
 
 def sharing(stages: Sequence[Stage], stage: Stage) -> int:

@@ -8,6 +8,8 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def best_fit(
     lengths: Sequence[int], capacity: int, *, images: Sequence[int] | None = None, max_images: int | None = None
@@ -24,7 +26,7 @@ def best_fit(
     open_bins: list[tuple[int, int]] = []
     full_bins: list[tuple[int, int]] = []
     held: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+    for index in np.argsort(np.negative(lengths), kind="stable").tolist():
         length, more = lengths[index], counts[index]
         choices = (open_bins,) if more else (full_bins, open_bins)
         result = next((hit for free in choices if (hit := _roomy(free, length, more, held, limit)) is not None), None)

@@ -273,8 +273,8 @@ class StageRun:
         image_id, max_pixels = self.encoder.image_id, self.max_pixels
         counted = None
         if processes.is_main():
-            counted = image_tokens.count_tokens(self.examples, self.store, image_id=image_id, max_pixels=max_pixels)
-        tokens = processes.share(counted)
+            counted = image_tokens.count_images(self.examples, self.store, image_id=image_id, max_pixels=max_pixels)
+        number, tokens = processes.share(counted)
         with processes.main_first():
             self.images = image_tokens.for_stage(
                 self.model,
@@ -285,6 +285,7 @@ class StageRun:
                 self.settings,
                 image_id=image_id,
                 max_pixels=max_pixels,
+                images=number,
                 tokens=tokens,
                 folder=self.run / "train" / CACHE,
                 device=self.device,

@@ -97,8 +97,8 @@ def build_step_dataset(
         "difficulty": columns.difficulty,
     }.get(stage.order, np.arange(len(lengths)))
     plan = BatchPlan(
-        lengths.tolist(),
-        columns.images.tolist(),
+        lengths,
+        columns.images,
         stage,
         epoch_rows=lambda epoch: mixture.epoch_rows(
             result, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks

@@ -131,9 +131,9 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     amount = stage.validation.hold_out if stage.validation is not None else 0
     if not amount:
         return examples, Examples()
-    columns = examples.columns
-    own = [index for index, source in enumerate(columns.sources) if source == stage.data]
-    chosen = {own[index] for index in choose_held_out([columns.sample_ids[index] for index in own], amount)}
+    own = [index for index, source in enumerate(examples.columns.sources) if source == stage.data]
+    sample_ids = examples.sample_ids
+    chosen = {own[index] for index in choose_held_out([sample_ids[index] for index in own], amount)}
     kept = examples.take(sorted(chosen))
     rest = examples.take([index for index in range(len(examples)) if index not in chosen])
     if not len(kept):

@@ -1,5 +1,7 @@
 """A stage's plan loses no row, doubles none, and is the same for every look at it."""
 
+import hashlib
+import json
 from collections import Counter
 from itertools import chain, pairwise
 
@@ -27,8 +29,8 @@ def plan(lengths=LENGTHS, *, seed: int = 0, processes: int = 1, ranks=None, sour
     )
     ranks = np.arange(len(lengths)) if ranks is None else ranks
     return BatchPlan(
-        lengths.tolist(),
-        [1] * len(lengths),
+        lengths,
+        np.ones(len(lengths), np.int64),
         stage,
         epoch_rows=lambda epoch: mixture.epoch_rows(
             groups, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
@@ -91,6 +93,27 @@ def test_the_rows_of_a_step_of_tokens_are_the_same_for_any_number_of_processes(o
     assert steps(1) == steps(2) == steps(3) == steps(4) == steps(8)
 
 
+TOKENS = {"batch_tokens": 800, "micro_batch_tokens": 400}
+PINNED = {
+    ("samples", 1): "b983a419fcd509eb",
+    ("samples", 3): "aad8693e1ff8376a",
+    ("tokens", 1): "489c3e328ac8ea7e",
+    ("tokens", 3): "ae873862fd8fda18",
+    ("length", 1): "d02639abdf42d006",
+    ("length", 3): "2a85c80b04695c2b",
+}
+"""Digests of the plans that the lists of rows gave before rows became arrays."""
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("name", ["samples", "tokens", "length"])
+def test_a_plan_is_that_of_earlier_versions_to_the_row(name: str, processes: int):
+    settings = {"samples": {"batch_size": 16}, "tokens": TOKENS, "length": TOKENS | {"order": "length"}}[name]
+    steps = plan(processes=processes, epochs=1.5, ranks=LENGTHS, **settings)
+    digest = hashlib.sha256(json.dumps([steps[number] for number in range(len(steps))]).encode()).hexdigest()
+    assert digest[:16] == PINNED[name, processes]
+
+
 @pytest.mark.parametrize("settings", BUDGETS)
 def test_any_step_is_the_same_whether_or_not_those_before_it_were_asked_for(settings: dict):
     whole = list(plan(epochs=3, **settings))
@@ -130,7 +153,7 @@ def test_packs_of_a_budget_are_full():
     chance = np.random.default_rng(1)
     lengths = np.clip(chance.lognormal(5, 0.8, 5000), 20, 2000).astype(int)
     stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=8192, batch_tokens=32_768)
-    packed = BatchPlan(lengths.tolist(), [1] * 5000, stage, epoch_rows=lambda epoch: np.arange(5000), seed=0)
+    packed = BatchPlan(lengths, np.ones(5000, np.int64), stage, epoch_rows=lambda epoch: np.arange(5000), seed=0)
     assert packed.fill() > 0.97
 
 
@@ -192,8 +215,8 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
         max_pixels=10**6,
     )
     packed = BatchPlan(
-        examples.lengths,
-        [len(example.row.images) for example in examples.rows],
+        examples.columns.lengths,
+        examples.columns.images,
         stage,
         epoch_rows=lambda epoch: np.arange(len(examples)),
         seed=0,

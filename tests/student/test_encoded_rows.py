@@ -63,7 +63,7 @@ def test_columns_are_those_of_rows_in_memory(tmp_path: Path):
     ):
         for name in ("lengths", "responses", "images", "difficulty"):
             assert np.array_equal(getattr(ours, name), getattr(theirs, name))
-        for name in ("sources", "teachers", "sample_ids"):
+        for name in ("sources", "teachers"):
             assert list(getattr(ours, name)) == getattr(theirs, name)
 
 

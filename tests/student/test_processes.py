@@ -287,8 +287,8 @@ def test_every_process_makes_as_many_passes_as_the_others_in_every_step(settings
     numbers = set()
     for count in (2, 3):
         plan = BatchPlan(
-            lengths.tolist(),
-            chance.integers(0, 3, 500).tolist(),
+            lengths,
+            chance.integers(0, 3, 500),
             stage,
             epoch_rows=lambda epoch: np.arange(500),
             seed=0,
@@ -336,8 +336,8 @@ def test_tokens_are_shared_evenly_among_processes(settings: dict[str, int], coun
     chance = np.random.default_rng(0)
     lengths = np.minimum(4000, chance.lognormal(5.5, 0.8, 20_000)).astype(int)
     plan = BatchPlan(
-        lengths.tolist(),
-        [1] * len(lengths),
+        lengths,
+        np.ones(len(lengths), np.int64),
         Stage(name="s", data="traces", train=("language",), max_length=4096, **settings),
         epoch_rows=lambda epoch: chance.permutation(len(lengths)),
         seed=0,
@@ -369,8 +369,8 @@ def test_a_step_has_as_many_tokens_however_many_processes_share_it():
     steps = [
         len(
             BatchPlan(
-                lengths.tolist(),
-                [0] * len(lengths),
+                lengths,
+                np.zeros(len(lengths), np.int64),
                 stage,
                 epoch_rows=lambda epoch: np.arange(len(lengths)),
                 seed=0,
