@@ -316,3 +316,24 @@ def test_an_answer_that_names_another_number_beside_the_right_one_is_undecided(a
 )
 def test_the_same_number_in_other_units_is_no_other_number(answer: str, gold: str) -> None:
     assert judge(answer, [gold]).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "verdict"),
+    [
+        ("three halves", "1.5", CORRECT),
+        ("two third", "2", UNDECIDED),  # of what has no plural, the words may be two numbers
+        ("nineteen ten", "1910", CORRECT),
+        ("ten ten", "1010", CORRECT),
+        ("ثلاث", "3", CORRECT),
+        ("午後13時", "13:00", CORRECT),
+    ],
+)
+def test_numbers_in_words_are_read_to_the_edge_of_their_rules(said: str, gold: str, verdict: str) -> None:
+    assert judge(said, gold, "time" if ":" in gold else "number").verdict == verdict
+
+
+def test_a_quantifier_that_two_options_share_chooses_none() -> None:
+    shared = ["all of the above", "all of these", "red"]
+    assert judge("all of them", "A", "choice", options=shared).verdict == UNDECIDED
+    assert judge("all of them", "A", "choice", options=["all of the above", "blue", "red"]).verdict == CORRECT

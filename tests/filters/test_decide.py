@@ -11,7 +11,7 @@ from distill.recipe.filter import Filter, Mix, Rule, Select
 from filters.decisions import decide as policy
 from filters.decisions.allowed_functions import ALLOWED
 from filters.decisions.limits import measure as measure_limits
-from filters.decisions.rules import check, faulty_expression
+from filters.decisions.rules import check, check_condition, faulty_expression
 from filters.signals.registry import COLUMNS, LOCAL
 from filters.tables import signal_database
 from filters.tables.signal_database import Tables, empty_database
@@ -338,3 +338,9 @@ def test_a_rule_that_compares_one_column_with_a_number_says_its_threshold():
     found = {each.name: each.threshold for each in check(rules(**given))}
     shown = {name: (limit.column, limit.operator, limit.number) for name, limit in found.items() if limit is not None}
     assert shown == {"long": ("rationale_tokens", ">", 1000.0), "mirrored": ("repetition_tail", ">=", 0.5)}
+
+
+def test_a_condition_on_the_page_is_true_or_false():
+    check_condition("k = 1", LOCAL, "condition")
+    with pytest.raises(RecipeError, match=r"condition = 'k \+ 1': gives .*, not true or false"):
+        check_condition("k + 1", LOCAL, "condition")

@@ -14,6 +14,8 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.apply import apply
+from filters.decisions.diagnosis import TraceFacts, diagnose
+from filters.decisions.funnel import Funnel
 
 SETTINGS = '[filter]\nsignals = ["answer", "format", "agreement", "question", "duplicates"]\n'
 Edit = Callable[[Sample, Trace], Trace]
@@ -123,3 +125,60 @@ def test_questions_that_more_traces_would_give_a_correct_one_are_found(
     (finding,) = diagnosed(tmp_path, mostly_wrong)
     assert finding["name"] == "few_traces" and "40 % (24 of 60)" in finding["problem"]
     assert finding["change"].startswith("teachers.structured.samples, now 2: with 4, about 87% of the questions")
+
+
+def facts(folder: Path, *, correct: int = 54, **counts: int) -> TraceFacts:
+    """Two teachers with 60 judged traces each: `brief` has these counts, `structured` has 54 correct answers."""
+    sound = {
+        "asked": 60,
+        "complete": 60,
+        "cut": 0,
+        "unformed": 0,
+        "untold": 0,
+        "judged": 60,
+        "correct": 54,
+        "agreed": 0,
+    }
+    total = {"asked": 120, "complete": 120, "correct": 54 + correct, "kept": 54 + correct, "selected": 54 + correct}
+    return TraceFacts(
+        recipe=recipe(folder, SETTINGS),
+        funnel=Funnel(
+            total=total, by_teacher={}, by_domain={}, rules={}, only={}, errors={}, timed_out={}, questions={}
+        ),
+        teachers={"brief": sound | counts | {"correct": correct}, "structured": sound},
+        same_text=(0, 0),
+        correct_alone={},
+        questions={"asked": 60, "kept": 60, "leaked": 0, "doubled": 0},
+        answers=("", 0, 0),
+    )
+
+
+def test_a_teacher_with_a_wrong_form_is_not_called_wrong_as_well(tmp_path: Path) -> None:
+    assert [each.name for each in diagnose(facts(tmp_path, correct=6))] == ["teacher_wrong"]
+    assert [each.name for each in diagnose(facts(tmp_path, correct=6, unformed=50))] == ["teacher_format"]
+
+
+@pytest.mark.parametrize(("agreed", "name"), [(31, "gold_or_images"), (30, "teachers_weak"), (25, "teachers_weak")])
+def test_gold_answers_are_doubted_where_most_refused_answers_agree(tmp_path: Path, agreed: int, name: str) -> None:
+    of_both = facts(tmp_path, correct=0)
+    one = of_both.teachers["brief"] | {"agreed": agreed}
+    assert [each.name for each in diagnose(replace(of_both, teachers={"brief": one}))] == [name]
+
+
+@pytest.mark.parametrize(("judged", "names"), [(19, ["dataset"]), (20, ["gold_or_images"])])
+def test_twenty_traces_are_enough_for_a_finding(tmp_path: Path, judged: int, names: list[str]) -> None:
+    few = facts(tmp_path, correct=0, judged=judged, agreed=judged)
+    assert [each.name for each in diagnose(replace(few, teachers={"brief": few.teachers["brief"]}))] == names
+
+
+def test_where_most_answers_are_correct_more_traces_are_no_advice(tmp_path: Path) -> None:
+    right = facts(tmp_path)
+    teachers = tuple(teacher.model_copy(update={"samples": 2}) for teacher in right.recipe.teachers)
+    few = replace(
+        right,
+        recipe=right.recipe.model_copy(update={"teachers": teachers}),
+        questions={"asked": 60, "kept": 12, "leaked": 0, "doubled": 0},
+    )
+    assert [each.name for each in diagnose(few)] == ["dataset"]
+    rarer = {name: {**count, "correct": 30} for name, count in few.teachers.items()}
+    assert [each.name for each in diagnose(replace(few, teachers=rarer))] == ["few_traces"]

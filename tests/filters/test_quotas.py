@@ -58,6 +58,9 @@ def test_a_value_that_no_trace_has_is_named():
         target_counts({("a",): 10, ("b",): 10}, [mix(a=0.5, c=0.5)])
     with pytest.raises(DataError, match="a value without a share of its own in 50 %"):
         target_counts({("a",): 10}, [mix(a=0.5)])
+    many = {(f"t{number:02}",): 10 for number in range(30)}
+    with pytest.raises(DataError, match=r"there: t00, .*, t19\)"):
+        target_counts(many, [mix(c=0.5)])
 
 
 def test_mixes_that_contradict_each_other_are_named():
