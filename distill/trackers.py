@@ -1,8 +1,9 @@
-"""Experiment trackers of generate and filter: trackio, wandb, tensorboard (`report_to` of a recipe).
+"""Experiment trackers of generate, filter and eval: trackio, wandb, tensorboard (`report_to` of a recipe).
 
-A tracker gets numbers only: the progress of generate every few seconds, and what a finished stage counted. It gets no
-trace, no path and no command line; known secrets in names are masked. The trainer reports for itself
-(student/training/sft_config.py). A tracker that fails is left out with a warning, and the run goes on.
+A tracker gets numbers only: the progress of generate every few seconds, what a finished stage counted, and the
+metrics of every student. It gets no trace, no path and no command line; known secrets in names are masked. The
+trainer reports for itself (student/training/sft_config.py). A tracker that fails is left out with a warning, and the
+run goes on.
 """
 
 import hashlib
@@ -14,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import orjson
+
 from distill import packages, redact
-from distill.artifacts.layout import TRACKERS
+from distill.artifacts.layout import EVAL_METRICS, TRACKERS
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback
@@ -42,7 +45,7 @@ def require_trackers(recipe: Recipe) -> None:
 
 @contextmanager
 def tracked(recipe: Recipe, run: Path, stage: str, on_progress: ProgressCallback) -> Iterator[ProgressCallback]:
-    """`on_progress` of a stage, with reports to the trackers of its recipe; the counts of the stage go there last."""
+    """`on_progress` of a stage, with reports to the trackers of its recipe; counts and metrics go last."""
     if not recipe.report_to:
         yield on_progress
         return
@@ -55,7 +58,7 @@ def tracked(recipe: Recipe, run: Path, stage: str, on_progress: ProgressCallback
 
     try:
         yield report
-        reports.finish(Manifest.read(run / stage))
+        reports.finish(run / stage)
     finally:
         reports.close()
 
@@ -83,11 +86,14 @@ class _Reports:
         facts = {name: value for name, value in progress.facts.items() if isinstance(value, int | float)}
         self._send({"done": progress.done, "total": progress.total, **facts}, progress.done)
 
-    def finish(self, manifest: Manifest | None) -> None:
+    def finish(self, folder: Path) -> None:
+        """Send what the finished stage of a folder counted and measured."""
+        manifest = Manifest.read(folder)
         if manifest is None:
             return
         values: dict[str, float] = {"seconds": manifest.seconds, **manifest.counts}
         values |= {f"tokens/{name}": count for name, count in manifest.tokens.items()}
+        values |= _student_metrics(folder)
         self._send(values, max(self._step + 1, manifest.counts.get("traces", 0)))
 
     def _send(self, values: Mapping[str, float], step: int) -> None:
@@ -106,6 +112,18 @@ class _Reports:
                 tracker.close()
             except Exception as error:
                 _warn(name, error)
+
+
+def _student_metrics(folder: Path) -> dict[str, float]:
+    """`arm/metric` of every student that a stage evaluated; none for another stage."""
+    path = folder / EVAL_METRICS
+    arms = orjson.loads(path.read_bytes())["arms"] if path.is_file() else {}
+    return {
+        f"{arm}/{name}": value
+        for arm, metrics in arms.items()
+        for name, value in metrics.items()
+        if isinstance(value, int | float)
+    }
 
 
 def _warn(name: str, error: Exception) -> None:

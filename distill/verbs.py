@@ -100,12 +100,13 @@ def generate_compared(
 
 
 def evaluate_compared(recipe: Recipe, run: Path, *, fresh: bool, on_progress: ProgressCallback) -> "Manifest":
-    """`evaluate` after the comparison of data, with the engines that serve students."""
+    """`evaluate` after the comparison of data, with the trackers of the recipe and engines that serve students."""
     from student.evaluate import evaluate as evaluate_students
 
-    return evaluate_students(
-        recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_serve, recipe), connect=connect
-    )
+    with tracked(recipe, run, "eval", on_progress) as report:
+        return evaluate_students(
+            recipe, run, fresh=fresh, on_progress=report, vllm=partial(_serve, recipe), connect=connect
+        )
 
 
 def _serve(recipe: Recipe) -> "Serve":

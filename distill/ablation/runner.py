@@ -30,6 +30,7 @@ from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
+from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
 
 Compare = Callable[[Recipe, Path], object]
@@ -242,7 +243,8 @@ def run_job(
             shared.keep(key, folder / "train" / name)
     key = f"eval-{identity(planned.recipe, folder)[:16]}"
     shared.link(key, folder / "eval")
-    evaluate(planned.recipe, folder, on_progress=watched)
+    with tracked(planned.recipe, folder, "eval", watched) as report:
+        evaluate(planned.recipe, folder, on_progress=report)
     shared.keep(key, folder / "eval")
 
 

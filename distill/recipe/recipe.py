@@ -39,7 +39,7 @@ class Recipe(Section):
     )
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = key(
         (),
-        "Experiment trackers that get the numbers of generate, filter, and of stages that name none themselves.",
+        "Experiment trackers that get the numbers of generate, filter, eval, and stages that name none.",
         because="it changes only who else gets the numbers",
         strict=False,
     )

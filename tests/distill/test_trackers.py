@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
 import run_fixtures
 import stub_server
@@ -16,6 +17,7 @@ from distill import redact, trackers, verbs
 from distill.artifacts.manifest import Manifest
 from distill.errors import MissingExtra, RecipeError
 from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import Progress, unwatched
 
 Calls = list[tuple[Any, ...]]
@@ -166,3 +168,28 @@ def test_the_real_package_takes_what_it_is_sent(
         report(Progress(stage="filter", done=1, total=2, unit="traces", facts={"kept_share": 0.5}))
     written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert b"filter/kept" in written
+
+
+def test_the_metrics_of_every_student_reach_the_trackers(tmp_path: Path, calls: Calls) -> None:
+    folder = _made(tmp_path / "run" / "eval")
+    metrics = {"n": 4, "accuracy": 0.75, "ci95": [0.3, 0.95], "anls": None, "limited_by": "No single cause."}
+    (folder / "metrics.json").write_bytes(orjson.dumps({"arms": {"base": metrics, "distilled": metrics}}))
+    Manifest(stage="eval", fingerprint="x", fields={}, counts={"questions": 4}).write(folder)
+    (tmp_path / "r.toml").write_text('report_to = ["wandb"]')
+    with trackers.tracked(load(tmp_path / "r.toml"), tmp_path / "run", "eval", unwatched):
+        pass
+    assert values_of(calls, "wandb") == {"eval/seconds": 0.0, "eval/questions": 4} | {
+        f"eval/{arm}/{name}": value for arm in ("base", "distilled") for name, value in (("n", 4), ("accuracy", 0.75))
+    }
+
+
+def test_eval_reports_to_the_trackers(tmp_path: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluated(recipe: Recipe, run: Path, **_: Any) -> Manifest:
+        manifest = Manifest(stage="eval", fingerprint="x", fields={}, counts={"questions": 4})
+        manifest.write(_made(run / "eval"))
+        return manifest
+
+    monkeypatch.setattr("student.evaluate.evaluate", evaluated)
+    (tmp_path / "r.toml").write_text('report_to = ["wandb"]')
+    verbs.evaluate(load(tmp_path / "r.toml"), tmp_path / "run")
+    assert values_of(calls, "wandb")["eval/questions"] == 4
