@@ -1,7 +1,8 @@
 """A step of every class of student on a device that has no values: python fake_card.py
 
 The device is called "card" and answers to `is_cuda`. Tensors on it are fake, so an operation that mixes devices, or
-waits for a value of the device, fails. Text rows only: towers of transformers read sizes and masks of images back.
+waits for a value of the device, fails. Pixels are copied and normalised there; the model then sees the text only, for
+towers of transformers read sizes and masks of images back.
 Prints one line a class, and in the end what failed.
 """
 
@@ -58,14 +59,20 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
     student = freeze.prepare(model, roles, train, lora).train()
     stage = Stage(name="s", data="traces", train=train, lora=lora)
     steps = worlds.step_dataset(student, model, processor, roles, rows, stage, torch.bfloat16)
-    batch = {key: value for key, value in steps.data[0]["micro_batches"][0].items() if key not in _PICTURES}
+    batch = steps.data[0]["micro_batches"][0]
+    assert "pixel_values" in batch
     sizes = row_bounds.row_sizes(batch[row_bounds.BOUNDS[0]])
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         on_card(student)
         fakes = {k: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
         for bounds in row_bounds.BOUNDS:
             setattr(fakes[bounds], row_bounds._SIZES, sizes)
+        levels = steps.data._store._levels
+        steps.data._store._levels = None if levels is None else mode.from_tensor(levels)
         moved = steps.data.on_device(fakes, torch.device(CARD))
+        pictures = {key: moved.pop(key) for key in _PICTURES if key in moved}
+        wrong = [key for key, value in pictures.items() if value.device != torch.device(CARD)]
+        assert not wrong and pictures["pixel_values"].dtype == torch.bfloat16, (wrong, pictures)
         moved.pop("cells")
         scored = student(**moved, extra=None)
         scored.loss.backward()
