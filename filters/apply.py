@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
 _PACKAGING = "card and exports"
+REMEDY = "Give --fresh to filter again (valid signals are reused)."
 
 
 def apply(
@@ -65,37 +67,17 @@ def apply(
     from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
-    load_answer_types(recipe)
-    columns = registry.columns(recipe)
-    rules = conditions.check(recipe.filter, columns)
-    generated = manifest.require(run, "generate", next_step="run `distill generate` first")
     measurers = measurers or {}
-    if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
-        raise RecipeError(
-            f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
-            "`distill.model_signals.measurers(recipe, run)`, as `distill filter` does"
-        )
+    rules = check(recipe, measurers)
+    manifest.require(run, "generate", next_step="run `distill generate` first")
     folder = run / "filter"
     with locked(run):
-        extractors = registry.build(recipe, folder)
-        identities = registry.identity(extractors) | {
-            name: dict(model_signal.identity) for name, model_signal in measurers.items()
-        }
-        if (scheme := _scheme(recipe)) is not None:
-            identities["corpus"] = scheme.as_fields()
-        labels = read_labels(run)
-        if "human" in recipe.filter.signals:
-            identities["human"] = human_verdicts.identity(labels)
-        fields = manifest.flatten(_fields(recipe, generated, identities))
-        if fresh or _only_inputs_differ(Manifest.read(folder), fields):
+        inputs = read_inputs(recipe, run, measurers)
+        extractors, labels, fields = inputs.extractors, inputs.labels, inputs.fields
+        if fresh or only_inputs_differ(Manifest.read(folder), fields):
             _start_over(folder)
-        done = manifest.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
-        packaging = _packaging_fingerprint(recipe, labels)
-        if (
-            done is not None
-            and done.inputs.get(_PACKAGING) == packaging
-            and not changed(folder, done.outputs.items())
-        ):
+        done = manifest.finished(folder, fields, remedy=REMEDY)
+        if done is not None and inputs.packed(done) and not changed(folder, done.outputs.items()):
             return done
         (folder / manifest.MANIFEST).unlink(missing_ok=True)
         for left in folder.rglob(".*.tmp"):
@@ -110,12 +92,59 @@ def apply(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
-            inputs={"generate": generated.fingerprint, _PACKAGING: packaging},
+            inputs={"generate": inputs.generated.fingerprint, _PACKAGING: inputs.packaging},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
             versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
             seconds=round(time.monotonic() - started, 3),
         ).write(folder)
+
+
+def check(recipe: Recipe, measurers: Mapping[str, ModelSignal]) -> list[conditions.Condition]:
+    """The rules of a recipe. RecipeError for one that cannot be right, and for a signal that nothing can measure."""
+    load_answer_types(recipe)
+    rules = conditions.check(recipe.filter, registry.columns(recipe))
+    if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
+        raise RecipeError(
+            f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
+            "`distill.model_signals.measurers(recipe, run)`, as `distill filter` does"
+        )
+    return rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterInputs:
+    """What the result of a filter stage depends on: `fields` all but card and exports, `packaging` these."""
+
+    generated: Manifest
+    extractors: tuple[Extractor, ...]
+    labels: Mapping[str, TraceLabel]
+    fields: dict[str, Any]
+    packaging: str
+
+    def packed(self, done: Manifest) -> bool:
+        """Whether the card and the exports of a result are those of these settings."""
+        return done.inputs.get(_PACKAGING) == self.packaging
+
+
+def read_inputs(recipe: Recipe, run: Path, measurers: Mapping[str, ModelSignal]) -> FilterInputs:
+    """The inputs of a run whose generate stage is finished. The caller holds the lock of the run."""
+    generated = manifest.require(run, "generate", next_step="run `distill generate` first")
+    extractors, labels = registry.build(recipe, run / "filter"), read_labels(run)
+    identities = registry.identity(extractors) | {
+        name: dict(model_signal.identity) for name, model_signal in measurers.items()
+    }
+    if (scheme := corpus_scheme(recipe)) is not None:
+        identities["corpus"] = scheme.as_fields()
+    if "human" in recipe.filter.signals:
+        identities["human"] = human_verdicts.identity(labels)
+    return FilterInputs(
+        generated=generated,
+        extractors=extractors,
+        labels=labels,
+        fields=manifest.flatten(_fields(recipe, generated, identities)),
+        packaging=_packaging_fingerprint(recipe, labels),
+    )
 
 
 def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -131,7 +160,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
     }
 
 
-def _scheme(recipe: Recipe) -> Scheme | None:
+def corpus_scheme(recipe: Recipe) -> Scheme | None:
     """How texts are signed for near duplicates of the whole run; None where they are not looked for."""
     settings = recipe.filter
     return Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
@@ -147,7 +176,7 @@ def _packaging_fingerprint(recipe: Recipe, labels: Mapping[str, TraceLabel]) -> 
     return manifest.fingerprint(settings | {"version": VERSION})
 
 
-def _only_inputs_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
+def only_inputs_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
     """Whether the last result was made by the same settings from other traces or other labels."""
     changed = manifest.changes(before.fields, fields).keys() if before is not None else set()
     return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs", "extractors.human.labels"}
@@ -165,7 +194,7 @@ def _measure(
 ) -> Tables:
     """Every signal that the recipe asks for: partition by partition, then across partitions, by models."""
     settings = recipe.filter
-    scheme = _scheme(recipe)
+    scheme = corpus_scheme(recipe)
     signals = measure.measure(
         traces,
         extractors,

@@ -10,37 +10,39 @@ images at the same paths. At the end one agent collects the journals in its scra
 there as a run in a folder is.
 """
 
-import hashlib
 import logging
-import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
-from distill.artifacts.files import atomic_path, locked, write_text
-from distill.artifacts.layout import PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES
+from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files
-from distill.errors import BusyError, RecipeError, StaleError, StorageError
+from distill.errors import RecipeError, StaleError, StorageError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
-from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Unit, committed_units
+from distill.units.commits import Attempt, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
+from distill.units.stored_run import (
+    PLAN_FILES,
+    collect_units,
+    generate_units,
+    pull_manifest,
+    pull_plan,
+    samples_key,
+    write_bytes,
+)
 from distill.units.unit_queue import UnitQueue
 from teacher.agent import Agent
 from teacher.engines.provenance import server_settings
@@ -51,9 +53,8 @@ from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.routing import route
 from teacher.store import question_plan
 from teacher.store.question_plan import QuestionPlan
-from teacher.unit_journals import Sealer, collect_units, put_journals, write_sealed
+from teacher.unit_journals import Sealer, put_journals, write_sealed
 
-_PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
 _HELD_SAMPLES = 200_000
 """Samples in memory while a source is cut into partitions; a larger one is read several times."""
 
@@ -69,8 +70,8 @@ def generate_in_store(
     """Let the teachers answer the questions of a run that lies in a store. Joins or resumes; asks nothing of a
     finished run.
 
-    `scratch` is a folder that this process holds, see `own_scratch`. Raises what `generate` raises, and StorageError
-    for a store that cannot hold a run.
+    `scratch` is a folder that this process holds (distill.units.stored_run.own_scratch). Raises what `generate`
+    raises, and StorageError for a store that cannot hold a run.
     """
     started, models = time.monotonic(), question_plan.check_teachers(recipe)
     _require_one_round(recipe)
@@ -84,7 +85,7 @@ def generate_in_store(
 
     def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
-        collect_units(store, _units(plan), recipe, scratch / "run")
+        collect_units(store, generate_units(plan), [teacher.name for teacher in recipe.teachers], scratch / "run")
         finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
             {}, fields, plan, started
         )
@@ -97,61 +98,7 @@ def generate_in_store(
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
         plan = agent.make_once("plan", lambda: _read_plan(recipe, store, fields, limit), begin)
         _ask_units(recipe, models, agent, plan, scratch, on_progress)
-        return agent.make_once("finish", lambda: _pull_manifest(store, scratch / "run"), lambda: finish(plan))
-
-
-def pull(store: ObjectStore, run: Path) -> Manifest:
-    """Write a finished run of a store to a new run directory. Raises StaleError for one that is not finished."""
-    try:
-        recipe_text, plan = store.read(f"run/{RECIPE}"), orjson.loads(store.read(PLAN_KEY))
-        store.read(f"run/generate/{MANIFEST}")
-    except FileNotFoundError:
-        raise StaleError(f"{store.address}: no finished run; run `distill generate` first") from None
-    if run.exists() and any(run.iterdir()):
-        raise StaleError(f"{run}: not empty; give a new folder")
-    with locked(run):
-        write_text(run / RECIPE, recipe_text.decode())
-        pull_plan(store, run)
-        collect_units(store, _units(plan), load(run / RECIPE), run)
-        _write(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
-        manifest = _pull_manifest(store, run)
-    assert manifest is not None
-    return manifest
-
-
-def _pull_manifest(store: ObjectStore, run: Path) -> Manifest | None:
-    """The manifest of a run, in a folder too; None while the run is unfinished."""
-    try:
-        _write(run / "generate" / MANIFEST, store.read(f"run/generate/{MANIFEST}"))
-    except FileNotFoundError:
-        return None
-    return Manifest.read(run / "generate")
-
-
-def pull_plan(store: ObjectStore, run: Path) -> None:
-    """The list of questions of a run, in a folder without traces."""
-    shutil.rmtree(run / "generate", ignore_errors=True)
-    for name in _PLAN_FILES:
-        _write(run / "generate" / name, store.read(f"run/generate/{name}"))
-
-
-@contextmanager
-def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
-    """A folder that one process of this machine holds while it works on a run in a store; nothing in it counts."""
-    root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
-    root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
-    name = hashlib.sha256(address.encode()).hexdigest()[:16]
-    for number in count():
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(root / f"{name}-{number}"))
-            except BusyError:  # another process of this machine works on the same run
-                continue
-            yield root / f"{name}-{number}"
-            return
+        return agent.make_once("finish", lambda: pull_manifest(store, scratch / "run"), lambda: finish(plan))
 
 
 def _require_one_round(recipe: Recipe) -> None:
@@ -165,10 +112,6 @@ def _require_one_round(recipe: Recipe) -> None:
             f"{recipe.path}: teachers {', '.join(batch)}: batch files are noted in a run directory and would be paid "
             "twice over a store; write to a run directory"
         )
-
-
-def _units(plan: Mapping[str, Any]) -> list[Unit]:
-    return [Unit(round=0, partition=name) for name in sorted(plan["partitions"])]
 
 
 def _read_plan(
@@ -219,8 +162,8 @@ def _write_plan(
         for name, group in held.items():
             part = folder / "partition.parquet"
             sample_files.write_samples(part, group)
-            store.put(_samples_key(name), part.read_bytes())
-    for name in _PLAN_FILES:
+            store.put(samples_key(name), part.read_bytes())
+    for name in PLAN_FILES:
         store.put(f"run/generate/{name}", (folder / name).read_bytes())
     plan: dict[str, Any] = {
         "attempt": secrets.token_hex(8),
@@ -251,7 +194,7 @@ def _ask_units(
     progress = GenerateProgress(on_progress, done=done, total=plan["traces"], outcomes={})
     queue = UnitQueue(
         agent,
-        set(_units(plan)).difference(committed),
+        set(generate_units(plan)).difference(committed),
         lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit.partition])),
     )
     agent.live = lambda: {**progress.facts(), "units": queue.at_work}
@@ -288,7 +231,7 @@ class UnitPlans:
             return None
         attempt = Attempt(store=self._store, unit=unit)
         folder = self._scratch / "units" / attempt.name
-        _write(folder / SAMPLES, self._store.read(_samples_key(unit.partition)))
+        write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
         samples = sample_files.count_samples(folder / SAMPLES)
         routed = Counter(
             teacher.name
@@ -327,12 +270,3 @@ class UnitPlans:
                 logging.getLogger(__name__).warning(
                     f"unit {attempt.unit.partition}: last traces are only in {generation.plan.folder}: {error}"
                 )
-
-
-def _samples_key(partition: str) -> str:
-    return f"plan/samples/{partition}.parquet"
-
-
-def _write(path: Path, data: bytes) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)

@@ -1,46 +1,20 @@
-"""The journals of a unit of a run in a store: sealed while an agent works on it, committed at its end, collected.
+"""The journals of a unit of a run in a store: sealed while an agent works on it, committed at its end.
 
 What earlier attempts have sealed is put into the journals first, so an agent asks only for what is missing.
-`collect_units` brings committed units to a folder, where `generate` finds all traces and plans and counts them as
-those of a run that never left it.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import orjson
-
-from distill.artifacts.files import atomic_path, write_json
-from distill.artifacts.layout import part_path
-from distill.errors import StaleError
-from distill.object_store.interface import ObjectStore
+from distill.artifacts.files import atomic_path
+from distill.artifacts.layout import ENGINES, part_path
 from distill.recipe.recipe import Recipe
-from distill.units.commits import Attempt, Unit, compress, decompress, read_commit, read_file
-from teacher.engines.provenance import ENGINES, read_engines
+from distill.units.commits import Attempt, compress
+from distill.units.stored_run import traces_file
 from teacher.store.trace_journal import trace_parts
-
-
-def collect_units(store: ObjectStore, units: Iterable[Unit], recipe: Recipe, run: Path) -> None:
-    """Write the traces of committed units to a new run directory, one part a unit.
-
-    Raises StaleError for a unit that is open, and for a directory that holds traces.
-    """
-    folders = {teacher.name: run / "generate" / teacher.name for teacher in recipe.teachers}
-    if taken := [str(folder) for folder in folders.values() if trace_parts(folder)]:
-        raise StaleError(f"{taken[0]}: holds traces; collect the units of a store in a new run directory")
-    for number, unit in enumerate(sorted(units, key=lambda unit: (unit.round, unit.partition))):
-        commit = read_commit(store, unit)
-        if commit is None:
-            raise StaleError(f"{store.address}: unit {unit.round}/{unit.partition} is not finished")
-        for name, folder in folders.items():
-            with atomic_path(part_path(folder, number, ".jsonl")) as temporary:
-                temporary.write_bytes(decompress(read_file(store, unit, commit, _file_name(name))))
-            if (key := f"{name}/{ENGINES}") in commit.files:
-                known = orjson.loads(read_file(store, unit, commit, key))
-                write_json(folder / ENGINES, read_engines(folder) | known)
 
 
 def write_sealed(attempt: Attempt, folder: Path) -> None:
@@ -59,14 +33,10 @@ def put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]
     for teacher in recipe.teachers:
         data = b"".join(part.read_bytes() for part in trace_parts(folder / teacher.name))
         lines[teacher.name] = data.count(b"\n")
-        attempt.put_file(_file_name(teacher.name), compress(data), count=lines[teacher.name])
+        attempt.put_file(traces_file(teacher.name), compress(data), count=lines[teacher.name])
         if (engines := folder / teacher.name / ENGINES).is_file():
             attempt.put_file(f"{teacher.name}/{ENGINES}", engines.read_bytes())
     return lines
-
-
-def _file_name(teacher: str) -> str:
-    return f"{teacher}/traces.jsonl.zst"
 
 
 class Sealer:

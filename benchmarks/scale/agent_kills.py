@@ -28,7 +28,7 @@ from store_worlds import lines_of
 from distill.artifacts.files import file_sha256
 from distill.object_store.open_store import open_store
 from distill.units.commits import committed_units
-from teacher.store_run import pull
+from distill.units.stored_run import pull_generate
 
 ROWS, SEAL_S, LATENCY_S, TRACES = 20, 0.3, 1.0, 2
 
@@ -104,7 +104,7 @@ def main() -> None:
         segments = sum("/segment-" in found.key for found in store.list_objects("generate/p"))
         pulled = World(world.folder)
         pulled.run = world.folder / "pulled"
-        pull(store, pulled.run)
+        pull_generate(store, pulled.run)
         world.generate()
         ids, wanted = Counter(pulled.ids()), set(world.ids())
         plans = {file_sha256(run / "generate" / "plan.parquet") for run in (pulled.run, world.run)}

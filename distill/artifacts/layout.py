@@ -16,6 +16,8 @@ PLAN, PLAN_STATE = "plan.parquet", "plan.json"
 SAMPLES, QUARANTINE = "samples.parquet", "quarantine.jsonl"
 """In `generate/`: the samples that are asked; the rows that cannot be asked, with the reason."""
 
+ENGINES = "engine.json"
+"""In the folder of a teacher: the engines that answered for it."""
 BATCHES = "batches"
 """In the folder of a teacher: what was submitted to an API that answers whole files, one file a batch."""
 

@@ -1,6 +1,6 @@
 """Commands that run stages: generate, filter, train, eval, all of them, and ablations."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,18 @@ from distill.command_line.options import (
 )
 from distill.commands.progress import show, show_json
 from distill.errors import RecipeError
+
+if TYPE_CHECKING:
+    from distill.recipe.recipe import Recipe
+
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Of a run in an object store: where its agents work, local or slurm [default: engine.kind].",
+    ),
+]
 
 
 def generate(
@@ -37,13 +49,7 @@ def generate(
         str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
     ] = None,
     resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="Of a run in an object store: where its agents work, local or slurm [default: engine.kind].",
-        ),
-    ] = None,
+    engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Generate reasoning traces with the teachers."""
@@ -60,11 +66,10 @@ def generate(
             raise RecipeError(
                 f"{run}: --check, --replay and --fresh work on a run directory; `distill pull` brings one here"
             )
-        chosen_engine = [*(overrides or ()), *([f"engine.kind={engine}"] if engine else [])]
-        show(generate_stage_in_store(open_recipe(recipe, None, chosen_engine)[0], run, overrides or (), limit=limit))
+        opened = _open_with_engine(recipe, overrides, engine)
+        show(generate_stage_in_store(opened, run, overrides or (), limit=limit))
         return
-    if engine:
-        raise RecipeError("--engine needs --run ADDRESS: several machines share a run in an object store")
+    _refuse_engine(engine)
     chosen = open_recipe(recipe, run, overrides)
     if replay:
         show(replay_request(*chosen, replay, resend=resend))
@@ -74,9 +79,19 @@ def generate(
         show(generate_stage(*chosen, limit=limit, fresh=fresh))
 
 
+def _open_with_engine(recipe: str, overrides: list[str] | None, engine: str | None) -> "Recipe":
+    chosen = [*(overrides or ()), *([f"engine.kind={engine}"] if engine else [])]
+    return open_recipe(recipe, None, chosen)[0]
+
+
+def _refuse_engine(engine: str | None) -> None:
+    if engine:
+        raise RecipeError("--engine needs --run ADDRESS: several machines share a run in an object store")
+
+
 def filter_(
     recipe: RecipeArgument,
-    run: RunOption = None,
+    run: PlaceOption = None,
     fresh: FreshOption = False,
     what_if: Annotated[
         str | None,
@@ -86,11 +101,21 @@ def filter_(
             "select. With --set, that recipe's values are overridden.",
         ),
     ] = None,
+    engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Measure signals, apply rules, select traces and write the dataset."""
     from distill.commands.stages import compare_policies, filter_stage
 
+    if isinstance(run, str):
+        from distill.commands.store_runs import filter_stage_in_store
+
+        if what_if:
+            raise RecipeError(f"{run}: --what-if works on a run directory; `distill pull` brings one here")
+        opened = _open_with_engine(recipe, overrides, engine)
+        show(filter_stage_in_store(opened, run, overrides or (), fresh=fresh))
+        return
+    _refuse_engine(engine)
     if what_if:
         alternative, _ = open_recipe(what_if, run, overrides)
         show(compare_policies(*open_recipe(recipe, run, None), alternative))

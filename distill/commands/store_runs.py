@@ -6,21 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from distill import verbs
+from distill.artifacts.files import locked
 from distill.commands.progress import duration, watch
-from distill.commands.status import damage, funnel, run_status, status_fields
+from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
+from distill.errors import StaleError
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
-from distill.units.run_state import read_run_state
+from distill.units.run_state import RunState, read_run_state
+from distill.units.stored_run import own_scratch, pull_generate
+from distill.units.stored_stage import pull_stage
 
 
 def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, limit: int | None) -> str:
     """Let the teachers answer, here or by an array of Slurm jobs; plan, traces and manifest go to the store."""
-    from teacher.store_run import generate_in_store, own_scratch
+    from teacher.store_run import generate_in_store
 
     if recipe.engine.kind == "slurm":
-        return _submit_agents(recipe, address, overrides, limit)
+        return _submit_agents(recipe, "generate", address, overrides, ["--limit", str(limit)] if limit else [])
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         run = scratch / "run"
         compared = verbs.compare_asked(recipe, run)
@@ -29,13 +33,27 @@ def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[st
     return "\n\n".join(block for block in blocks if block) + f"\ntraces: {address}"
 
 
-def _submit_agents(recipe: Recipe, address: str, overrides: Sequence[str], limit: int | None) -> str:
+def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, fresh: bool) -> str:
+    """Filter, here or by an array of Slurm jobs; signals, decisions, dataset and report go to the store."""
+    from distill.model_signals import measurers
+    from filters.store_run import filter_in_store
+
+    if recipe.engine.kind == "slurm":
+        return _submit_agents(recipe, "filter", address, overrides, ["--fresh"] if fresh else [])
+    with own_scratch(recipe, address) as scratch, watch() as on_progress:
+        models = measurers(recipe, scratch / "run")
+        manifest = filter_in_store(recipe, address, scratch, fresh=fresh, measurers=models, on_progress=on_progress)
+    counts = table(("filter", "traces"), [(name, f"{manifest.counts[name]:,}") for name in FUNNEL["filter"]])
+    return f"{counts}\ndataset: {address}; distill pull {address} DIR"
+
+
+def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[str], options: Sequence[str]) -> str:
     """Submit an array of Slurm jobs that each run this command with the local engine."""
     from distill.placement.slurm_array import submit_array
 
-    command = [sys.executable, "-m", "distill", "generate", str(recipe.path.resolve()), "--run", address]
+    command = [sys.executable, "-m", "distill", verb, str(recipe.path.resolve()), "--run", address]
     command += ["--engine", "local", *(part for text in overrides for part in ("--set", text))]
-    command += ["--limit", str(limit)] if limit else []
+    command += options
     folder, agents = Path("runs").resolve() / recipe.name / "slurm", recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
     return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
@@ -57,6 +75,7 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
     lines = [
         f"units: {state.done:,} of {state.units:,} committed, {state.claimed:,} at work, {state.waiting:,} waiting",
         f"traces: about {state.traces:,} of {state.total_traces:,} committed, {state.traces_per_s:.1f}/s{eta}",
+        *_filter_lines(state),
     ]
     rows = [
         (
@@ -78,10 +97,23 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
     return "\n".join(lines)
 
 
+def _filter_lines(state: RunState) -> list[str]:
+    counts = state.filtered.items()
+    lines = [f"filter: signals of {state.measured:,} of {state.units:,} units"] if state.measured else []
+    told = ", ".join(f"{name} {count:,}" for name, count in counts if name in FUNNEL["filter"])
+    return [*lines, *([f"filter: finished; {told}"] if told else [])]
+
+
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     """Bring a finished run to a new folder."""
-    from teacher.store_run import pull
-
     options = load(recipe).store.client_options() if recipe else None
-    manifest = pull(open_store(address, config=options), folder)
-    return f"{folder}: {manifest.counts['traces']:,} traces; distill filter RECIPE --run {folder}"
+    store = open_store(address, config=options)
+    if folder.exists() and any(folder.iterdir()):
+        raise StaleError(f"{folder}: not empty; give a new folder")
+    with locked(folder):
+        generated = pull_generate(store, folder)
+        filtered = pull_stage(store, "filter", folder / "filter")
+    if filtered is None:
+        return f"{folder}: {generated.counts['traces']:,} traces; distill filter RECIPE --run {folder}"
+    rows = filtered.counts["selected"]
+    return f"{folder}: {generated.counts['traces']:,} traces, {rows:,} selected; distill train RECIPE --run {folder}"

@@ -1,9 +1,10 @@
 """Units of work in a store: any number of attempts may work on one, exactly one of them counts.
 
-    generate/p/<xx>/<partition>/<round>/<attempt>/<file>                      at the end of an attempt
-    generate/p/<xx>/<partition>/<round>/<attempt>/<stream>/segment-00001.zst   finished lines, while it works
-    generate/commits/<round>/<partition>.json                                 the one object that decides
+    <work>/p/<xx>/<partition>/<round>/<attempt>/<file>                       at the end of an attempt
+    <work>/p/<xx>/<partition>/<round>/<attempt>/<stream>/segment-00001.zst   finished lines, while it works
+    <work>/commits/<round>/<partition>.json                                  the one object that decides
 
+Work is `generate`, or what else is done to each partition of a run.
 An attempt writes under a random name of its own and then creates the commit, which names its files with their
 digests. What counts is what commits name. An attempt that begins later reads the segments of all earlier ones, so
 work that a lost machine has sealed is not done again. Attempts that lose the commit delete what they wrote.
@@ -22,7 +23,8 @@ from distill.artifacts.manifest import canonical
 from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
 
-_COMMITS, _SEGMENT = "generate/commits", "/segment-"
+GENERATE = "generate"
+_COMMITS, _SEGMENT = "commits", "/segment-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Unit:
 
     round: int
     partition: str
+    work: str = GENERATE
 
     @property
     def name(self) -> str:
@@ -39,11 +42,11 @@ class Unit:
     @property
     def folder(self) -> str:
         # Stores share their load by the first characters of names: the spread ones come early.
-        return f"generate/p/{self.partition[:2]}/{self.partition}/{self.round}"
+        return f"{self.work}/p/{self.partition[:2]}/{self.partition}/{self.round}"
 
     @property
     def commit_key(self) -> str:
-        return f"{_COMMITS}/{self.name}.json"
+        return f"{self.work}/{_COMMITS}/{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +129,12 @@ def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> byte
     return data
 
 
-def committed_units(store: ObjectStore) -> list[Unit]:
-    """Every unit that is done, by one listing."""
-    keys = (stored.key.removeprefix(f"{_COMMITS}/") for stored in store.list_objects(_COMMITS))
+def committed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
+    """Every unit of some work that is done, by one listing."""
+    folder = f"{work}/{_COMMITS}"
+    keys = (stored.key.removeprefix(f"{folder}/") for stored in store.list_objects(folder))
     pairs = (key.removesuffix(".json").split("/") for key in keys)
-    return [Unit(round=int(round_), partition=partition) for round_, partition in pairs]
+    return [Unit(round=int(round_), partition=partition, work=work) for round_, partition in pairs]
 
 
 def remove_leftovers(store: ObjectStore, unit: Unit, commit: Commit) -> None:

@@ -1,8 +1,9 @@
 """How far a run in a store is: its plan, its commits, its claims and the last signs of its agents. Reads only."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -11,9 +12,12 @@ from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import AGENTS, FAILURES
 from distill.units.commits import committed_units
+from distill.units.stored_stage import stage_counts
 from distill.units.unit_queue import claimed_units
 
 PLAN_KEY = "plan/plan.json"
+SIGNAL_UNITS = "filter/signals"
+"""Units of a filter are below it, by the fingerprint of what measures them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,10 @@ class RunState:
     """Of each agent what it tells, `silent_s` seconds ago, and whether it `works`."""
     failures: tuple[Mapping[str, Any], ...]
     """Agents that ended with an error."""
+    measured: int = 0
+    """Units whose signals are committed, of the filter that measured last."""
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    """Counts of a finished filter stage."""
 
     @property
     def waiting(self) -> int:
@@ -49,7 +57,7 @@ class RunState:
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
         names = ("units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s", "eta_s")
-        return {name: getattr(self, name) for name in (*names, "agents", "failures")}
+        return {name: getattr(self, name) for name in (*names, "agents", "failures", "measured", "filtered")}
 
 
 def read_run_state(store: ObjectStore) -> RunState:
@@ -71,7 +79,17 @@ def read_run_state(store: ObjectStore) -> RunState:
         total_traces=total,
         agents=tuple(agents),
         failures=tuple(_objects(store, FAILURES)),
+        measured=_count_measured(store),
+        filtered=stage_counts(store, "filter"),
     )
+
+
+def _count_measured(store: ObjectStore) -> int:
+    """Commits of the filter of which one was made last."""
+    commits = [stored for stored in store.list_objects(SIGNAL_UNITS) if "/commits/" in stored.key]
+    works = Counter(stored.key.partition("/commits/")[0] for stored in commits)
+    last = max(commits, key=lambda stored: stored.modified_s, default=None)
+    return works[last.key.partition("/commits/")[0]] if last is not None else 0
 
 
 def traces_of(plan: Mapping[str, Any], partitions: Iterable[str]) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import CLAIMS, AgentRecord
-from distill.units.commits import Unit, committed_units, read_commit
+from distill.units.commits import GENERATE, Unit, committed_units, read_commit
 
-UNITS = "units"
 LOOK_S = 3.0
 """Between two looks at what other agents have left."""
 
@@ -18,12 +17,16 @@ class UnitQueue:
     """Units of which no commit is known. Its methods may be called from several threads."""
 
     def __init__(
-        self, agent: AgentRecord, units: Iterable[Unit], on_elsewhere: Callable[[Unit], None] = lambda _: None
+        self,
+        agent: AgentRecord,
+        units: Iterable[Unit],
+        on_elsewhere: Callable[[Unit], None] = lambda _: None,
+        work: str = GENERATE,
     ) -> None:
-        """`on_elsewhere` is told of units that another agent commits."""
-        self._agent, self._on_elsewhere = agent, on_elsewhere
+        """`units` are open ones of this work; `on_elsewhere` is told of those that another agent commits."""
+        self._agent, self._on_elsewhere, self._work = agent, on_elsewhere, work
         self._open = set(units)
-        claimed = set(claimed_units(agent.store))
+        claimed = set(claimed_units(agent.store, work))
         self._unclaimed = sorted(self._open - claimed, key=lambda unit: unit.name)
         # Agents that begin together do not run after the same units.
         random.Random(agent.name).shuffle(self._unclaimed)
@@ -42,16 +45,16 @@ class UnitQueue:
                 return None
             self._next_look_s = time.monotonic() + LOOK_S
             waiting = self._open - self._at_work
-            for unit in waiting.intersection(committed_units(self._agent.store)):
+            for unit in waiting.intersection(committed_units(self._agent.store, self._work)):
                 self._close(unit)
             living = self._agent.living()
             return next((unit for unit in self._open - self._at_work if self._take(unit, living)), None)
 
     def _take(self, unit: Unit, living: set[str] | None) -> bool:
-        if not self._agent.claim(_work(unit), living):
+        if not self._agent.claim(_claim(unit), living):
             return False
         if read_commit(self._agent.store, unit) is not None:
-            self._agent.release(_work(unit))
+            self._agent.release(_claim(unit))
             self._close(unit)
             return False
         self._at_work.add(unit)
@@ -63,7 +66,7 @@ class UnitQueue:
 
     def done(self, unit: Unit) -> None:
         """Take note that this agent has ended a unit, which is committed."""
-        self._agent.release(_work(unit))
+        self._agent.release(_claim(unit))
         with self._lock:
             self._at_work.discard(unit)
             self._open.discard(unit)
@@ -81,11 +84,11 @@ class UnitQueue:
             return not self._open
 
 
-def claimed_units(store: ObjectStore) -> list[Unit]:
-    """Every unit with a claim, of a living agent or not, by one listing."""
-    keys = (stored.key.split("/") for stored in store.list_objects(f"{CLAIMS}/{UNITS}"))
-    return [Unit(round=int(round_), partition=partition) for _, _, round_, partition, _ in keys]
+def claimed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
+    """Every unit of some work with a claim, of a living agent or not, by one listing."""
+    keys = (stored.key.rsplit("/", 3) for stored in store.list_objects(f"{CLAIMS}/{work}"))
+    return [Unit(round=int(round_), partition=partition, work=work) for _, round_, partition, _ in keys]
 
 
-def _work(unit: Unit) -> str:
-    return f"{UNITS}/{unit.name}"
+def _claim(unit: Unit) -> str:
+    return f"{unit.work}/{unit.name}"

@@ -7,6 +7,7 @@ are. A family that is not requested does not count, so that a new family is meas
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from filters.signals.base import Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
-from filters.tables.trace_index import PlannedTraces, read_partition, read_traces
+from filters.tables.trace_index import PlannedTraces, partitions_of, read_partition, read_traces
 from filters.tables.workers import SERIAL, Workers
 from filters.text.minhash import Scheme, remember_forms, sign
 from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_texts
@@ -108,6 +109,38 @@ def measure(
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
     return paths
+
+
+def measured_by(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> str:
+    """Fingerprint of what rows depend on besides their samples and traces."""
+    return _made_by(registry.identity(extractors), file_columns(extractors).names, scheme).decode()
+
+
+def take_over(
+    tables: Iterable[pa.Table],
+    partitions: int,
+    extractors: tuple[Extractor, ...],
+    folder: Path,
+    scheme: Scheme | None,
+) -> None:
+    """Write rows that were measured elsewhere as the files of an earlier run, of which `measure` keeps what is valid.
+
+    `tables` have the columns of a partition's file, and each sample with all its traces.
+    """
+    schema = file_columns(extractors)
+    identity = registry.identity(extractors)
+    metadata = {
+        _EXTRACTORS: orjson.dumps(identity, option=orjson.OPT_SORT_KEYS),
+        _MADE_BY: _made_by(identity, schema.names, scheme),
+    }
+    with ExitStack() as stack:
+        paths = [part_path(folder, number, ".parquet") for number in range(partitions)]
+        temporary = [stack.enter_context(digested_path(path)) for path in paths]
+        files = [stack.enter_context(pq.ParquetWriter(path, schema.with_metadata(metadata))) for path in temporary]
+        for table in tables:
+            numbers = partitions_of(np.array(table["sample_id"].to_pylist(), np.bytes_), partitions)
+            for number in np.unique(numbers).tolist():
+                files[number].write_table(table.filter(pa.array(numbers == number)))
 
 
 def measure_partition(task: PartitionTask) -> tuple[int, int]:

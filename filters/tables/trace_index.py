@@ -110,7 +110,7 @@ class PlannedTraces:
     def sample_locations(self, ids: Iterable[str]) -> tuple[list[Path], list[Location]]:
         """The files of the samples, and where in them those with these ids are."""
         rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
-        partition_numbers = _partitions_of(self.asked[rows], len(self.digests))
+        partition_numbers = partitions_of(self.asked[rows], len(self.digests))
         files = [_part(self.samples, number) for number in range(len(self.digests))]
         return files, list(zip(partition_numbers.tolist(), self.asked_start[rows].tolist(), strict=True))
 
@@ -118,6 +118,11 @@ class PlannedTraces:
 def partitions(traces: int, partition_rows: int) -> int:
     """How many partitions: a power of two, so that a growing run seldom moves a sample to another one."""
     return 1 << max(0, -(-traces // partition_rows) - 1).bit_length()
+
+
+def partition_count(traces: int, partition_rows: int) -> int:
+    """Partitions of a run. One of few traces has several too, so that processes can share it."""
+    return max(partitions(traces, partition_rows), min(_SHARES, partitions(traces, _LEAST_SHARED_ROWS)))
 
 
 def count_planned(generate: Path) -> int:
@@ -135,18 +140,14 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
     The samples that were asked are written to the folder `samples`, by partition.
     """
     ids, sample_ids = _plan(generate / PLAN)
-    # A run of few traces has several partitions too, so that processes can share it.
-    count = max(
-        partitions(len(ids), partition_rows),
-        min(_SHARES, partitions(len(ids), _LEAST_SHARED_ROWS)),
-    )
+    count = partition_count(len(ids), partition_rows)
     planned = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=part_paths(generate, ".jsonl", below="*"),
         samples=samples,
         ids=ids,
         sample_ids=sample_ids,
-        partition=_partitions_of(sample_ids, count),
+        partition=partitions_of(sample_ids, count),
         journal=np.full(len(ids), -1, np.int32),
         start=np.zeros(len(ids), np.int64),
         digests=[0] * count,
@@ -204,7 +205,8 @@ def _plan(path: Path) -> tuple[Ids, Ids]:
     return ids[order], sample_ids[order]
 
 
-def _partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
+def partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
+    """The partition of each sample, of so many."""
     return np.searchsorted(np.array(_borders(count), "S8"), sample_ids, side="right").astype(np.int32)
 
 
@@ -258,7 +260,7 @@ def _copy_samples(planned: PlannedTraces, path: Path) -> None:
             lines: dict[int, list[bytes]] = {}
             rows = _rows_in(asked_ids, [sample.id for sample in batch])
             partition_numbers = (
-                _partitions_of(asked_ids[rows], len(planned.digests)).tolist() if len(asked_ids) else rows
+                partitions_of(asked_ids[rows], len(planned.digests)).tolist() if len(asked_ids) else rows
             )
             for sample, row, partition in zip(batch, rows, partition_numbers, strict=True):
                 if row >= 0:

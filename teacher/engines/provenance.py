@@ -14,7 +14,7 @@ import orjson
 
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.files import write_json
-from distill.artifacts.layout import part_paths
+from distill.artifacts.layout import ENGINES, part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
@@ -22,7 +22,6 @@ from distill.recipe.teachers import Teacher
 from teacher.engines.vllm.vllm_options import answer_environment, answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
 
-ENGINES = "engine.json"
 _KEY = "facts"
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from distill.cli import app
 from distill.object_store.open_store import open_store
 from distill.placement.slurm_array import submit_array
-from teacher.store_run import pull
+from distill.units.stored_run import pull_generate
 
 _SBATCH = """#!/bin/sh
 # Runs the two elements of the array that it is given, in the place of Slurm.
@@ -69,7 +69,7 @@ def test_the_elements_of_a_slurm_array_share_a_run(
         assert f"#SBATCH {line}\n" in text
     assert "--engine local --set generate.patience_s=3.0" in text
     assert asked_of(url) == 90
-    pull(open_store(address), tmp_path / "pulled")
+    pull_generate(open_store(address), tmp_path / "pulled")
     world.generate()
     assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
 

@@ -23,10 +23,11 @@ from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.types import Progress
 from distill.units.commits import committed_units
+from distill.units.stored_run import pull_generate
 from filters.apply import apply
 from teacher.agent import Agent
 from teacher.generation import Generation
-from teacher.store_run import UnitPlans, generate_in_store, pull
+from teacher.store_run import UnitPlans, generate_in_store
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
 
     store, pulled = open_store(address, config=world.recipe().store.client_options()), tmp_path / "pulled"
     assert len(committed_units(store)) > 2
-    assert pull(store, pulled).inputs["store"] == address
+    assert pull_generate(store, pulled).inputs["store"] == address
     plain = world.generate()
     assert manifest.counts == plain.counts and manifest.tokens == plain.tokens
     assert manifest.fingerprint == plain.fingerprint
@@ -198,7 +199,7 @@ def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_on
         out, err = processes[1].communicate(timeout=120)
         assert processes[1].returncode == 0, err.decode()
         assert b"generate: traces" in out
-        pull(store, tmp_path / "pulled")
+        pull_generate(store, tmp_path / "pulled")
         assert not store.list_objects("claims")
         world.generate()
     assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)

@@ -9,7 +9,8 @@ from store_worlds import small_world
 from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
 from distill.units.commits import Attempt, Unit, decompress
-from teacher.unit_journals import Sealer, collect_units, put_journals, write_sealed
+from distill.units.stored_run import collect_units
+from teacher.unit_journals import Sealer, put_journals, write_sealed
 
 UNIT = Unit(round=0, partition="00")
 
@@ -39,12 +40,12 @@ def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> N
 def test_units_are_collected_when_all_are_committed_and_into_a_new_folder(tmp_path: Path) -> None:
     store, recipe = LocalStore(tmp_path / "store"), small_world(tmp_path, "http://127.0.0.1:9/v1").recipe()
     with pytest.raises(StaleError, match="unit 0/00 is not finished"):
-        collect_units(store, [UNIT], recipe, tmp_path / "first")
+        collect_units(store, [UNIT], ["stub"], tmp_path / "first")
     attempt = Attempt(store=store, unit=UNIT)
     write_sealed(attempt, tmp_path / "scratch" / "stub")
     (tmp_path / "scratch" / "stub" / "part-000001.jsonl").write_bytes(b"{}\n")
     attempt.commit(dict(put_journals(attempt, tmp_path / "scratch", recipe)))
-    collect_units(store, [UNIT], recipe, tmp_path / "second")
+    collect_units(store, [UNIT], ["stub"], tmp_path / "second")
     assert [part.read_bytes() for part in (tmp_path / "second" / "generate" / "stub").glob("part-*")] == [b"{}\n"]
     with pytest.raises(StaleError, match="holds traces"):
-        collect_units(store, [UNIT], recipe, tmp_path / "second")
+        collect_units(store, [UNIT], ["stub"], tmp_path / "second")

@@ -1,0 +1,152 @@
+"""What is in the store of a run, brought to a folder of this machine; the folder in which a process works on a run.
+
+plan/plan.json                     created once, last: settings, digest of the source, samples of each partition
+plan/samples/<partition>.parquet   the samples of a partition
+run/recipe.toml, run/generate/*    the run directory without its journals, which commits hold
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.files import atomic_path, locked, write_json
+from distill.artifacts.layout import ENGINES, PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES, part_path, part_paths
+from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.errors import BusyError, RecipeError, StaleError
+from distill.object_store.interface import ObjectStore
+from distill.recipe.recipe import Recipe
+from distill.units.commits import Commit, Unit, decompress, read_commit, read_file
+from distill.units.run_state import PLAN_KEY
+
+PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
+"""Of `generate/`: what is there before the first trace."""
+
+
+def samples_key(partition: str) -> str:
+    """The object with the samples of a partition."""
+    return f"plan/samples/{partition}.parquet"
+
+
+def traces_file(teacher: str) -> str:
+    """The file of a unit with the traces of a teacher."""
+    return f"{teacher}/traces.jsonl.zst"
+
+
+def generate_units(plan: Mapping[str, Any]) -> list[Unit]:
+    """The units in which the traces of a run are, by partition."""
+    return [Unit(round=0, partition=name) for name in sorted(plan["partitions"])]
+
+
+def finished_plan(store: ObjectStore) -> dict[str, Any]:
+    """The plan of a run whose generate stage is finished. StaleError for any other."""
+    try:
+        store.read(f"run/generate/{MANIFEST}")
+        plan: dict[str, Any] = orjson.loads(store.read(PLAN_KEY))
+    except FileNotFoundError:
+        raise StaleError(f"{store.address}: no finished run; run `distill generate` first") from None
+    return plan
+
+
+def pull_generate(store: ObjectStore, run: Path) -> Manifest:
+    """Write the finished generate stage of a store to a run directory, in the place of any that is there.
+
+    Raises StaleError where it is not finished.
+    """
+    units = generate_units(finished_plan(store))
+    write_bytes(run / RECIPE, store.read(f"run/{RECIPE}"))
+    pull_plan(store, run)
+    collect_units(store, units, teachers_of(store, units), run)
+    write_bytes(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
+    manifest = pull_manifest(store, run)
+    assert manifest is not None
+    return manifest
+
+
+def teachers_of(store: ObjectStore, units: Sequence[Unit]) -> list[str]:
+    """The teachers whose traces are in units, by name."""
+    ending = traces_file("")
+    commits = (finished_commit(store, unit) for unit in units[:1])  # each unit has a file of every teacher
+    return [name.removesuffix(ending) for commit in commits for name in commit.files if name.endswith(ending)]
+
+
+def pull_manifest(store: ObjectStore, run: Path) -> Manifest | None:
+    """The manifest of a generate stage, in a folder too; None while it is unfinished."""
+    try:
+        write_bytes(run / "generate" / MANIFEST, store.read(f"run/generate/{MANIFEST}"))
+    except FileNotFoundError:
+        return None
+    return Manifest.read(run / "generate")
+
+
+def pull_plan(store: ObjectStore, run: Path) -> None:
+    """The list of questions of a run, in a folder without traces."""
+    shutil.rmtree(run / "generate", ignore_errors=True)
+    for name in PLAN_FILES:
+        write_bytes(run / "generate" / name, store.read(f"run/generate/{name}"))
+
+
+def collect_units(store: ObjectStore, units: Sequence[Unit], teachers: Sequence[str], run: Path) -> None:
+    """Write the traces of committed units to a new run directory, one part a unit.
+
+    Raises StaleError for a unit that is open, and for a directory that holds traces.
+    """
+    for name in teachers:
+        if part_paths(folder := run / "generate" / name, ".jsonl"):
+            raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
+    engines: dict[str, dict[str, Any]] = {name: {} for name in teachers}
+    for number, unit in enumerate(units):
+        commit = finished_commit(store, unit)
+        for name in teachers:
+            part = part_path(run / "generate" / name, number, ".jsonl")
+            write_bytes(part, read_traces(store, unit, commit, name))
+            if (key := f"{name}/{ENGINES}") in commit.files:
+                engines[name] |= orjson.loads(read_file(store, unit, commit, key))
+    for name, known in engines.items():
+        if known:
+            write_json(run / "generate" / name / ENGINES, known)
+
+
+def finished_commit(store: ObjectStore, unit: Unit) -> Commit:
+    """The commit of a unit. StaleError while it is open."""
+    commit = read_commit(store, unit)
+    if commit is None:
+        raise StaleError(f"{store.address}: unit {unit.name} is not finished; run `distill {unit.work}` again")
+    return commit
+
+
+def read_traces(store: ObjectStore, unit: Unit, commit: Commit, teacher: str) -> bytes:
+    """The lines of a teacher's journal in a committed unit."""
+    return decompress(read_file(store, unit, commit, traces_file(teacher)))
+
+
+@contextmanager
+def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
+    """A folder that one process of this machine holds while it works on a run in a store; nothing in it counts."""
+    root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
+    root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
+    name = hashlib.sha256(address.encode()).hexdigest()[:16]
+    for number in count():
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(root / f"{name}-{number}"))
+            except BusyError:  # another process of this machine works on the same run
+                continue
+            yield root / f"{name}-{number}"
+            return
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write one file atomically, with its folder."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)

@@ -1,0 +1,179 @@
+"""`filter` of a run in an object store, by this process and any others that join it.
+
+    filter/signals/<fingerprint>/*   attempts and commits: the signals of each partition, by what measures them
+    run/filter/*                     the finished stage
+
+Each process is an agent: it claims a partition of the run, measures its traces and commits their signals. When all
+are measured, one agent collects traces and signals in its scratch folder, where the filter of a run in a folder takes
+the signals over and does the rest. So a run in a store has the decisions and the dataset of a run in a folder.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
+from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
+from distill.errors import StaleError
+from distill.object_store.interface import ObjectStore
+from distill.object_store.open_store import open_store
+from distill.recipe.recipe import Recipe
+from distill.types import Progress, ProgressCallback, unwatched
+from distill.units.agent_record import AgentRecord, joined
+from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.run_state import SIGNAL_UNITS, traces_of
+from distill.units.stored_run import (
+    collect_units,
+    finished_commit,
+    finished_plan,
+    generate_units,
+    pull_generate,
+    pull_manifest,
+    samples_key,
+    teachers_of,
+    write_bytes,
+)
+from distill.units.stored_stage import pull_file, push_stage, stage_files
+from distill.units.unit_queue import UnitQueue
+from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
+from filters.signals.base import Extractor
+from filters.tables import measure
+from filters.tables.run_signal_tables import ModelSignal
+from filters.tables.trace_index import count_planned, index, partition_count
+from filters.tables.workers import Workers, available_cores
+
+_TABLE = "signals.parquet"
+_LOOK_S = 0.5
+
+
+def filter_in_store(
+    recipe: Recipe,
+    address: str,
+    scratch: Path,
+    *,
+    fresh: bool = False,
+    measurers: Mapping[str, ModelSignal] | None = None,
+    on_progress: ProgressCallback = unwatched,
+) -> Manifest:
+    """Filter a run that lies in a store. Joins or resumes; a finished stage of the same settings is returned.
+
+    `scratch` is a folder that this process holds; `scratch / "run"` becomes the run directory of `measurers`. `fresh`
+    replaces a result of other settings. Raises what `apply` raises, and StorageError for a store that cannot hold a
+    run.
+    """
+    measurers = measurers or {}
+    check(recipe, measurers)
+    store, run = open_store(address, config=recipe.store.client_options()), scratch / "run"
+    plan = finished_plan(store)
+    pull_manifest(store, run)
+    inputs = read_inputs(recipe, run, measurers)
+    work = f"{SIGNAL_UNITS}/{measure.measured_by(inputs.extractors, corpus_scheme(recipe))[:16]}"
+    units = [Unit(round=0, partition=unit.partition, work=work) for unit in generate_units(plan)]
+
+    def find() -> Manifest | None:
+        return _read_finished(store, inputs, scratch / "finished", fresh=fresh)
+
+    def make() -> Manifest:
+        pull_generate(store, run)
+        folder = run / "filter"
+        (folder / MANIFEST).unlink(missing_ok=True)
+        partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
+        tables = _read_tables(store, units)
+        measure.take_over(tables, partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
+        manifest = apply(recipe, run, measurers=measurers, on_progress=on_progress)
+        store.put(f"run/{RECIPE}", recipe.to_toml().encode())
+        push_stage(store, "filter", folder)
+        return manifest
+
+    with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
+        if (finished := find()) is not None:
+            return finished
+        _measure_units(recipe, agent, plan, units, inputs.extractors, scratch, on_progress)
+        return agent.make_once("filter", find, make)
+
+
+def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fresh: bool) -> Manifest | None:
+    """The result of these settings, or None. StaleError for one of other settings, unless it may be replaced."""
+    files = stage_files(store, "filter")
+    if MANIFEST not in files:
+        return None
+    pull_file(store, "filter", files[MANIFEST], folder / MANIFEST)
+    done = Manifest.read(folder)
+    assert done is not None
+    if done.fingerprint == fingerprint(inputs.fields):
+        return done if inputs.packed(done) else None
+    if fresh or only_inputs_differ(done, inputs.fields):
+        return None
+    changes = differences(done.fields, inputs.fields)
+    raise StaleError(f"{store.address}: filter was made from other settings:\n{changes}\n{REMEDY}")
+
+
+def _read_tables(store: ObjectStore, units: Sequence[Unit]) -> Iterator[pa.Table]:
+    for unit in units:
+        yield pq.read_table(pa.BufferReader(read_file(store, unit, finished_commit(store, unit), _TABLE)))
+
+
+def _measure_units(
+    recipe: Recipe,
+    agent: AgentRecord,
+    plan: Mapping[str, Any],
+    units: Sequence[Unit],
+    extractors: tuple[Extractor, ...],
+    scratch: Path,
+    on_progress: ProgressCallback,
+) -> None:
+    """Let this process measure until the signals of every unit are committed."""
+    store, started, work = agent.store, time.monotonic(), units[0].work if units else SIGNAL_UNITS
+    done, own = set(committed_units(store, work)), 0
+
+    def tell(unit: Unit) -> None:
+        done.add(unit)
+        count = traces_of(plan, (each.partition for each in done))
+        on_progress(Progress(stage="filter: signals", done=count, total=plan["traces"], unit="traces"))
+
+    queue = UnitQueue(agent, set(units) - done, tell, work)
+    agent.live = lambda: {"traces": own, "seconds": time.monotonic() - started, "units": queue.at_work}
+    shutil.rmtree(scratch / "units", ignore_errors=True)
+    if not queue.ended:
+        write_bytes(scratch / PLAN, store.read(f"run/generate/{PLAN}"))
+    with Workers(recipe.filter.workers or available_cores()) as workers:
+        while not queue.ended:
+            unit = queue.draw()
+            if unit is None:
+                time.sleep(_LOOK_S)
+                continue
+            own += _measure_unit(recipe, Attempt(store=store, unit=unit), extractors, scratch, workers)
+            queue.done(unit)
+            tell(unit)
+
+
+def _measure_unit(
+    recipe: Recipe, attempt: Attempt, extractors: tuple[Extractor, ...], scratch: Path, workers: Workers
+) -> int:
+    """Measure the traces of a unit, and commit. Returns their number."""
+    store, folder = attempt.store, scratch / "units" / attempt.name
+    source = Unit(round=0, partition=attempt.unit.partition)
+    collect_units(store, [source], teachers_of(store, [source]), folder)
+    write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(source.partition)))
+    _write_plan(scratch / PLAN, folder / "generate")
+    traces = index(folder / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+    files = measure.measure(traces, extractors, folder / SIGNALS, scheme=corpus_scheme(recipe), workers=workers)
+    table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
+    attempt.commit({"traces": len(table)})
+    shutil.rmtree(folder)
+    return len(table)
+
+
+def _write_plan(plan: Path, generate: Path) -> None:
+    """The plan of a unit: the rows of the run's plan for its samples."""
+    samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
+    pq.write_table(pq.read_table(plan, filters=pc.field("sample_id").isin(samples)), generate / PLAN)

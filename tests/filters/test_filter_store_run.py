@@ -1,0 +1,207 @@
+"""`filter` of a run in a store gives the decisions and the dataset of a run in a folder, from any agents."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import store_servers
+import stub_server
+from generate_world import World
+from store_worlds import small_world
+from typer.testing import CliRunner
+
+from distill.artifacts.files import describe
+from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.cli import app
+from distill.errors import DataError, StaleError
+from distill.object_store.local_store import LocalStore
+from distill.object_store.open_store import open_store
+from distill.units.commits import Attempt, committed_units, read_commit, read_file
+from distill.units.run_state import SIGNAL_UNITS, read_run_state
+from distill.units.stored_run import pull_generate
+from distill.units.stored_stage import pull_stage, push_stage, stage_files
+from filters import store_run
+from filters.apply import apply
+from filters.store_run import filter_in_store
+from teacher.store_run import generate_in_store
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.0) as url:
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    return small_world(tmp_path, url)
+
+
+def sections(world: World, unit_rows: int, store: str = "") -> None:
+    world.head = f'[engine]\nscratch = "scratch"\nunit_rows = {unit_rows}\nlease_s = 2.0\n{store}'
+    world.head += "[generate]\npatience_s = 2.0"
+
+
+def outputs(run: Path) -> dict[str, str]:
+    """Digests of all that the filter stage says it has written, as the files are."""
+    folder = run / "filter"
+    manifest = Manifest.read(folder)
+    assert manifest is not None
+    return {name: describe(folder / name).sha256 for name in manifest.outputs}
+
+
+def local(world: World, store: LocalStore, folder: Path) -> dict[str, str]:
+    """What the filter of a pulled run writes."""
+    pull_generate(store, folder)
+    apply(world.recipe(), folder)
+    return outputs(folder)
+
+
+@pytest.mark.parametrize("unit_rows", [30, 8, 1])
+def test_a_run_in_a_store_is_filtered_as_one_in_a_folder(world: World, tmp_path: Path, unit_rows: int) -> None:
+    sections(world, unit_rows)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    with pytest.raises(StaleError, match="run `distill generate` first"):
+        filter_in_store(world.recipe(), address, tmp_path / "first")
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    manifest = filter_in_store(world.recipe(), address, tmp_path / "first")
+    assert manifest.counts["measured"] == 0 and manifest.counts["reused"] == 90, "agents have measured all"
+    assert filter_in_store(world.recipe(), address, tmp_path / "second") == manifest, "it is finished"
+    assert pull_stage(store, "filter", tmp_path / "pulled" / "filter") == manifest
+    assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain") != {}
+
+
+def test_s3_holds_a_filter_stage_that_status_and_pull_know(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_servers.s3_server() as endpoint:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        sections(world, 8, f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n')
+        recipe, address = str(world.recipe().path), f"s3://{store_servers.BUCKET}/run"
+
+        def call(*words: str) -> str:
+            done = CliRunner().invoke(app, list(words))
+            assert done.exit_code == 0, done.output
+            return done.output
+
+        call("generate", recipe, "--run", address)
+        assert "dataset: s3://" in call("filter", recipe, "--run", address)
+        assert "filter: finished" in call("status", address, "--recipe", recipe)
+        assert "distill train" in call("pull", address, str(tmp_path / "pulled"), "--recipe", recipe)
+        store = open_store(address, config=world.recipe().store.client_options())
+        pull_generate(store, tmp_path / "plain")
+    apply(world.recipe(), tmp_path / "plain")
+    assert outputs(tmp_path / "pulled") == outputs(tmp_path / "plain")
+    explained = call("explain", str(tmp_path / "pulled"), world_id(tmp_path / "pulled"))
+    assert "stub" in explained
+
+
+def world_id(run: Path) -> str:
+    other = World(run.parent)
+    other.run = run
+    return other.planned()[0]
+
+
+def test_another_policy_is_refused_replaced_with_fresh_and_measures_nothing(world: World, tmp_path: Path) -> None:
+    sections(world, 8)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    filter_in_store(world.recipe(), address, tmp_path / "first")
+    commits = store.list_objects(SIGNAL_UNITS)
+    world.head += "\n[filter.select]\nper_question = 1"
+    with pytest.raises(StaleError, match="per_question"):
+        filter_in_store(world.recipe(), address, tmp_path / "second")
+    changed = filter_in_store(world.recipe(), address, tmp_path / "second", fresh=True)
+    assert changed.counts["selected"] <= 30 and store.list_objects(SIGNAL_UNITS) == commits
+    pull_stage(store, "filter", tmp_path / "pulled" / "filter")
+    assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+def test_agents_share_the_units_and_outlive_a_killed_one(world: World, tmp_path: Path) -> None:
+    sections(world, 1)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    recipe = world.recipe()
+    command = [sys.executable, "-m", "distill", "filter", str(recipe.path), "--run", address]
+    agents = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    deadline = time.monotonic() + 120
+    while not store.list_objects(SIGNAL_UNITS) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    agents[0].kill()
+    agents[0].communicate()
+    out, err = agents[1].communicate(timeout=120)
+    assert agents[1].returncode == 0 and b"dataset" in out, err.decode()
+    commits = [stored for stored in store.list_objects(SIGNAL_UNITS) if "/commits/" in stored.key]
+    state = read_run_state(store)
+    assert len(commits) == state.measured == state.units > 8 and not store.list_objects("claims")
+    pull_stage(store, "filter", tmp_path / "pulled" / "filter")
+    assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+class Killed(Exception):
+    pass
+
+
+def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections(world, 8)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+
+    def stop(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_run, "push_stage", stop)
+        with pytest.raises(Killed):
+            filter_in_store(world.recipe(), address, tmp_path / "first")
+    signals = store.list_objects(SIGNAL_UNITS)
+    assert read_run_state(store).measured > 2 and not read_run_state(store).filtered
+    filter_in_store(world.recipe(), address, tmp_path / "second")
+    assert store.list_objects(SIGNAL_UNITS) == signals and read_run_state(store).filtered["input"] == 90
+    pull_stage(store, "filter", tmp_path / "pulled" / "filter")
+    assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+def test_signals_that_are_not_of_these_traces_are_measured_again(world: World, tmp_path: Path) -> None:
+    sections(world, 8)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    filter_in_store(world.recipe(), address, tmp_path / "first")
+    work = store.list_objects(SIGNAL_UNITS)[0].key.partition("/commits/")[0]
+    unit = committed_units(store, work)[0]
+    commit = read_commit(store, unit)
+    assert commit is not None
+    table = pq.read_table(pa.BufferReader(read_file(store, unit, commit, "signals.parquet")))
+    other = pa.array([bytes(16)] * len(table), pa.binary(16))
+    table = table.set_column(table.schema.get_field_index("content"), "content", other)
+    table = table.set_column(table.schema.get_field_index("k"), "k", pa.array([9] * len(table), pa.int64()))
+    store.delete([unit.commit_key, "run/filter/stage.json"])
+    pq.write_table(table, tmp_path / "signals.parquet")
+    attempt = Attempt(store=store, unit=unit)
+    attempt.put_file("signals.parquet", (tmp_path / "signals.parquet").read_bytes())
+    attempt.commit({})
+    filter_in_store(world.recipe(), address, tmp_path / "second")
+    pull_stage(store, "filter", tmp_path / "pulled" / "filter")
+    assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+def test_a_damaged_file_of_a_stage_is_not_pulled(world: World, tmp_path: Path) -> None:
+    store, folder = LocalStore(tmp_path / "store"), tmp_path / "filter"
+    folder.mkdir()
+    Manifest(stage="filter", fingerprint="", fields={}, counts={"selected": 3}).write(folder)
+    (folder / "part.parquet").write_bytes(b"rows")
+    (folder / ".part.parquet.1.tmp").write_bytes(b"of a killed process")
+    push_stage(store, "filter", folder)
+    assert sorted(stage_files(store, "filter")) == ["manifest.json", "part.parquet"]
+    store.put(f"run/filter/files/{describe(folder / 'part.parquet').sha256}", b"")
+    with pytest.raises(DataError, match="missing or changed"):
+        pull_stage(store, "filter", tmp_path / "pulled")
+    assert not (tmp_path / "pulled" / MANIFEST).exists()
