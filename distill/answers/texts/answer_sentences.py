@@ -83,7 +83,8 @@ _ASIDE_TEXT: Final = (
     r"(?:as|which is|which was) (?:is |was )?(?:clearly |also )?(?:written|shown|seen|indicated|stated|printed"
     r"|label?led|labelled|listed|displayed|noted|marked|evidenced|mentioned|given|visible|depicted)\b[^,;.]*"
     r"|(?:according to|based on|judging by|judging from) [^,;.]*"
-    r"|(?:with|at) (?:about |a (?:share|value|total) of )?[$€£]?\d[\d.,]*(?:\s?%|\s\w+)?"
+    r"|(?:with|at|mit|avec|con|com) (?:only |just |about |an? (?:share|value|total) of )?[$€£]?\d[\d.,]*"
+    r"(?:\s?%)?(?:\s\w+)?"
 )
 _ASIDE = re.compile(
     rf",? (?:{_ASIDE_TEXT})$"
@@ -149,10 +150,7 @@ def _parts(text: str) -> Iterator[str]:
         yield head
         yield from _parts(head)
     text = _LED_IN.sub("", text, count=1) if _LED_IN.match(text) else text
-    without_asides = _ASIDE.sub("", text)
-    for sentence in (
-        (text, without_asides) if without_asides != text and trusted(text[len(without_asides) :]) else (text,)
-    ):
+    for sentence in dict.fromkeys((text, without_remark(text))):
         verbs = list(_ENGLISH.finditer(sentence))
         if verbs:
             yield from _parts_after_verb(sentence, verbs[0])
@@ -160,6 +158,12 @@ def _parts(text: str) -> Iterator[str]:
         foreign_verb = _ABROAD.search(sentence)
         if foreign_verb is not None and not _ENGLISH_WORDS.search(sentence[: foreign_verb.start()]):
             yield from _parts_after_verb(sentence, foreign_verb)
+
+
+def without_remark(sentence: str) -> str:
+    """A sentence without a source or a share that it only adds: ", with 42 %"."""
+    short = _ASIDE.sub("", sentence)
+    return short if trusted(sentence[len(short) :].replace("only", "")) else sentence
 
 
 _QUOTE_SIGNS: Final = frozenset('"“”「」『』«»')

@@ -21,6 +21,7 @@ from distill.answers.texts.mentions import mentions
 from distill.answers.texts.other_words import LONG, compare_other_words
 from distill.answers.texts.person_names import names_person, same_person
 from distill.answers.texts.plain_abroad import plain_abroad
+from distill.answers.texts.restated_questions import restates_question
 from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.texts.spelling_variants import compare_spellings
 from distill.answers.texts.word_classes import ARTICLES
@@ -109,7 +110,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
-    if not mathematical and mentions(text, gold, question):
+    if not mathematical and (mentions(text, gold, question) or restates_question(text, gold_words, question)):
         return correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
@@ -287,11 +288,35 @@ _RANGE = re.compile(
 
 
 def _same_range(text: str, gold: str) -> bool:
+    ends = _range_ends(text)
+    if ends is not None and ends == _range_ends(gold):
+        return True
     match, gold_match = (_RANGE.fullmatch(answer.strip(" .()[]")) for answer in (text, gold))
     if match is None or gold_match is None or bool(match["open"]) != bool(gold_match["open"]):
         return False
     values, gold_values = ([quantity.value for quantity in read_quantities(answer)] for answer in (text, gold))
     return values == gold_values
+
+
+_ENDS = re.compile(
+    r"(?:between (?P<least>[^-]*?\d[^-]*?) and|(?:from )?(?P<low>[^-]*?\d[^-]*?)\s?(?:-| to | until ))\s?(?P<high>.+)"
+)
+
+
+def _range_ends(text: str) -> tuple[tuple[object, ...], ...] | None:
+    """Both ends of a range with the unit that is written once or twice: 2-8 °C and 2 °C to 8 °C."""
+    match = _ENDS.fullmatch(text.strip(" .")) if len(text) <= _LONGEST_RANGE else None
+    ends = [read_single_quantity(part) for part in (match["least"] or match["low"], match["high"])] if match else []
+    if len(ends) != _TWO or any(end is None or end.bound or end.negated for end in ends):
+        return None
+    low, high = (end for end in ends if end is not None)
+    measures = tuple((end.unit, end.currency, end.percent) for end in (low, high))
+    if measures[0] not in (measures[1], ("", "", False)) or not low.value < high.value:
+        return None
+    return (low.value,), (high.value, *measures[1])
+
+
+_LONGEST_RANGE: Final = 60
 
 
 def _same_label(text: str, gold: str) -> bool:

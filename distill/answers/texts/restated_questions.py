@@ -1,0 +1,73 @@
+"""A sentence of the words of its question and the gold answer, and no others: "Burgos has the lowest temperature".
+
+What is new in such a sentence is its answer. Languages need no grammar of their own for this.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from rapidfuzz.distance import Prefix
+
+from distill.answers.texts.answer_sentences import SET_AGAINST, trusted, without_remark
+from distill.answers.texts.word_classes import ARTICLES, BEFORE, OPENING, PRONOUNS
+from distill.answers.texts.word_forms import same_word_form
+from distill.answers.texts.words import tokens
+
+_LONGEST: Final = 300
+_ASKING: Final = frozenset({"who", "which", "what", "why", "how"})
+_OBJECT_ASKED: Final = frozenset({"do", "does", "did", "than", "whom", "by", "von", "par", "por"})
+"""Which country did Germany attack? "Poland attacked Germany" has the same words."""
+_BE_TEXT: Final = "is are was were ist sind war waren est sont était es son era fue está é são foi è sono это"
+_BE: Final = frozenset(_BE_TEXT.split())
+_LINKS: Final = ARTICLES | {"de", "da", "do", "del"}
+_SMALL: Final = _LINKS | PRONOUNS | OPENING | BEFORE | _BE
+_PLACING: Final = frozenset({"in", "of", "for", "at", "on", "by", "en", "de", "à", "em", "im"})
+_SHARED_LETTERS: Final = 4
+_ENDING: Final = 3
+
+
+def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
+    """Whether `text` says the words of `gold` first or after "is", and else only what `question` says."""
+    if not question or not gold or max(len(text), len(question)) > _LONGEST:
+        return False
+    asked = {*tokens(question)}
+    # One of two that the question names, or a denied question: the words alone do not tell which.
+    if {*gold} <= asked | _SMALL or (SET_AGAINST - _ASKING) & asked:
+        return False
+    head = without_remark(text.strip(" .!。"))
+    words = tokens(head)
+    places = [start for start in range(len(words)) if words[start : start + len(gold)] == tuple(gold)]
+    if len(places) != 1:
+        return False
+    before, after = words[: places[0]], words[places[0] + len(gold) :]
+    start = int(words[0] in ARTICLES)  # "o" is an article here, and "or" elsewhere
+    if not trusted(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
+        return False
+    if not all(word in _SMALL or _is_asked(word, asked) for word in (*before, *after)):
+        return False
+    if {*before} <= _SMALL - _PLACING:
+        return not after or not _OBJECT_ASKED & asked
+    linked = [word for word in before if word not in _LINKS]
+    return not after and bool(linked) and linked[-1] in _BE
+
+
+def _is_asked(word: str, asked: set[str]) -> bool:
+    return any(
+        same_word_form(word, other)
+        or (
+            not word.isdigit()
+            and (shared := Prefix.similarity(word, other)) >= _SHARED_LETTERS
+            and max(len(word), len(other)) - shared <= _ENDING
+        )
+        for other in asked
+    )
+
+
+def _has_other_name(text: str, gold: Sequence[str]) -> bool:
+    """Whether a name beside the gold answer may be what acts: Germany beat France."""
+    written = [word.strip(".,;:\"'") for word in text.split()]
+    return any(
+        word[:1].isupper() and tokens(word) and not {*tokens(word)} & {*gold} and before.casefold() not in _PLACING
+        for before, word in pairwise(written)
+    )
