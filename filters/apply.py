@@ -47,7 +47,7 @@ from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
 _PACKAGING = "card and exports"
-REMEDY = "Give --fresh to filter again (valid signals are reused)."
+REMEDY = "Give --fresh to filter again (valid signals are reused); `distill run --redo-stale`: all stages."
 
 
 def apply(

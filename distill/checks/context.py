@@ -31,10 +31,14 @@ _LEAST_SECONDS = 1.0
 class CheckContext:
     """One check of one recipe. Errors of what is shared are raised again for each check that needs it."""
 
-    def __init__(self, recipe: Recipe, run: Path, *, gpu_name: str | None, seconds: float) -> None:
+    def __init__(
+        self, recipe: Recipe, run: Path, *, gpu_name: str | None, seconds: float, redo_stale: bool = False
+    ) -> None:
         self.recipe = recipe
         self.run = run
         self._gpu_name = gpu_name
+        self.redo_stale = redo_stale
+        """Whether what other settings made is made again, and so is no problem."""
         self.hub = HubNames(recipe)
         self.coverage = TeacherCoverage()
         self.unasked: Counter[str] = Counter()

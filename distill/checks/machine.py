@@ -64,7 +64,7 @@ def _is_locked(run: Path) -> bool:
 def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
     """What is finished in the run directory was made by these settings."""
     recipe, run = context.recipe, context.run
-    if not (run / "generate" / MANIFEST).is_file() or not recipe.teachers:
+    if context.redo_stale or not (run / "generate" / MANIFEST).is_file() or not recipe.teachers:
         return
     try:
         fields = question_plan.result_settings(recipe, question_plan.check_teachers(recipe))
@@ -73,7 +73,9 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
             for stage, settings in stage_fields(recipe, run).items():
                 finished(run / "train" / stage, settings, remedy="the stage would have to begin again")
     except DistillError as error:
-        yield problem("--run", str(error), "take the change back, choose another --run, or begin again with --fresh")
+        yield problem(
+            "--run", str(error), "take the change back, choose another --run, or give --redo-stale to `distill run`"
+        )
         return
     yield fine("--run", "what is finished there was made by these settings")
 

@@ -80,12 +80,13 @@ def check_recipe(
     gpu: str | None = None,
     seconds: float = SECONDS,
     checks: Sequence[tuple[str, RecipeCheck]] = WHOLE,
+    redo_stale: bool = False,
 ) -> CheckReport:
     """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
     started = time.monotonic()
     if gpu:
         hardware.find_gpu(gpu)
-    context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds)
+    context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds, redo_stale=redo_stale)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
         results = ordered(_all_results(context, checks))

@@ -167,12 +167,23 @@ def eval_(
 
 
 def run(
-    recipe: RecipeArgument, run: RunOption = None, jobs: StageJobsOption = 1, overrides: SetOption = None
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    jobs: StageJobsOption = 1,
+    redo_stale: Annotated[
+        bool,
+        typer.Option(
+            "--redo-stale",
+            help="Make stages again that were made with other settings or by an older version. Results whose content "
+            "is still valid are reused; the last result of a stage stays in <stage>.previous.",
+        ),
+    ] = False,
+    overrides: SetOption = None,
 ) -> None:
     """Run all four stages in order, resuming."""
     from distill.commands.stages import all_stages
 
-    show(all_stages(*open_recipe(recipe, run, overrides), jobs=jobs))
+    show(all_stages(*open_recipe(recipe, run, overrides), jobs=jobs, redo_stale=redo_stale))
 
 
 def ablate(

@@ -301,30 +301,44 @@ def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str 
 
 
 @_logged("run")
-def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:
+def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1, redo_stale: bool = False) -> str:
     """Every stage in order; each one returns at once when its work is done.
 
-    What a later stage will need is looked at first: a run that cannot end well does not begin.
+    What a later stage will need is looked at first: a run that cannot end well does not begin. With `redo_stale` a
+    stage that was made with other settings, or by an older version, is set aside and made again; else it is an error.
     """
-    _require_fit(recipe, run)
-    generate_stage(recipe, run)
-    filtered = filter_stage(recipe, run)
+
+    def finish(stage: Callable[..., str], /, **options: Any) -> str:
+        try:
+            return stage(recipe, run, **options)
+        except StaleError:
+            if not redo_stale:
+                raise
+            return stage(recipe, run, fresh=True, **options)
+
+    _require_fit(recipe, run, redo_stale=redo_stale)
+    finish(generate_stage)
+    filtered = finish(filter_stage)
+    if redo_stale:
+        # --fresh without a name would train all stages again.
+        for each in recipe.stages:
+            finish(train_stage, stage=each.name, jobs=jobs)
     trained = train_stage(recipe, run, jobs=jobs)
     evaluated = (
-        eval_stage(recipe, run)
+        finish(eval_stage)
         if recipe.evaluates
         else f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
     )
     return f"{filtered}\n\n{trained}\n\n{evaluated}"
 
 
-def _require_fit(recipe: Recipe, run: Path) -> None:
+def _require_fit(recipe: Recipe, run: Path, *, redo_stale: bool) -> None:
     """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
     from distill.checks.recipe_checks import check_recipe
 
     if (run / "eval" / MANIFEST).is_file():
         return
-    report = check_recipe(recipe, run)
+    report = check_recipe(recipe, run, redo_stale=redo_stale)
     if report.problems:
         raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
     sys.stderr.write(f"{report.as_text(only_open=True)}\n")

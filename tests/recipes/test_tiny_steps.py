@@ -228,4 +228,20 @@ def test_the_recipe_runs_from_end_to_end(tmp_path: Path) -> None:
     assert list(arms) == ["untouched", "answers_only", "distilled"]
     assert set(arms["distilled"]["difficulty"]) == {"4", "5", "6", "7", "8"}
     assert "own_cells_read" in arms["distilled"]
-    assert {part.parent.name for part in (tmp_path / "run" / "generate").glob("*/part-*.jsonl")} == set(asked)
+    parts = sorted((tmp_path / "run" / "generate").glob("*/part-*.jsonl"))
+    assert {part.parent.name for part in parts} == set(asked)
+
+    # One command makes every stale stage again, and asks no teacher again.
+    written = [part.read_bytes() for part in parts]
+    changes += ["--set", "filter.repetition.ngram=2", "--set", "stages.reason.learning_rate=1e-3"]
+    again = ["run", "tiny-steps", "--run", str(tmp_path / "run"), *changes]
+    refused = CliRunner().invoke(cli.app, again)
+    assert refused.exit_code == 2 and "--redo-stale" in refused.output
+    redone = CliRunner().invoke(cli.app, [*again, "--redo-stale"])
+    assert redone.exit_code == 0, redone.output
+    assert [part.read_bytes() for part in parts] == written
+    assert (tmp_path / "run" / "filter.previous").is_dir() and (
+        tmp_path / "run" / "train.previous" / "reason"
+    ).is_dir()
+    (tmp_path / "run" / "eval" / "manifest.json").unlink()
+    assert CliRunner().invoke(cli.app, again).exit_code == 0
