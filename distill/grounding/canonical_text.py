@@ -8,6 +8,7 @@ plain signs or are removed. Claims about the numbers are read elsewhere.
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS
@@ -105,6 +106,13 @@ CHARACTERS_A_NUMBER: Final = 100
 
 _UNREADABLE_A_NUMBER: Final = 3
 """For each number that is read, so many dates, versions and the like are passed over at most."""
+_SHORT: Final = 1 << 13
+"""A text of so many characters at most is cleaned as a whole."""
+_WRITTEN_A_NUMBER: Final = 2
+"""A longer text is cleaned up to so many runs of digits for each number that is read: "1 000" has two."""
+_NEAR: Final = 600
+"""The end of a sentence is searched for in so many characters before a cut."""
+_WRITTEN: Final = re.compile(r"\d[\d.,:/'-]*+")
 
 
 def max_numbers_of(text: str) -> int:
@@ -147,7 +155,8 @@ class Canonical:
 
 def mark_numbers(text: str, max_numbers: int) -> Canonical:
     """A text with its numbers marked: the first `max_numbers` of them, and the text up to there."""
-    source = _replace_number_words(_clean(text), max_numbers)
+    begin = _beginning(text, _WRITTEN_A_NUMBER * max_numbers)
+    source = _replace_number_words(_clean(begin), max_numbers)
     numbers: list[Number] = []
     unreadable = 0
     most_unreadable = _UNREADABLE_A_NUMBER * max_numbers
@@ -163,7 +172,22 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
         else:
             numbers.append(number)
             marked += (MARK, after)
-    return Canonical("".join(marked), numbers, source, pieces, complete=True)
+    return Canonical("".join(marked), numbers, source, pieces, complete=len(begin) == len(text))
+
+
+def _beginning(text: str, most: int) -> str:
+    """A long text up to its run of digits number `most`, and to the end of the sentence before it, if one ends near.
+
+    A claim that is cut ("= 1" of "= 1 000") would be a slip.
+    """
+    if len(text) <= _SHORT:
+        return text
+    last = next(islice(_WRITTEN.finditer(text), most - 1, None), None)
+    if last is None:
+        return text
+    end = last.end()
+    sentence_end = max(text.rfind(sign, end - _NEAR, end) for sign in (". ", "\n"))
+    return text[: end if sentence_end < 0 else sentence_end + 1]
 
 
 def _clean(text: str) -> str:

@@ -372,3 +372,16 @@ def test_of_a_text_full_of_numbers_no_more_is_split_than_is_read() -> None:
 def test_every_one_of_many_slips_is_written_as_it_stands_in_the_text() -> None:
     slips = find_slips("".join(f"{n} + 1 = {n + 2}. " for n in range(100, 200))).slips
     assert [slip.written.split(" + ")[-2].split()[-1] for slip in slips] == [str(n) for n in range(100, 200)]
+
+
+def test_of_a_long_listing_no_more_is_cleaned_than_is_read() -> None:
+    text = "1,000 and 2 + 3 = 5. " * 3000
+    marked = mark_numbers(text, 1000)
+    assert not marked.complete and len(marked.numbers) == 1000
+    assert len(marked.plain) < len(text) / 4
+    # What is cut ends with a sentence: "= 2" of "= 2 000 000" would be a slip.
+    sums = "".join(f"1 {n} 000 000 + 1 000 000 000 = 2 {n} 000 000\n" for n in range(100, 1000)) * 3
+    for shift in range(13):
+        found = find_slips("7 " * shift + "is a list\n" + sums)
+        assert found.checked and not found.slips and not found.complete
+    assert mark_numbers("The bar is 2 units high, and nothing else is said of it. " * 1000, 1001).complete
