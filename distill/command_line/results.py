@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from distill import run_log
+from distill.artifacts.layout import RECIPE
 from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
 from distill.commands.progress import say, show, show_json
 from distill.errors import RecipeError
@@ -197,17 +198,19 @@ def export(
         if both or lmms_eval:
             raise RecipeError("--push uploads one student or one dataset; leave --both and --lmms-eval out")
         require_pushable(push)
-    if lmms_eval:
-        show(export_tasks(run, lmms_eval, out))
-    elif dataset:
-        if push is None or not out.exists():
-            show(export_dataset(run, dataset, out))
-    elif gguf:
-        reuse = verify or push is not None
-        show(export_gguf(run, out, stage, weight_type=gguf, prompts=prompts if verify else None, reuse=reuse))
-    else:
-        forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
-        reuse = verify or push is not None
-        show(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None, reuse=reuse))
-    if push is not None:
-        show(f"pushed: {push_folder(out, push, kind='dataset' if dataset else 'model', public=public)}")
+    asked = prompts if verify else None
+    reuse = verify or push is not None
+    # A folder that is no run gets no log.
+    with run_log.recording(run, "export") if (run / RECIPE).is_file() else nullcontext():
+        if lmms_eval:
+            show(export_tasks(run, lmms_eval, out))
+        elif dataset:
+            if push is None or not out.exists():
+                show(export_dataset(run, dataset, out))
+        elif gguf:
+            show(export_gguf(run, out, stage, weight_type=gguf, prompts=asked, reuse=reuse))
+        else:
+            forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
+            show(export_student(run, out, stage, forms=forms, prompts=asked, reuse=reuse))
+        if push is not None:
+            show(f"pushed: {push_folder(out, push, kind='dataset' if dataset else 'model', public=public)}")

@@ -21,6 +21,7 @@ from distill.artifacts.files import write_text
 from distill.commands import split
 from distill.data import guessed_columns, reader, sources
 from distill.data.guessed_columns import ROLES, GuessedSource
+from distill.data.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, RecipeError
 from distill.planning import first_models
 from distill.recipe.filling import filled
@@ -41,7 +42,7 @@ _WRITTEN = (
     RECIPE,
     SCHEMA,
     split.LEFT_OUT,
-    *(f"{part}{suffix}" for part in ("train", "test") for suffix in sources.KINDS),
+    *(f"{part}{suffix}" for part in ("train", "test") for suffix in KINDS),
 )
 
 AskColumn = Callable[[str, Sequence[str]], str]
@@ -124,7 +125,7 @@ def _table(
             raise RecipeError("--question is for a folder of images; a table has questions of its own")
         return {"source": str(local.resolve())}, None
     if not settings.questions:
-        holds_table = any(file.suffix.lower() in sources.KINDS for file in local.iterdir())
+        holds_table = any(suffix_of(file) in KINDS for file in local.iterdir())
         holds_table |= (
             next(local.rglob("*.parquet"), None) is not None or next(local.rglob("*.arrow"), None) is not None
         )

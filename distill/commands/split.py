@@ -25,6 +25,7 @@ from distill.artifacts.journal import write_jsonl
 from distill.data import reader, sources
 from distill.data.images import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable
+from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
@@ -37,7 +38,14 @@ LEFT_OUT = "left_out.jsonl"
 _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
 _WORKERS = 4
 _ROWS_AT_ONCE = 1024
-_SUFFIX = {"jsonl": ".jsonl", "json": ".jsonl", "cocoqa": ".jsonl", "parquet": ".parquet", "arrow": ".parquet"}
+_SUFFIX = {
+    "jsonl": ".jsonl",
+    "json": ".jsonl",
+    "cocoqa": ".jsonl",
+    PACKED_LINES: ".jsonl",
+    "parquet": ".parquet",
+    "arrow": ".parquet",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

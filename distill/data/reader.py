@@ -26,6 +26,7 @@ from distill.data import formats, images, sample_files, source_answer_types, sou
 from distill.data.formats import RowError
 from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.sources import SourceRow, SourceStart, SourceTable
+from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, ImageError
 from distill.recipe.data import FORMAT_NAMES, DataSource
 from distill.recipe.effects import affecting
@@ -194,7 +195,7 @@ def _repeated(sample: Sample, number: int, table: SourceTable, *, same: bool) ->
 def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Iterator[SourceRow | BadRow]:
     """The rows of a table, once its first ones have shown that the mapped columns exist."""
     rows = sources.rows(table)
-    head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", "json") else 1))
+    head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", PACKED_LINES, "json") else 1))
     columns = {column for row in head if isinstance(row, SourceRow) for column in row.values}
     if columns:
         formats.check_columns(columns, source, f"[data.{name}] {table.label}")

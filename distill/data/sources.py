@@ -21,21 +21,13 @@ import pyarrow.parquet as pq
 from distill import packages
 from distill.data.images import open_arrow
 from distill.data.lfs_pointers import explain_pointers
+from distill.data.table_kinds import KINDS, PACKED_LINES, open_lines, stem_of, suffix_of
 from distill.errors import DataError
 from distill.local_paths import real_path
 from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow
 
-KINDS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-}
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _BATCH_ROWS = 32
@@ -113,9 +105,9 @@ def _nearest_path(path: Path) -> str:
 
 
 def _kind(path: Path, where: str) -> str:
-    kind = KINDS.get(path.suffix.lower())
+    kind = KINDS.get(suffix_of(path))
     if kind is None:
-        raise DataError(f"{where}: cannot read a {path.suffix or 'suffixless'} file; known: {', '.join(KINDS)}")
+        raise DataError(f"{where}: cannot read a {suffix_of(path) or 'suffixless'} file; known: {', '.join(KINDS)}")
     return kind
 
 
@@ -135,16 +127,16 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
         for folder in folders:
             if all((folder / file).is_file() for file in ("questions.txt", "answers.txt", "img_ids.txt")):
                 return SourceTable(label=str(folder), kind="cocoqa", files=(folder,), root=folder)
-    for suffix in ("jsonl", "csv", "parquet"):
+    for suffix in ("jsonl", "jsonl.gz", "jsonl.zst", "csv", "parquet"):
         for folder in folders:
             file = folder / f"metadata.{suffix}"
             if file.is_file():
-                return SourceTable(label=str(file), kind=KINDS[file.suffix], files=(file,), root=folder)
+                return SourceTable(label=str(file), kind=KINDS[suffix_of(file)], files=(file,), root=folder)
     shards = _of_split([file for file in sorted(base.rglob("*.parquet")) if _is_visible(file, base)], source, where)
     if shards:
         return SourceTable(label=str(base), kind="parquet", files=tuple(shards), root=base)
-    tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if file.suffix.lower() in KINDS]
-    split_tables = [file for file in tables if file.stem == source.split] or tables
+    tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if suffix_of(file) in KINDS]
+    split_tables = [file for file in tables if stem_of(file) == source.split] or tables
     if len(split_tables) == 1:
         return SourceTable(
             label=str(split_tables[0]), kind=_kind(split_tables[0], where), files=(split_tables[0],), root=base
@@ -181,7 +173,7 @@ def _split_of(file: Path) -> str | None:
 
 def is_hub_name(source: DataSource) -> bool:
     """Whether a source that is not on this disk has the form of a hub name."""
-    return bool(_HUB_NAME.fullmatch(source.source)) and Path(source.source).suffix not in KINDS
+    return bool(_HUB_NAME.fullmatch(source.source)) and suffix_of(Path(source.source)) not in KINDS
 
 
 def check_hub(source: DataSource, path: Path, where: str) -> None:
@@ -242,8 +234,9 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
 
 
 def _jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
-    with file.open("rb") as lines:
-        lines.seek(begin)
+    with open_lines(file) as lines:
+        if begin:
+            lines.seek(begin)
         for number, line in enumerate(lines):
             text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == begin == 0 else line.strip()
             if text:
@@ -388,6 +381,7 @@ def _cocoqa(folder: Path) -> Iterator[Mapping[str, Any] | str]:
 
 _READERS: Mapping[str, Any] = {
     "jsonl": _jsonl,
+    PACKED_LINES: _jsonl,
     "json": _json,
     "csv": _csv,
     "parquet": _parquet,

@@ -41,7 +41,8 @@ class DataSource(Section):
 
     source: LocalOrHub = key(
         ...,
-        "File (.jsonl, .json, .csv, .parquet), dataset directory, image folder with a table, or hub name.",
+        "File (.jsonl, .jsonl.gz, .jsonl.zst, .json, .csv, .parquet), dataset directory, image folder with a "
+        "table, or hub name.",
         affects="source",
         compared_by="the content of the files; for a hub name the name",
     )

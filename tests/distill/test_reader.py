@@ -1,5 +1,6 @@
 """Data sources: every kind of source, ids, limits, fingerprints, sources that cannot be read."""
 
+import gzip
 import json
 import random
 import sys
@@ -23,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return folder_of_images(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv", "parquet"])
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "jsonl.zst", "json", "csv", "tsv", "parquet"])
 def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> None:
     found = list(reader.samples(recipe_for(folder, write_table(folder, kind, plain_rows()), images_root="images")))
     expected = [sample for sample in read_rows(folder, plain_rows()) if isinstance(sample, Sample)]
@@ -31,6 +32,20 @@ def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> N
     assert [sample.question for sample in found] == [row["question"] for row in plain_rows()]
     assert [sample.answer for sample in found] == ["0", "1", "2", "3"]
     assert images.read_bytes(found[2].images[0]) == picture(2)
+
+
+def test_a_compressed_table_in_a_folder_is_one_of_its_split_and_a_cut_one_is_refused(folder: Path) -> None:
+    table = folder / "tables" / "train.jsonl.gz"
+    table.parent.mkdir()
+    lines = [json.dumps(row).encode() + b"\n" for row in plain_rows()]
+    # Two parts, as `cat a.gz b.gz` leaves them.
+    table.write_bytes(gzip.compress(b"".join(lines[:2])) + gzip.compress(b"".join(lines[2:])))
+    (table.parent / "test.jsonl.gz").write_bytes(b"not read")
+    recipe = recipe_for(folder, "tables", images_root="images")
+    assert [sample.answer for sample in reader.samples(recipe)] == ["0", "1", "2", "3"]
+    table.write_bytes(table.read_bytes()[:-12])
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz: cannot be read after row \d"):
+        list(reader.samples(recipe))
 
 
 def test_a_json_file_may_hold_an_object_around_its_rows_or_json_lines(folder: Path) -> None:

@@ -297,9 +297,12 @@ def test_an_export_overwrites_nothing_and_needs_a_finished_filter_stage(run, tmp
 
 
 def test_the_command_writes_what_is_named_and_says_where(run, exported, tmp_path):
+    (run / "recipe.toml").touch()
     command = ["export", str(run), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(cli.app, [*command, "--dataset", "ms-swift", "--dataset", "llava"])
     assert done.exit_code == 0 and f"{tmp_path / 'out' / 'llava.json'}: 6\n" in done.stdout
+    logged = [orjson.loads(line) for line in (run / "log.jsonl").read_bytes().splitlines()]
+    assert [line["message"].split(" with")[0] for line in logged[-2:]] == ["export begins", "export ends"]
     assert (tmp_path / "out/ms-swift.jsonl").read_bytes() == (exported[0] / "ms-swift.jsonl").read_bytes()
     again = CliRunner().invoke(cli.app, [*command, "--dataset", "llava"])
     assert again.exit_code == 2 and "choose a new folder" in again.output

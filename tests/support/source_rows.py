@@ -64,8 +64,12 @@ def read_one(folder: Path, row: dict[str, Any], **settings: Any) -> Sample | Bad
 
 def write_table(folder: Path, kind: str, rows: list[dict[str, Any]]) -> str:
     path = folder / f"q.{kind}"
-    if kind == "jsonl":
+    if kind.startswith("jsonl"):
         write_jsonl(path, rows)
+        if kind != "jsonl":
+            content = path.read_bytes()
+            with pa.output_stream(str(path), compression={"gz": "gzip", "zst": "zstd"}[kind.split(".")[1]]) as packed:
+                packed.write(content)
     elif kind == "json":
         path.write_text(json.dumps(rows))
     elif kind in ("csv", "tsv"):

@@ -3,14 +3,16 @@
 import asyncio
 import gzip
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from teacher.engines.http import connections
-from teacher.engines.http.connections import ConnectionPool
+from teacher.engines.http.connections import ConnectionPool, fetch
 from teacher.engines.http.response_parser import (
     BrokenResponseError,
     HttpResponse,
@@ -172,6 +174,24 @@ def test_pieces_that_come_while_the_socket_is_left_alone_are_all_read(monkeypatc
     monkeypatch.setattr(connections, "_PAUSE_SHARE", 10.0)
     slow = b"|".join(CHUNKED[start : start + 20] for start in range(0, len(CHUNKED), 20))
     assert asyncio.run(asked(slow, WHOLE, requests=2)) == (1, [TEXT, TEXT])
+
+
+def test_the_end_of_a_program_waits_for_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, asked_for = threading.Event(), []
+
+    def silent(*_: object, **__: object) -> list[object]:
+        answered.wait(30)
+        asked_for.append("answered")
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    with pytest.raises(TimeoutError):
+        asyncio.run(fetch("http://nowhere.invalid/v1", {}, proxy=None, max_bytes=10, limit_s=0.2))
+    assert asked_for == []
+    answered.set()
+    for thread in threading.enumerate():
+        if thread.name == "resolve nowhere.invalid":
+            thread.join()
 
 
 def test_no_header_can_be_smuggled_in_and_an_address_must_be_one() -> None:

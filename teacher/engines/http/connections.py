@@ -9,10 +9,13 @@ import asyncio
 import base64
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from aiohappyeyeballs import AddrInfoType, start_connection
 
 from teacher.engines.http.response_parser import (
     BrokenResponseError,
@@ -270,12 +273,12 @@ class ConnectionPool:
         secured = self._proxy.scheme == "https" if self._proxy else self._tls
         context = (self._context or ssl.create_default_context()) if secured else None
         async with asyncio.timeout(limit_s):
+            opened = await start_connection(await _resolve(host, port), happy_eyeballs_delay=0.25)
             _, connection = await loop.create_connection(
                 lambda: HttpConnection(self._max_body_bytes),
-                host,
-                port,
+                sock=opened,
                 ssl=context,
-                happy_eyeballs_delay=0.25,
+                server_hostname=host if context else None,
             )
             self._all.add(connection)
             if self._proxy and self._tls:
@@ -298,6 +301,35 @@ class ConnectionPool:
             connection.close()
         self._all.clear()
         self._idle.clear()
+
+
+async def _resolve(host: str, port: int) -> list[AddrInfoType]:
+    """The addresses of a host. Raises OSError.
+
+    In a thread that nobody waits for: a name server may be silent for half a minute, and the end of an event loop
+    waits for the threads of its executor.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[AddrInfoType]] = loop.create_future()
+
+    def tell(addresses: list[AddrInfoType] | None, error: Exception | None) -> None:
+        if error is not None and not found.done():
+            found.set_exception(error)
+        elif addresses is not None and not found.done():
+            found.set_result(addresses)
+
+    def ask() -> None:
+        addresses: Any = None
+        failure: Exception | None = None
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, addresses, failure)
+
+    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+    return await found
 
 
 async def fetch(
