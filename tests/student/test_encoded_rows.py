@@ -9,6 +9,7 @@ from distill.errors import StorageError
 from distill.types import ImageRef
 from student.data.encode import Examples
 from student.data.encoded_rows import Example, MappedRows, columns_of, write_rows
+from student.data.image_tokens import distinct_images
 from student.data.rows import TrainingRow, smaller
 
 
@@ -74,6 +75,14 @@ def test_some_of_the_rows_are_the_same_in_memory_and_mapped(tmp_path: Path):
     assert mapped.image_share(int(rows[2].ids[0])) == Examples([rows[19], rows[2], rows[7]]).image_share(
         int(rows[2].ids[0])
     )
+
+
+def test_images_and_questions_of_some_rows_are_read_from_the_file_as_from_memory(tmp_path: Path):
+    rows = [example(number) for number in range(1300)]
+    chosen = [1299, 600, 601, 602, 600]
+    mapped, held = (Examples(each).take(chosen) for each in (write_rows(tmp_path / "rows", rows), rows))
+    assert distinct_images(mapped) == distinct_images(held) and len(distinct_images(held)) == 3
+    assert mapped.sample_ids == held.sample_ids == [f"sample {number // 2}" for number in chosen]
 
 
 def test_no_rows_are_a_file_too_and_a_missing_file_is_a_message(tmp_path: Path):
