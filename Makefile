@@ -5,14 +5,19 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 
-.PHONY: demo pocket pocket-setup test test-fast setup setup-vllm lint types check gpu-check docs clean
+.PHONY: demo pocket pocket-setup test test-fast setup setup-vllm scale lint types check gpu-check docs clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny --jobs 2
 
 # A real small world from packages of PyPI, npm and Debian (recipes/pocket/README.md); about 0.8 GB in $(POCKET).
 POCKET ?= runs/pocket
-pocket-setup: $(VENV)/.ready
+pocket-# Tests on a Ray cluster of several nodes on this machine. Ray is no part of the other set-up: 79 MB for three tests.
+scale: $(VENV)/.ready
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	$(VENV)/bin/python -m pytest tests/distill/test_ray_agents.py
+
+setup: $(VENV)/.ready
 	test -e $(POCKET)/pocket.toml || $(VENV)/bin/distill recipes copy pocket $(POCKET)
 	$(VENV)/bin/python $(POCKET)/pocket/setup.py
 

@@ -17,6 +17,7 @@ _EXTRA_OF: Mapping[str, str] = {
     "bitsandbytes": "qlora",
     "gguf": "gguf",
     "obstore": "store",
+    "ray": "ray",
 }
 
 

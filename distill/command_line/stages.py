@@ -25,7 +25,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Of a run in an object store: where its agents work, local or slurm [default: engine.kind].",
+        help="Of a run in an object store: where its agents work, local, slurm or ray [default: engine.kind].",
     ),
 ]
 

@@ -2,29 +2,35 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill import verbs
+from distill import packages, redact, verbs
 from distill.artifacts.files import locked
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
-from distill.errors import StaleError
+from distill.errors import RecipeError, StaleError
+from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
+from distill.types import Progress, ProgressCallback
 from distill.units.run_state import RunState, read_run_state
 from distill.units.stored_run import own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
 
 
 def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, limit: int | None) -> str:
-    """Let the teachers answer, here or by an array of Slurm jobs; plan, traces and manifest go to the store."""
+    """Let the teachers answer, here, by Slurm jobs or on Ray; plan, traces and manifest go to the store."""
     from teacher.store_run import generate_in_store
 
     if recipe.engine.kind == "slurm":
         return _submit_agents(recipe, "generate", address, overrides, ["--limit", str(limit)] if limit else [])
+    if recipe.engine.kind == "ray":
+        _keep_agents(recipe, address, limit)
+        # Finished in the store: joining it here asks nothing, and shows the result.
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         run = scratch / "run"
         compared = verbs.compare_asked(recipe, run)
@@ -40,6 +46,8 @@ def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str]
 
     if recipe.engine.kind == "slurm":
         return _submit_agents(recipe, "filter", address, overrides, ["--fresh"] if fresh else [])
+    if recipe.engine.kind == "ray":
+        raise RecipeError('engine.kind = "ray": filter does not run on Ray yet; add --engine local or --engine slurm')
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         models = measurers(recipe, scratch / "run")
         manifest = filter_in_store(recipe, address, scratch, fresh=fresh, measurers=models, on_progress=on_progress)
@@ -57,6 +65,42 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
     folder, agents = Path("runs").resolve() / recipe.name / "slurm", recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
     return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
+
+
+def _keep_agents(recipe: Recipe, address: str, limit: int | None) -> None:
+    """Let agents of a Ray cluster answer, and show the run's progress, until it is finished."""
+    packages.require('engine.kind = "ray"', "ray")
+    from distill.placement.ray_agents import keep_agents
+
+    store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
+    with watch() as on_progress:
+        keep_agents(
+            partial(_answer_here, recipe, address, limit),
+            agents=engine.agents,
+            restarts=engine.restarts,
+            resources=engine.ray,
+            follow=lambda: _follow(store, on_progress),
+        )
+
+
+def _answer_here(recipe: Recipe, address: str, limit: int | None) -> None:
+    """What an agent does on its machine."""
+    from teacher.store_run import generate_in_store
+
+    redact.know_environment()
+    with own_scratch(recipe, address) as scratch:
+        generate_in_store(recipe, address, scratch, limit=limit)
+
+
+def _follow(store: ObjectStore, on_progress: ProgressCallback) -> None:
+    try:
+        state = read_run_state(store)
+    except StaleError:  # the source is still read
+        return
+    agents = sum(bool(agent["works"]) for agent in state.agents)
+    facts: dict[str, str | int | float] = {"units": f"{state.done:,} of {state.units:,}", "agents": agents}
+    done, total = state.traces, state.total_traces
+    on_progress(Progress(stage="generate", done=done, total=total, unit="traces", facts=facts))
 
 
 def any_status(run: Path | str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:

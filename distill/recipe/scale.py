@@ -9,14 +9,14 @@ from distill.recipe.base import Section, key
 class Placement(Section):
     """Where the agents of a run in a store work, how the run is cut, and how often its work is kept."""
 
-    kind: Literal["local", "slurm"] = key(
+    kind: Literal["local", "slurm", "ray"] = key(
         "local",
-        "Where agents work: in this process, or in an array of Slurm jobs. --engine overrides it.",
+        "Where agents work: in this process, in an array of Slurm jobs, or on a Ray cluster. --engine overrides it.",
         because="agents do the same work everywhere",
     )
     agents: int = key(
         1,
-        "Jobs of the Slurm array, which share the run.",
+        "Jobs of the Slurm array, or tasks of the Ray cluster, which share the run.",
         because="every number of agents gives the same traces",
         ge=1,
     )
@@ -24,6 +24,17 @@ class Placement(Section):
         {},
         "Options of sbatch for each job, such as time, partition or gres.",
         because="agents do the same work everywhere",
+    )
+    ray: Mapping[str, float] = key(
+        {},
+        "What an agent needs of a Ray cluster: num_cpus (1), num_gpus, memory in bytes, or a resource of its own.",
+        because="agents do the same work everywhere",
+    )
+    restarts: int = key(
+        100,
+        "Lost agents of a Ray cluster that are started again, in all.",
+        because="agents do the same work everywhere",
+        ge=0,
     )
 
     scratch: str | None = key(

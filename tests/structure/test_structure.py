@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -119,11 +120,13 @@ def test_every_light_module_imports_without_the_heavy_packages() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_only_teacher_and_student_have_modules_that_may_load_heavy_packages_and_one_module_loads_obstore() -> None:
+def test_teacher_and_student_load_heavy_packages_and_one_module_each_loads_obstore_and_ray() -> None:
     remote = "distill.object_store.remote_store"
-    assert {name.split(".")[0] for name in HEAVY_MODULES - {remote}} == {"teacher", "student"}
-    loads_obstore = [name for name, path in MODULES.items() if "import obstore" in path.read_text(encoding="utf-8")]
-    assert loads_obstore == [remote]
+    cluster = "distill.placement.ray_agents"
+    assert {name.split(".")[0] for name in HEAVY_MODULES - {remote, cluster}} == {"teacher", "student"}
+    for package, only in (("obstore", remote), ("ray", cluster)):
+        loads = re.compile(rf"^\s*(import|from) {package}\b", re.MULTILINE)
+        assert [name for name, path in MODULES.items() if loads.search(path.read_text(encoding="utf-8"))] == [only]
 
 
 FACES = {"distill", "distill/answers", "distill/data", "distill/recipe"}

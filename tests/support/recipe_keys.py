@@ -380,6 +380,8 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "engine.kind": [("engine.kind", "slurm")],
     "engine.agents": [("engine.agents", 4)],
     "engine.slurm": [("engine.slurm.time", "12:00:00")],
+    "engine.ray": [("engine.ray.num_gpus", 8)],
+    "engine.restarts": [("engine.restarts", 3)],
     "engine.scratch": [("engine.scratch", "elsewhere")],
     "engine.seal_s": [("engine.seal_s", 5.0)],
     "engine.lease_s": [("engine.lease_s", 30.0)],

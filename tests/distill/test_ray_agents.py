@@ -1,0 +1,119 @@
+"""Agents on the nodes of a Ray cluster share a run as processes do, and outlive a killed node."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stub_server
+from generate_world import World, asked_of
+from store_worlds import dataset, lines_of, small_world
+
+from distill.artifacts.files import file_sha256
+from distill.object_store.open_store import open_store
+from distill.units.stored_run import pull_generate
+from filters.apply import apply
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed; `make scale` installs it and runs these tests")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests' / 'support'}")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.5) as url:
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    world = small_world(tmp_path, url)
+    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 4\nseal_s = 0.2\nlease_s = 2.0\n'
+    world.head += 'agents = 2\nkind = "ray"\n[generate]'
+    world.recipe()
+    return world
+
+
+def started(world: World, address: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run", address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_requests(url: str, count: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    while asked_of(url) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert asked_of(url) >= count, process.communicate(timeout=5)
+
+
+def test_agents_on_a_cluster_of_which_a_node_is_killed_give_what_a_plain_run_gives(
+    cluster: Any, world: World, url: str, tmp_path: Path
+) -> None:
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    address = f"file://{tmp_path / 'store'}"
+    process = started(world, address)
+    wait_for_requests(url, 20, process)
+    assert len(open_store(address).list_objects("agents")) == 2, "both nodes work"
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err.decode()
+    assert b"starts again" in err and b"generate: traces" in out, (out, err)
+    pull_generate(open_store(address), tmp_path / "pulled")
+    ids = Counter(str(record["id"]) for record in lines_of(world, tmp_path / "pulled"))
+    assert len(ids) == 90 and set(ids.values()) == {1}
+    world.generate()
+    assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
+    for name in ("plan.parquet", "samples.parquet"):
+        assert file_sha256(tmp_path / "pulled" / "generate" / name) == file_sha256(world.run / "generate" / name)
+    for run in (tmp_path / "pulled", world.run):
+        apply(world.recipe(), run)
+    assert dataset(tmp_path / "pulled") == dataset(world.run) != {}
+
+
+def test_a_stopped_command_ends_its_agents_which_seal_their_work_and_end_their_claims(
+    cluster: Any, world: World, url: str, tmp_path: Path
+) -> None:
+    cluster.add_node(num_cpus=2)
+    address = f"file://{tmp_path / 'store'}"
+    process = started(world, address)
+    wait_for_requests(url, 20, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=100)
+    assert process.returncode == 130
+    store, asked = open_store(address), asked_of(url)
+    assert not store.list_objects("agents"), "agents ended in order"
+    time.sleep(1.5)
+    assert asked_of(url) == asked < 90
+    done = started(world, address)
+    out, err = done.communicate(timeout=200)
+    assert done.returncode == 0, (out, err)
+    assert asked_of(url) <= 90 + 8, "only what was in flight is asked again"
+
+
+def test_an_error_of_every_agent_is_the_error_of_the_command(cluster: Any, world: World, tmp_path: Path) -> None:
+    cluster.add_node(num_cpus=2)
+    (tmp_path / "rows.jsonl").unlink()
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("unit_rows", "ray = { num_cpus = 1 }\nrestarts = 0\nunit_rows"))
+    process = started(world, f"file://{tmp_path / 'store'}")
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 2 and b"Traceback" not in err, err.decode()
