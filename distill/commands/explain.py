@@ -17,6 +17,7 @@ from distill.artifacts import layout
 from distill.artifacts.json_lines import LineReader, record_at
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.errors import DataError
+from distill.recipe.filter import PAIRS
 from distill.trace_records.trace_lines import trace_fault
 
 _SHOWN = 5
@@ -65,6 +66,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
         rows=standing,
         exports=_exports(folder / "exports") if standing else (),
         arms=_arms(tables, folder / layout.ARM_DATASETS, name) if decided else (),
+        pair=_pair(tables, folder / layout.ARM_DATASETS / PAIRS / layout.PAIRS_TABLE, name, sample_id),
     )
 
 
@@ -305,6 +307,20 @@ def _exports(folder: Path) -> tuple[str, ...]:
     entries = folder.iterdir() if folder.is_dir() else iter(())
     names = {path.name for path in entries if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
     return tuple(sorted(names - {"dataset_info.json"}))
+
+
+def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:
+    """The pair of a trace for a preference stage, or why its question has none; "" where pairs were not made."""
+    row = next(iter(tables.rows([path], "sample_id = $1", sample_id)), None) if path.is_file() else None
+    if row is None:
+        return ""
+    lengths = f"{row['chosen_tokens']} and {row['rejected_tokens']} tokens"
+    if row["reason"] is not None:
+        return f"none: {row['reason']}" + (f" (the closest have {lengths})" if row["chosen"] else "")
+    roles = {row["chosen"]: "chosen", row["rejected"]: "rejected"}
+    own = roles.pop(trace_id, None)
+    with_others = " and ".join(f"{other} {role}" for other, role in roles.items())
+    return (f"{own}, with {with_others}" if own else f"not in it: {with_others}") + f" ({lengths})"
 
 
 def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:

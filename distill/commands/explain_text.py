@@ -58,6 +58,8 @@ class Explanation:
     """Other forms of the dataset that contain it, under its id."""
     arms: Sequence[str] = ()
     """Arms of the ablation that contain it."""
+    pair: str = ""
+    """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
 
 
 def as_text(explanation: Explanation) -> str:
@@ -72,6 +74,7 @@ def as_text(explanation: Explanation) -> str:
                 *(("where", f"{file}, row {row:,}") for file, row in explanation.rows),
                 *([("exports", ", ".join(explanation.exports))] if explanation.exports else []),
                 *([("arms", ", ".join(explanation.arms))] if explanation.arms else []),
+                *([("pair", explanation.pair)] if explanation.pair else []),
                 ("teacher", author),
                 ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),
                 *([("error", record["error"])] if record.get("error") else []),

@@ -18,7 +18,7 @@ from distill.recipe.ablate import Ablate
 from distill.recipe.base import Name, Section, key
 from distill.recipe.data import DataSource
 from distill.recipe.eval import BASE, Eval
-from distill.recipe.filter import ARMS, Filter
+from distill.recipe.filter import ARMS, PAIRS, Filter
 from distill.recipe.generate import Generate
 from distill.recipe.messages import unknown_value
 from distill.recipe.scale import Placement, StoreSettings
@@ -82,7 +82,7 @@ class Recipe(Section):
             asked.append(teacher.name)
         seen: list[str] = []
         for stage in self.stages:
-            known_names = ["traces", *(f"traces:{arm}" for arm in ARMS), *self.data]
+            known_names = ["traces", *(f"traces:{arm}" for arm in (*ARMS, PAIRS)), *self.data]
             if stage.data not in known_names:
                 raise ValueError(unknown_value(f"stages.{stage.name}.data", stage.data, known_names))
             for source in stage.replay:

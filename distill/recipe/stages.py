@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from distill.recipe.base import Name, Section, Share, key
 from distill.recipe.eval import BASE
+from distill.recipe.filter import PAIRS
 from distill.recipe.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
@@ -81,6 +82,23 @@ class Distill(Section):
     )
 
 
+class Preference(Section):
+    """Learning to prefer the right trace of a pair to the wrong one (DPO), with `data = "traces:pairs"`."""
+
+    beta: float = key(
+        0.1,
+        "How strongly the student is held to the one that it starts from: a smaller value lets it go further.",
+        affects="train",
+        gt=0,
+    )
+    sft: float = key(
+        1.0,
+        "Weight of the likelihood of the right traces beside the preference; at 0 they may become less likely too.",
+        affects="train",
+        ge=0,
+    )
+
+
 class Stage(Section):
     """One training stage. It starts from the stage before it unless `start` names another."""
 
@@ -90,7 +108,8 @@ class Stage(Section):
     data: str = key(
         ...,
         'A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every '
-        'complete trace) or "traces:random" (a random part of them with as many tokens as the dataset).',
+        'complete trace) or "traces:random" (a random part of them with as many tokens as the dataset). '
+        '"traces:pairs": a right and a wrong trace of each question, for a stage with `preference`.',
         affects="train",
     )
     train: tuple[Literal["projector", "language"], ...] = key(
@@ -114,7 +133,10 @@ class Stage(Section):
     epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0)
     max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1)
     batch_size: int = key(
-        16, "Samples of an optimisation step, over all micro-batches and processes.", affects="train", ge=1
+        16,
+        "Samples of an optimisation step, over all micro-batches and processes; pairs where `preference` is set.",
+        affects="train",
+        ge=1,
     )
     batch_tokens: int | None = key(
         None,
@@ -160,6 +182,11 @@ class Stage(Section):
     loss: Loss = key(Loss(), "The weights of tokens in the loss.")
     distill: Distill | None = key(
         None, "Learn the teachers' distributions of tokens beside their text; default: the text alone."
+    )
+    preference: Preference | None = key(
+        None,
+        "Prefer right traces to wrong ones; default: learn from right ones alone.",
+        omit_default="train",
     )
     max_length: int = key(
         1024,
@@ -236,7 +263,33 @@ class Stage(Section):
             raise ValueError(
                 "distill: a teacher's distribution over its answer is one after its rationale; leave it out"
             )
+        if (self.preference is not None) != (self.data == f"{TRACES}:{PAIRS}"):
+            raise ValueError(
+                f'preference goes with data = "{TRACES}:{PAIRS}", and data is {self.data!r}; set both or none'
+            )
+        if self.preference is not None:
+            self._require_plain_pairs()
         return self
+
+    def _require_plain_pairs(self) -> None:
+        for name in ("replay", "teachers", "no_think", "distill"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} changes single rows, and preference learns from pairs; leave one of them out"
+                )
+        if self.target == "answer":
+            raise ValueError('preference compares traces; leave out target = "answer"')
+        if self.too_long == "shrink_image":
+            raise ValueError("preference: both traces of a pair need the same image; set too_long to drop or error")
+        if self.validation is not None and (self.validation.hold_out or self.validation.metric == "loss"):
+            raise ValueError(
+                "preference: validation measures no loss of pairs; leave out hold_out, and set metric to accuracy"
+            )
+
+    @property
+    def group_rows(self) -> int:
+        """How many rows are learned together: the two of a pair, else one."""
+        return 1 if self.preference is None else 2
 
 
 def is_traces(stage: Stage) -> bool:

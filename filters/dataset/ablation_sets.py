@@ -6,6 +6,7 @@ stage needs an arm.
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -15,11 +16,12 @@ import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
 from distill.artifacts.files import atomic_path, describe, locked
-from distill.artifacts.layout import ARM_DATASETS, SAMPLE_PARTS
+from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
-from distill.recipe.filter import ARMS
+from distill.recipe.filter import ARMS, PAIRS
 from distill.recipe.recipe import Recipe
+from filters.dataset import pairs
 from filters.dataset import writer as dataset
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import index
@@ -80,18 +82,24 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
         temporary = folder.with_name(f".{arm}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         stage = run / "filter"
+        path, chosen, counts = stage / ARM_DATASETS / f"{arm}.parquet", "SELECT id FROM chosen", dict[str, int]()
+        if arm == PAIRS:
+            path, chosen = temporary / PAIRS_TABLE, pairs.TRACES
+            temporary.mkdir(parents=True)
+            counts = pairs.write(connect(Tables.of(stage), more={"decisions": stage / DECISIONS}), path)
         traces = index(run / "generate", stage / SAMPLE_PARTS, recipe.filter.partition_rows)
         written = dataset.write(
-            connect(Tables.of(stage), more={"chosen": stage / ARM_DATASETS / f"{arm}.parquet"}),
+            connect(Tables.of(stage), more={"chosen": path}),
             traces,
             temporary,
-            chosen="SELECT id FROM chosen",
+            chosen=chosen,
             style=recipe.filter.rationale,
             max_pixels=recipe.max_pixels,
         )
         if not written.rows:
             raise DataError(
-                f"{folder}: the arm {arm} holds no trace that can be trained on; look at the generate stage"
+                f"{folder}: the arm {arm} holds no trace that can be trained on{_without(counts)}; "
+                "look at the generate stage"
             )
         dataset.replace(temporary, folder)
         Manifest(
@@ -99,10 +107,21 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"filter": filtered.fingerprint},
-            outputs={name: describe(folder / name, rows) for name, rows in sorted(written.files.items())},
-            counts={"rows": written.rows, "unreadable": len(written.unreadable)},
+            outputs={
+                name: describe(folder / name, rows)
+                for name, rows in sorted((written.files | ({PAIRS_TABLE: None} if counts else {})).items())
+            },
+            counts={"rows": written.rows, "unreadable": len(written.unreadable), **counts},
         ).write(folder)
     return folder
+
+
+def _without(counts: Mapping[str, int]) -> str:
+    """The questions that have no pair, by their reason."""
+    said = ", ".join(
+        f"{name}: {count:,} questions" for name, count in counts.items() if count and "tokens" not in name
+    )
+    return f" ({said})" if said else ""
 
 
 def materialise_stages(recipe: Recipe, run: Path, only: str | None = None) -> None:

@@ -62,6 +62,8 @@ class TrainingRow:
     source: str = ""
     teacher: str = ""
     weight: float = 1.0
+    rejected: bool = False
+    """Whether it is the wrong trace of a pair."""
     difficulty: float = 0.5
     """Share of the question's traces that are wrong; a half where it is unknown."""
 
@@ -92,7 +94,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
     """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
     own = _traces(recipe, run, stage, dropped) if is_traces(stage) else _samples(recipe, stage.data, dropped)
-    yield from islice(own, stage.limit)
+    yield from islice(own, stage.limit and stage.limit * stage.group_rows)
     for name in stage.replay:
         yield from _samples(recipe, name, dropped)
 
@@ -168,7 +170,8 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, styl
         question, response = question + NO_THINK, join("", answer, style)
     rationale = values.get("rationale") or ""
     begin = response.find(rationale) if rationale else -1
-    pass_rate = orjson.loads(values.get("signals") or "{}").get("question_pass_rate")
+    signals = orjson.loads(values.get("signals") or "{}")
+    pass_rate = signals.get("question_pass_rate")
     refs = tuple(
         ImageRef(
             sha256=images.sha256(images.cell_bytes(cell)), path=str(file), column="images", row=position, index=index
@@ -186,6 +189,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, styl
         source=stage.data,
         teacher=values.get("teacher") or "",
         weight=_weight(values.get("weight")),
+        rejected=stage.preference is not None and signals.get("answer_verdict") == "wrong",
         difficulty=0.5 if pass_rate is None else 1 - float(pass_rate),
     )
 

@@ -8,7 +8,7 @@ TRL's own head projects every position on a CPU and the labelled ones twice on a
 import functools
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,10 @@ _FUSED_LOGITS = 1 << 28
 
 Extra = Callable[[torch.Tensor, slice], torch.Tensor]
 """A further loss of a slice of the scored positions from their float32 logits, already weighted: a scalar."""
+
+
+Joint = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""A further loss of all scored positions together: nats, float32[positions], to its value and its slope at each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,11 @@ def _slopes(
     return slope, nll, right, added
 
 
+def _whole(head: nn.Module) -> list[Any]:
+    """Weight and bias of a head, gathered where processes share them."""
+    return [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
+
+
 def score(
     head: nn.Module,
     hidden: torch.Tensor,
@@ -171,15 +180,49 @@ def score(
     if fused is None:
         fused = hidden.is_cuda and has_triton()
     fused = fused and extra is None and cap is None
-    full = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
     loss, nll, right = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden, *full, labels, weights, extra, cap, fused
+        hidden, *_whole(head), labels, weights, extra, cap, fused
     )
     return Scored(loss=loss, nll=nll, right=right)
 
 
+@torch.no_grad()
+def likelihoods(head: nn.Module, hidden: torch.Tensor, labels: torch.Tensor, cap: float | None) -> torch.Tensor:
+    """Nats of `labels` int64[n] under the states [n, width] that predict them, float32[n], without gradients."""
+    weight, bias = _whole(head)
+    size = max(1, _LOGITS // len(weight))
+    parts = [
+        nn.functional.cross_entropy(
+            soft_cap(nn.functional.linear(states, weight, bias).float(), cap), own, reduction="none"
+        )
+        for states, own in zip(torch.split(hidden, size), torch.split(labels, size), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def score_jointly(
+    head: nn.Module,
+    hidden: torch.Tensor,
+    labels: torch.Tensor,
+    weights: torch.Tensor,
+    joint: Joint,
+    cap: float | None = None,
+) -> Scored:
+    """As `score`, with `joint` added to the loss.
+
+    The head goes over the states twice: the slope of a position is known only when all have their likelihood. With
+    the slopes as weights the gradients are those of `joint`; what is added then makes the value right too.
+    """
+    nll = likelihoods(head, hidden, labels, cap)
+    value, slopes = joint(nll)
+    scored = score(head, hidden, labels, weights + slopes, cap=cap)
+    return replace(scored, loss=scored.loss + (value - slopes @ nll))
+
+
 def attach(model: PreTrainedModel) -> None:
     """Make `model(**inputs, at=, labels=, weights=)` score `labels` at the flat positions `at`.
+
+    With `joint` its loss is added; with `weights=None` the result is what `likelihoods` gives.
 
     Without `at` the forward is the model's own. To be called before PEFT or a parallel wrapper takes the model;
     both go on working because the pass stays one call of the model.
@@ -190,10 +233,16 @@ def attach(model: PreTrainedModel) -> None:
     def forward(self: PreTrainedModel, *args: Any, at: torch.Tensor | None = None, **inputs: Any) -> Any:
         if at is None:
             return own(*args, **inputs)
-        labels, weights, extra = inputs.pop("labels"), inputs.pop("weights"), inputs.pop("extra", None)
+        labels, weights = inputs.pop("labels"), inputs.pop("weights")
+        extra, joint = inputs.pop("extra", None), inputs.pop("joint", None)
         # With a cache the models skip the detection of packed lines, and rows leak into each other.
         states = self.base_model(*args, **inputs, use_cache=False).last_hidden_state
-        return score(self.get_output_embeddings(), states.flatten(0, 1)[at], labels, weights, extra, cap_of(self))
+        head, hidden, cap = self.get_output_embeddings(), states.flatten(0, 1)[at], cap_of(self)
+        if weights is None:
+            return likelihoods(head, hidden, labels, cap)
+        if joint is not None:
+            return score_jointly(head, hidden, labels, weights, joint, cap)
+        return score(head, hidden, labels, weights, extra, cap)
 
     model.forward = types.MethodType(forward, model)  # type: ignore[method-assign]
 

@@ -24,6 +24,8 @@ LEARNED: Final = 0.85
 """Share of tokens for which the right one is the likeliest: from here on a loss may stand still."""
 OVERFITTED: Final = 1.1
 LEFT_OUT: Final = 0.1
+INFLATED: Final = 1.02
+"""Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
 _DROPPED: Final = "dropped_"
 
 
@@ -50,9 +52,12 @@ def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, 
 
 def diagnose(facts: StageFacts) -> list[Finding]:
     """Everything that is to be said: what settings make impossible, then what the loss shows."""
-    faults = [*_settings(facts), *_left_out(facts), *_loss(facts), *_overfitting(facts)]
+    of_loss = _loss if facts.stage.preference is None else _preference
+    faults = [*_settings(facts), *_left_out(facts), *of_loss(facts), *_overfitting(facts)]
     if faults or not facts.log:
         return faults
+    if facts.stage.preference is not None:
+        return [_preferred(facts.log)]
     first, last = _quarters(facts.log)[0], facts.log[-1]
     return [
         Finding(
@@ -154,6 +159,49 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             certainty="likely",
             change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * 10:g}",
         )
+
+
+def _preference(facts: StageFacts) -> Iterator[Finding]:
+    """Pairs that teach length, a margin that did not grow, right replies that became less likely."""
+    right, wrong = (facts.counts.get(name, 0) for name in ("right_tokens", "wrong_tokens"))
+    if right > INFLATED * wrong:
+        yield Finding(
+            name="length_inflation",
+            problem=f"The right replies of the pairs are {right / max(1, wrong) - 1:.0%} longer than the wrong ones "
+            f"({right:,} and {wrong:,} tokens): the student may learn to write more instead of right",
+            certainty="likely",
+            change="teachers whose right and wrong traces are equally long, or a larger stages.*.preference.sft",
+        )
+    if not facts.log:
+        return
+    last = facts.log[-1]["extra"]
+    if last["reward_margin"] <= 0:
+        yield Finding(
+            name="margin_collapse",
+            problem=f"The right reply is ahead in {last['reward_accuracy']:.0%} of the pairs, with a mean margin of "
+            f"{last['reward_margin']:.3f}: the stage did not learn which is right",
+            certainty="certain",
+            change=f"{_key(facts, 'learning_rate')}, now {facts.stage.learning_rate:g}: train longer or set another",
+        )
+    elif last["reward_right"] < 0:
+        yield Finding(
+            name="right_replies_less_likely",
+            problem="The right replies became less likely too (mean reward "
+            f"{last['reward_right']:.2f}); the wrong ones only fell further",
+            certainty="certain",
+            change=f"{_key(facts, 'preference.sft')}: raise it, or lower the learning rate",
+        )
+
+
+def _preferred(log: Sequence[Mapping[str, Any]]) -> Finding:
+    last = log[-1]["extra"]
+    return Finding(
+        name="learned",
+        kind="good",
+        problem=f"The right reply of a pair is ahead in {last['reward_accuracy']:.0%} of the pairs after "
+        f"{log[-1]['steps']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
+        certainty="certain",
+    )
 
 
 def _overfitting(facts: StageFacts) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, ROWS, SETTINGS
+from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS, SETTINGS
 from distill.artifacts.manifest import Manifest
 from distill.errors import InputError, RecipeError
 from distill.recipe.recipe import Recipe
@@ -95,3 +95,4 @@ def clean(folder: Path) -> None:
     shutil.rmtree(folder / DISTRIBUTIONS, ignore_errors=True)
     (folder / SETTINGS).unlink(missing_ok=True)
     (folder / ROWS).unlink(missing_ok=True)
+    (folder / REFERENCE).unlink(missing_ok=True)

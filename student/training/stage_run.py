@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from distill.artifacts.layout import (
     METRICS,
     MODEL,
     PARTS,
+    REFERENCE,
     ROWS,
     SETTINGS,
 )
@@ -46,6 +46,7 @@ from student.data.encode import Encoder, Examples, encode
 from student.data.encoded_rows import MappedRows, write_rows
 from student.data.image_tokens import TokenStore
 from student.data.images import ImageStore
+from student.data.pairs import whole_pairs
 from student.data.teacher_logprobs import TopLogprobs
 from student.distributed import processes
 from student.loss import training_loss
@@ -59,6 +60,7 @@ from student.training import (
     freeze_checks,
     kernel_choice,
     metrics_log,
+    reference,
     shared_memory,
     step_dataset,
     trainer,
@@ -160,6 +162,9 @@ class StageRun:
         if self.stage.replay:
             own = np.asarray(self.examples.columns.sources) == self.stage.data
             self.row_counts |= {"replayed": int(np.count_nonzero(~own))}
+        if self.stage.preference is not None:
+            right, wrong = self.examples.columns.responses.reshape(-1, 2).sum(0).tolist()
+            self.row_counts |= {"right_tokens": right, "wrong_tokens": wrong}
         dropped = dict(sorted(readable.dropped.items()))
         self._report("read", len(readable), len(readable), "rows", dropped | self.row_counts | self.store.facts)
 
@@ -191,7 +196,9 @@ class StageRun:
             max_pixels=self.max_pixels,
             too_long=self.stage.too_long,
             dropped=dropped,
-            into=partial(write_rows, path),
+            into=lambda examples: write_rows(
+                path, examples if self.stage.preference is None else whole_pairs(examples, dropped)
+            ),
         )
         if not len(examples):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
@@ -309,6 +316,18 @@ class StageRun:
             distributions=self.distributions,
             process=processes.rank(),
             processes=processes.count(),
+        )
+        if self.stage.preference is not None:
+            data = self.steps.data
+            data.reference = processes.share(self._reference() if processes.is_main() else None)
+
+    def _reference(self) -> np.ndarray:
+        """What the start student gives the traces of all pairs; its adapters change nothing yet."""
+        student, count = self.student.to(self.device), len(self.examples)
+        path = self.folder / REFERENCE
+        self._report("reference", count, count, "rows", {})
+        return reference.stored_or_computed(
+            student, self.steps.data, count, self.stage, path, fingerprint(self.fields)
         )
 
     def choose_kernels(self) -> None:

@@ -5,7 +5,7 @@ alone. Does not decide what a step holds (student/data/batch_plan.py).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,9 @@ FAILED = "failed"
 """The error of a step that cannot be made, in the place of the rest: worker processes raise it as text only."""
 TEACHER = "teacher_"
 """What the names of a micro-batch's distributions begin with, where the stage distils."""
+
+PAIR = "pair_"
+"""The same of what `student.loss.preference.PairLoss` takes, where the stage learns from pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def build_step_dataset(
         type_name=type_name,
         raw_pixels=True,
     )
-    columns = examples.columns
+    columns = examples.columns.in_groups(stage.group_rows)
     lengths = columns.lengths
     result = mixture.groups(
         lengths,
@@ -107,7 +110,8 @@ def build_step_dataset(
         processes=processes,
     )
     # What a row's tokens are counted under.
-    group_of_row = [teacher or source for teacher, source in zip(columns.teachers, columns.sources, strict=True)]
+    named = zip(examples.columns.teachers, examples.columns.sources, strict=True)
+    group_of_row = [teacher or source for teacher, source in named]
     data = StepData(
         plan,
         examples,
@@ -155,6 +159,9 @@ class StepData(Dataset[dict[str, Any]]):
         process: int = 0,
     ) -> None:
         self._distributions, self._distil = distributions, stage.distill
+        self._preference, self._group_rows = stage.preference, stage.group_rows
+        self.reference: np.ndarray | None = None
+        """Log-probabilities of the rows before the stage, float32[rows], for one that learns from pairs."""
         self._plan, self._examples, self._collator, self._store = plan, examples, collator, store
         self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
         self._group_names = group_of_row
@@ -192,33 +199,52 @@ class StepData(Dataset[dict[str, Any]]):
 
     def _made(self, step: int) -> dict[str, Any]:
         planned, parts = self._plan[step], self.parts
-        rows = [row for process in planned for micro_batch in process for row in micro_batch]
-        weights = StepWeights(
-            (self._examples.rows[row] for row in rows), self._loss, step / max(1, len(self._plan) - 1)
-        )
+        rows = self._rows_of([group for process in planned for micro_batch in process for group in micro_batch])
+        learned = (example for row in rows if not (example := self._examples.rows[row]).row.rejected)
+        weights = StepWeights(learned, self._loss, step / max(1, len(self._plan) - 1))
         # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
-        own = [part for chosen in planned[self._process] for part in self._divided(chosen, parts)]
-        micro_batches = [self._micro_batch(chosen or rows[:1], weights if chosen else None) for chosen in own]
+        divided = [part for chosen in planned[self._process] for part in self._divided(chosen, parts)]
+        own = [self._rows_of(groups) for groups in divided]
+        spare, pairs = rows[: self._group_rows], len(rows) // self._group_rows
+        micro_batches = [self._micro_batch(chosen or spare, weights if chosen else None, pairs) for chosen in own]
         facts = self._facts(rows, own, micro_batches)
         return {MICRO_BATCHES: micro_batches, FACTS: facts, STEP: step, PARTS: parts}
 
-    def _divided(self, rows: MicroBatch, parts: int) -> list[MicroBatch]:
-        """A micro-batch split into `parts` of about equal length, or into one for each row where rows are fewer."""
-        parts = min(parts, len(rows))
-        if parts < 2:
-            return [rows]
-        lengths = [len(self._examples.rows[row].ids) for row in rows]
-        divided = packing.balanced(lengths, sum(lengths), images=[0] * len(rows), max_images=1, multiple=parts)
-        return [[rows[index] for index in indexes] for indexes in divided]
+    def _rows_of(self, groups: MicroBatch) -> list[int]:
+        """The rows of what the plan counts: single rows, or pairs of them."""
+        return [group * self._group_rows + place for group in groups for place in range(self._group_rows)]
 
-    def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
+    def _divided(self, groups: MicroBatch, parts: int) -> list[MicroBatch]:
+        """A micro-batch split into `parts` of about equal length, or into one for each group where they are fewer."""
+        parts = min(parts, len(groups))
+        if parts < 2:
+            return [groups]
+        lengths = [sum(len(self._examples.rows[row].ids) for row in self._rows_of([group])) for group in groups]
+        divided = packing.balanced(lengths, sum(lengths), images=[0] * len(groups), max_images=1, multiple=parts)
+        return [[groups[index] for index in indexes] for indexes in divided]
+
+    def passes(self, tokens: int, images: int) -> Iterator[Layout]:
+        """All rows once, in passes of at most so many tokens and images."""
+        columns = self._examples.columns
+        bins = packing.best_fit(columns.lengths.tolist(), tokens, images=columns.images.tolist(), max_images=images)
+        yield from map(self._collator, bins)
+
+    def reply_lengths(self, rows: Sequence[int]) -> list[int]:
+        """Labelled tokens of each of these rows."""
+        return [len(self._examples.rows[row].kinds) for row in rows]
+
+    def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None, pairs: int) -> dict[str, Any]:
         layout = self._collator(rows)
         result = [self._examples.rows[row] for row in layout.rows]
         if weights is not None:
-            counted = np.concatenate([weights(example) for example in result])
+            share = 1.0 if self._preference is None else self._preference.sft
+            counted = np.concatenate(
+                [weights(each) * np.float32(0 if each.row.rejected else share) for each in result]
+            )
             group_numbers = [self._groups[self._group_names[row]] for row in layout.rows]
-            of_row = np.repeat(group_numbers, [len(example.kinds) for example in result])
-            cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in result])
+            sizes = [len(example.kinds) for example in result]
+            cells = np.repeat(group_numbers, sizes) * len(KINDS) + np.concatenate([each.kinds for each in result])
+            cells[np.repeat([example.row.rejected for example in result], sizes)] = self._no_cell
         else:
             counted = np.zeros(len(layout.labels), np.float32)
             cells = np.full(len(layout.labels), self._no_cell)
@@ -230,6 +256,21 @@ class StepData(Dataset[dict[str, Any]]):
             "weights": torch.from_numpy(counted - teacher["weights"] if teacher else counted),
             "cells": torch.from_numpy(cells),
             **{f"{TEACHER}{name}": torch.from_numpy(value) for name, value in teacher.items()},
+            **(self._pairs(layout, 1 / pairs if weights is not None else 0.0) if self._preference else {}),
+        }
+
+    def _pairs(self, layout: Layout, weight: float) -> dict[str, Any]:
+        """What `student.loss.preference.PairLoss` takes; each pair of the pass counts `weight`."""
+        assert self._preference is not None and self.reference is not None
+        pairs = sorted({row // 2 for row in layout.rows})
+        replies = [2 * pairs.index(row // 2) + row % 2 for row in layout.rows]
+        sizes = self.reply_lengths(layout.rows)
+        reference = self.reference[[row for pair in pairs for row in (2 * pair, 2 * pair + 1)]]
+        return {
+            f"{PAIR}reply": torch.from_numpy(np.repeat(replies, sizes)),
+            f"{PAIR}reference": torch.from_numpy(reference),
+            f"{PAIR}weights": torch.full((len(pairs),), weight),
+            f"{PAIR}beta": self._preference.beta,
         }
 
     def _teacher(self, layout: Layout, counted: np.ndarray) -> dict[str, np.ndarray]:

@@ -27,6 +27,7 @@ from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
 from student.distributed.step_watch import StepWatch
+from student.loss.preference import PairLoss
 from student.loss.teacher_divergence import from_teacher
 from student.loss.training_loss import Scored
 from student.models.flops import product_rates
@@ -51,7 +52,7 @@ from student.training.halving import Halving, sum_in_float32
 from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer.compensated_adamw import CompensatedAdamW
-from student.training.step_dataset import FACTS, FAILED, TEACHER, StepDataset
+from student.training.step_dataset import FACTS, FAILED, PAIR, TEACHER, StepDataset
 from student.validation.early_stopping import EarlyStopping, Measured
 
 
@@ -255,10 +256,14 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """The micro-batch's part of the step's loss: its tokens' weights sum to one over the whole step."""
         cells, weights = inputs.pop("cells"), inputs["weights"]
         teacher = {name.removeprefix(TEACHER): inputs.pop(name) for name in list(inputs) if name.startswith(TEACHER)}
-        scored: Scored = model(**inputs, extra=from_teacher(**teacher) if teacher else None)
+        pairs = {name.removeprefix(PAIR): inputs.pop(name) for name in list(inputs) if name.startswith(PAIR)}
+        joint = PairLoss(**pairs) if pairs else None  # type: ignore[arg-type]
+        scored: Scored = model(**inputs, extra=from_teacher(**teacher) if teacher else None, joint=joint)
         self._metrics_log.add(loss=scored.loss.detach())
         if teacher:
             self._metrics_log.add(divergence=scored.loss.detach() - scored.nll @ weights)
+        if joint is not None:
+            self._metrics_log.add(**joint.measures(scored.nll))
         self._metrics_log.cells(scored.nll, scored.right, cells)
         # Gradients are averaged over the processes, weights sum to one over all of them.
         loss: torch.Tensor = scored.loss * self.accelerator.num_processes

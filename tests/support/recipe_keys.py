@@ -69,6 +69,11 @@ hold_out = 4
 metric = "accuracy"
 patience = 3
 [[stages]]
+name = "prefers"
+data = "traces:pairs"
+train = ["language"]
+[stages.preference]
+[[stages]]
 name = "watched"
 data = "questions"
 train = ["projector"]
@@ -293,6 +298,8 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "stages.*.loss.sample_weights": [("stages.first.loss.sample_weights", False)],
     "stages.*.distill.weight": [("stages.second.distill.weight", 0.1)],
     "stages.*.distill.top_k": [("stages.second.distill.top_k", 3)],
+    "stages.*.preference.beta": [("stages.prefers.preference.beta", 0.2)],
+    "stages.*.preference.sft": [("stages.prefers.preference.sft", 0.5)],
     "stages.*.max_length": [("stages.first.max_length", 9)],
     "stages.*.too_long": [("stages.first.too_long", "error")],
     "stages.*.warmup_share": [("stages.first.warmup_share", 0.3)],

@@ -81,7 +81,7 @@ def schedule(stage: Stage, load: Load) -> Schedule | None:
         group = max(1, stage.batch_tokens // stage.micro_batch_tokens)
         tokens_a_step = _PACKED_SHARE * group * stage.micro_batch_tokens
     else:
-        tokens_a_step = stage.batch_size * load.tokens
+        tokens_a_step = stage.batch_size * stage.group_rows * load.tokens
     if stage.max_steps is not None and load.rows is None:
         return Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
     assert load.rows is not None
@@ -178,7 +178,9 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
         samples = sum(teacher.samples for teacher in recipe.teachers)
         each = samples if recipe.filter.select.per_question is None else recipe.filter.select.per_question
         result = None if question_count is None else question_count * min(each, samples or each)
-    limits = [count for count in (result, stage.limit) if count is not None]
+        if stage.preference is not None and question_count is not None:
+            result = question_count * stage.group_rows
+    limits = [count for count in (result, stage.limit and stage.limit * stage.group_rows) if count is not None]
     return min(limits, default=None)
 
 

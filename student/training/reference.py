@@ -1,0 +1,47 @@
+"""Log-probabilities of a preference stage's replies under the student that it starts from: computed once, stored.
+
+So no second model is held while the stage trains, and a resumed stage has the same numbers.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from distill.artifacts.files import atomic_path
+from distill.recipe.stages import Stage
+from student.training.step_dataset import StepData
+
+
+def stored_or_computed(
+    student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage, path: Path, fingerprint: str
+) -> np.ndarray:
+    """Of each of `rows` rows, float32[rows]; read from `path` where a command of the same settings has left them."""
+    if path.is_file():
+        with np.load(path) as stored:
+            if str(stored["fingerprint"]) == fingerprint and len(stored["log_probs"]) == rows:
+                values: np.ndarray = stored["log_probs"]
+                return values
+    log_probs = reference_log_probs(student, data, rows, stage)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, log_probs=log_probs, fingerprint=np.array(fingerprint))
+    return log_probs
+
+
+@torch.no_grad()
+def reference_log_probs(student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage) -> np.ndarray:
+    """The log-probability of the reply of each of `rows` rows, float32[rows]; the student is in eval mode."""
+    device = next(student.parameters()).device
+    found = np.zeros(rows, np.float32)
+    was_training = student.training
+    student.eval()
+    for layout in data.passes(stage.micro_batch_tokens, stage.micro_batch_images):
+        tensors = {"at": torch.from_numpy(layout.at), "labels": torch.from_numpy(layout.labels)}
+        inputs = data.on_device(layout.inputs | tensors, device)
+        nll = student(**inputs, weights=None)
+        sizes = data.reply_lengths(layout.rows)
+        found[layout.rows] = [-float(part.sum()) for part in nll.split(sizes)]
+    student.train(was_training)
+    return found
