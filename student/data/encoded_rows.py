@@ -69,7 +69,7 @@ class RowColumns:
     def in_groups(self, rows: int) -> "RowColumns":
         """The columns of groups of so many rows that follow each other; what has no sum is that of the first row."""
         sums = {name: getattr(self, name).reshape(-1, rows).sum(1) for name in ("lengths", "responses", "images")}
-        firsts = {name: getattr(self, name)[::rows] for name in ("difficulty", "sources", "teachers", "sample_ids")}
+        firsts = {name: getattr(self, name)[::rows] for name in ("difficulty", "sources", "teachers")}
         return RowColumns(**sums, **firsts)
 
 

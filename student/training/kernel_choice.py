@@ -21,7 +21,7 @@ from student.distributed import processes
 from student.models import kernels
 from student.models.freeze import plain_model
 from student.models.siq_vl import Parts
-from student.training.step_dataset import FAILED, MICRO_BATCHES, TEACHER, StepDataset
+from student.training.step_dataset import FAILED, MICRO_BATCHES, PAIR, TEACHER, StepDataset
 
 KINDS = ("none", "compile", "liger")
 _STEPS = 3
@@ -97,7 +97,7 @@ def _passes(student: nn.Module, steps: StepDataset, batches: list[dict[str, Any]
         inputs = {
             name: value
             for name, value in steps.data.on_device(batch, device).items()
-            if name != "cells" and not name.startswith(TEACHER)
+            if name != "cells" and not name.startswith((TEACHER, PAIR))
         }
         loss = student(**inputs, extra=None).loss
         if loss.requires_grad:
