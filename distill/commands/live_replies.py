@@ -25,7 +25,7 @@ class LiveReplies:
     def __init__(self, width: int) -> None:
         self._width = width
         self._side_by_side = False
-        self._replies: list[tuple[str, _Text | ModelReply]] = []
+        self._replies: list[tuple[str, HeardText | ModelReply]] = []
         self._live: Any = None
 
     @contextmanager
@@ -47,7 +47,7 @@ class LiveReplies:
     def hears(self, name: str, model: str) -> Iterator[None]:
         """Hear the model that is asked in this block."""
         title = f"{name} ({model})"
-        text = _Text(self._write if not self._side_by_side else lambda _: None, head=f"== {title}\n")
+        text = HeardText(self._write if not self._side_by_side else lambda _: None, head=f"== {title}\n")
         # A model that was begun with and could not be asked has no column.
         self._replies = [each for each in self._replies if isinstance(each[1], ModelReply)]
         self._replies.append((title, text))
@@ -60,7 +60,7 @@ class LiveReplies:
         self._replies.append((reply.title, reply))
         if self._side_by_side:
             return
-        assert isinstance(text, _Text)
+        assert isinstance(text, HeardText)
         if text.heard:
             text.end()
             show(f"\n({reply.seconds:.1f} s{', cut off' if reply.truncated else ''})\n")
@@ -90,14 +90,14 @@ class LiveReplies:
         sys.stdout.flush()
 
 
-def _shown(reply: "_Text | ModelReply") -> str:
-    return reply.text if isinstance(reply, _Text) else visible(redact.exact(reply.body))
+def _shown(reply: "HeardText | ModelReply") -> str:
+    return reply.text if isinstance(reply, HeardText) else visible(redact.exact(reply.body))
 
 
-class _Text:
+class HeardText:
     """What was heard of a reply; `on_text` gets every piece that may be shown."""
 
-    def __init__(self, on_text: Callable[[str], None], *, head: str) -> None:
+    def __init__(self, on_text: Callable[[str], None], *, head: str = "") -> None:
         self._on_text = on_text
         self._head = visible(redact.message(head))
         self._waiting = ""

@@ -18,10 +18,12 @@ from aiohttp import web
 
 from distill import redact
 from distill.artifacts.layout import RECIPE
+from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data import images
 from distill.errors import BusyError, DataError, DistillError, ImageError
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
+from distill.view.asking import Asking
 from distill.view.policy import compare_policy, policy
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
@@ -60,6 +62,7 @@ class ViewServer:
         self.students = Students(run, other)
         self.journal: LabelJournal | None = None
         self.busy = ""
+        self.asking: Asking | None = None
         try:
             self.journal = LabelJournal(run)
         except BusyError as error:  # another view labels; this one shows
@@ -84,8 +87,10 @@ class ViewServer:
         application.router.add_get("/api/replies", self._replies)
         application.router.add_get("/picture/{sample}/{index}", self._picture)
         application.router.add_post("/api/labels", self._label)
+        application.router.add_post("/api/ask", self._ask)
         application.router.add_get("/api/policy", self._policy)
         application.router.add_post("/api/policy", self._compare)
+        application.on_shutdown.append(self._stop_asking)
         return application
 
     async def serve(self, port: int, on_start: Callable[[str], None]) -> None:
@@ -216,6 +221,35 @@ class ViewServer:
         label = self.journal.add(values)
         await asyncio.to_thread(self.table.set_label, label.trace, label.label)
         return _json({"labelled": len(self.labels)})
+
+    async def _ask(self, request: web.Request) -> web.StreamResponse:
+        """The replies of the run's models to a question about the picture of a sample: one JSON object a line."""
+        values = await _object(request)
+        sample = self.table.samples([str(values.get("sample_id"))]).get(str(values.get("sample_id")))
+        if sample is None or len(sample["images"]) != 1:
+            raise web.HTTPBadRequest(reason="models are asked about samples with one picture")
+        kinds = (BEFORE, AFTER, TEACHER) if values.get("teachers") else (BEFORE, AFTER)
+        question = str(values.get("question") or sample["question"])
+        picture = await asyncio.to_thread(images.read_bytes, ImageRef(**sample["images"][0]))
+        if self.asking is not None:
+            return _failure(409, "models are being asked already; wait for their replies")
+        self.asking = asking = Asking(self.run, picture, question, kinds)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"} | _HEADERS)
+        try:
+            await response.prepare(request)
+            while (told := await asyncio.to_thread(asking.next)) is not None:
+                await response.write(orjson.dumps(told) + b"\n")
+        except ConnectionResetError:
+            pass  # the page was closed
+        finally:
+            asking.stop()
+            await asyncio.shield(asyncio.to_thread(asking.close))
+            self.asking = None
+        return response
+
+    async def _stop_asking(self, _: web.Application) -> None:
+        if self.asking is not None:
+            self.asking.stop()
 
     async def _policy(self, _: web.Request) -> web.Response:
         return _json(await asyncio.to_thread(policy, self.table))

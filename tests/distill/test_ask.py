@@ -1,15 +1,20 @@
 """`distill ask`: every model of a run answers one question, and what cannot answer says why."""
 
+import multiprocessing
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 import stub_server
 import student_worlds
 from typer.testing import CliRunner, Result
+from view_servers import Visitor, viewed
 
 from distill import cli, live_text, redact
 from distill.commands.ask import ModelReply
@@ -17,6 +22,7 @@ from distill.commands.ask import ask as ask_models
 from distill.commands.live_replies import LiveReplies
 from distill.recipe.loading import load
 from student.train import train
+from teacher.generate import generate
 
 RECIPE = """
 [data.instruct]
@@ -170,3 +176,51 @@ def test_replies_come_while_they_are_written_and_stand_side_by_side_where_there_
 def test_what_is_no_terminal_gets_whole_replies(run: Path) -> None:
     done = ask(run, run / "one.png", "How many?", "--model", "after")
     assert done.exit_code == 0 and done.stdout.startswith("== after (stage first, ")
+
+
+def events(address: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    status, lines, _ = Visitor(address).ask("/api/ask", body)
+    assert status == 200, lines
+    return [orjson.loads(line) for line in lines.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def generated(run: Path) -> tuple[Path, str]:
+    """The run after generate, and its one sample."""
+    recipe = load(run / "recipe.toml")
+    teachers = tuple(teacher for teacher in recipe.teachers if teacher.name == "stub")
+    one = recipe.model_copy(update={"teachers": teachers, "data": {"questions": recipe.data["instruct"]}})
+    generate(one, run)
+    (sample,) = pq.read_table(run / "generate" / "samples.parquet").column("id").to_pylist()
+    return run, sample
+
+
+def test_the_page_of_a_run_asks_its_models_about_a_sample(generated: tuple[Path, str]) -> None:
+    run, sample = generated
+    with viewed(run) as (visitor, address):
+        told = events(address, {"sample_id": sample, "question": "What?", "teachers": True})
+        replies = {one["reply"]["name"]: one["reply"] for one in told if "reply" in one}
+        assert list(replies) == ["before", "after", "stub", "managed"] and replies["stub"]["text"]
+        assert all(0 < replies[name]["tokens"] <= 3 for name in ("before", "after"))
+        heard = [one["name"] for one in told if "text" in one]
+        assert heard[0] == "before" and "after" in heard
+        assert visitor.ask("/api/ask", {"sample_id": "nothing"})[0] == 400
+        assert visitor.ask("/api/ask", {"sample_id": sample}, Cookie=None)[0] == 403
+        assert visitor.ask("/api/ask", {"sample_id": sample}, Origin="http://elsewhere")[0] == 403
+
+
+def test_a_page_asks_one_question_at_a_time_and_ends_the_models_with_itself(generated: tuple[Path, str]) -> None:
+    run, sample = generated
+    with viewed(run) as (visitor, address), ThreadPoolExecutor() as pool:
+        first = pool.submit(Visitor(address).ask, "/api/ask", {"sample_id": sample})
+        while not (asking := multiprocessing.active_children()):
+            time.sleep(0.01)
+        assert visitor.ask("/api/ask", {"sample_id": sample})[0] == 409
+        asking[0].kill()  # such as for want of memory
+        status, lines, _ = first.result()
+        assert status == 200 and "ended early (exit code -9)" in orjson.loads(lines.splitlines()[-1])["error"]
+        second = pool.submit(Visitor(address).ask, "/api/ask", {"sample_id": sample})
+        while not (asking := multiprocessing.active_children()):
+            time.sleep(0.01)
+    second.exception()
+    assert not asking[0].is_alive()

@@ -115,3 +115,19 @@ def test_everybody_can_read_the_page_and_phones_scroll_one_way(run: Path, size: 
         page, wide = browse(look)
     assert not wide
     assert problems(page) == []
+
+
+def test_a_person_asks_the_models_about_the_picture_of_a_trace(run: Path) -> None:
+    async def look(tab: Tab) -> tuple[str, str, list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        sample = await tab.evaluate("document.querySelector('.asking textarea').value")
+        await tab.evaluate("document.querySelector('.asking').requestSubmit()")
+        said = "document.querySelector('#trace .replies').innerText"
+        await until(tab, f"{said}.includes('not asked')")
+        return sample, await tab.evaluate(said), tab.problems
+
+    with viewed(run) as (_, address):
+        question, said, found = browse(look)
+    assert HOSTILE in question  # as text, not as markup
+    assert "no model could be asked" in said and found == []  # the recipe of this run has no student

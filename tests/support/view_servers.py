@@ -33,7 +33,11 @@ class Visitor:
             answer = connection.getresponse()
             read = answer.read()
             kind = answer.headers.get("Content-Type", "")
-            return answer.status, json.loads(read) if "json" in kind else read, dict(answer.headers)
+            return (
+                answer.status,
+                json.loads(read) if kind.startswith("application/json") else read,
+                dict(answer.headers),
+            )
         finally:
             connection.close()
 

@@ -130,11 +130,60 @@ function drawTrace() {
       [one.preferred ? "preferred" : "repeats", value(one.similarity), make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
     ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
       Object.entries(family.values).filter(([, what]) => what !== null).map(([name, what]) => [make("span", { title: state.descriptions[name] || null }, name), value(what)])))] : []),
+    ...(shown.images === 1 ? [make("h2", {}, "Replies of the models"), askForm(), replies()] : []),
     make("h2", {}, "Request"),
     table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, attempt ${shown.k}, ${shown.model}`],
       ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
       ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count}`).join(", ")],
       ["settings", Object.entries(shown.params).map(([name, what]) => `${name} ${what}`).join(", ") || "none kept"]])].filter((part) => part !== null));
+}
+
+// --- the models of the run, asked about the picture --------------------------------------------------------------------------
+
+const told = new Map();  // replies by sample; each a map of model name to what it wrote
+
+function replies() {
+  const said = told.get(shown.sample_id) || new Map();
+  return make("div", { class: "replies", "aria-live": "polite" }, ...[...said.entries()].map(([name, one]) => make("section", { "aria-label": name },
+    make("h3", {}, name, " ", make("small", {}, one.note)), one.answer ? make("p", { dir: "auto" }, make("b", {}, one.answer)) : null,
+    make("div", { class: one.failed ? "rationale bad" : "rationale", dir: "auto" }, one.text))));
+}
+
+function askForm() {
+  const question = make("textarea", { "aria-label": "Question to the models", name: "question" });
+  question.value = shown.question;
+  const teachers = make("input", { type: "checkbox", name: "teachers" });
+  const form = make("form", { class: "asking" }, question, make("label", {}, teachers, " teachers too"), make("button", { type: "submit" }, "Ask the student before and after training"));
+  form.addEventListener("submit", (event) => { event.preventDefault(); askModels(shown.sample_id, question.value, teachers.checked); });
+  return form;
+}
+
+async function askModels(sample, question, teachers) {
+  const said = new Map([["models", { note: "loading", text: "" }]]), draw = () => {
+    const place = byId("trace").querySelector(".replies");
+    if (shown && shown.sample_id === sample && place) place.replaceWith(replies());
+  };
+  told.set(sample, said);
+  draw();
+  const hear = (line) => {
+    said.delete("models");
+    if (line.error) said.set("models", { note: "not asked", text: line.error, failed: true });
+    else if (!line.reply) said.set(line.name, { note: `${line.model}, writes`, text: line.text });
+    else if (line.reply.not_asked) said.set(line.reply.name, { note: `${line.reply.model}, not asked`, text: line.reply.not_asked, failed: true });
+    else said.set(line.reply.name, { note: `${line.reply.model}, ${line.reply.seconds.toFixed(1)} s${line.reply.truncated ? ", cut off" : ""}`, answer: line.reply.answer, text: line.reply.rationale || "no rationale" });
+    draw();
+  };
+  try {
+    const response = await fetch("/api/ask", { method: "POST", body: JSON.stringify({ sample_id: sample, question, teachers }) });
+    if (!response.ok) return hear({ error: (await response.json()).error });
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const lines = (rest + piece.value).split("\n");
+      rest = lines.pop();
+      lines.filter(Boolean).forEach((line) => hear(JSON.parse(line)));
+    }
+  } catch (problem) { hear({ error: problem.message }); }
 }
 
 // --- labels -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Asks the models of a run a question of the page, in a process of its own.
+
+The process holds what models need and gives it back at its end, so the page stays small, and a model that takes too
+much memory does not end it. What the process tells comes as plain values, one after the other.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from distill import live_text, redact
+from distill.commands.ask import ModelReply
+from distill.commands.ask import ask as ask_models
+from distill.commands.live_replies import HeardText
+from distill.errors import DistillError
+
+_END_S: Final = 5.0
+
+
+class Asking:
+    """One question on its way. `next` waits for what the models say; `stop` ends the process from another thread.
+
+    `next` gives `{"name", "model", "text"}` while a model writes, with all that it wrote, `{"reply": fields}` when it
+    is done or was not asked, `{"error": message}`, and None at the end.
+    """
+
+    def __init__(self, run: Path, picture: bytes, question: str, kinds: Sequence[str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._folder = TemporaryDirectory()
+        image = Path(self._folder.name) / "picture"
+        image.write_bytes(picture)
+        self._receiver, sender = context.Pipe(duplex=False)
+        arguments = (sender, run, image, question, tuple(kinds))
+        self._process = context.Process(target=_work, args=arguments, name="distill ask", daemon=True)
+        self._process.start()
+        sender.close()
+        self._ended = False
+
+    def next(self) -> dict[str, Any] | None:
+        if self._ended:
+            return None
+        try:
+            told: dict[str, Any] | None = self._receiver.recv()
+        except (EOFError, OSError):
+            self._ended = True
+            self._process.join(_END_S)
+            return {"error": f"the process that asks ended early (exit code {self._process.exitcode})"}
+        self._ended = told is None
+        return told
+
+    def stop(self) -> None:
+        """End the process; safe to call again."""
+        self._process.terminate()
+
+    def close(self) -> None:
+        """End the process and delete its picture."""
+        self._process.terminate()
+        self._process.join(_END_S)
+        self._process.kill()
+        self._process.join()
+        self._receiver.close()
+        self._folder.cleanup()
+
+
+def _work(sender: Connection, run: Path, image: Path, question: str, kinds: tuple[str, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal of the page: the server stops this process
+
+    @contextmanager
+    def hear(name: str, model: str) -> Iterator[None]:
+        text = HeardText(lambda _: sender.send({"name": name, "model": redact.message(model), "text": text.text}))
+        sender.send({"name": name, "model": redact.message(model), "text": ""})
+        with live_text.heard_by(text):
+            yield
+
+    def tell(reply: ModelReply) -> None:
+        sender.send({"reply": redact.tree(reply.as_fields())})
+
+    try:
+        replies = ask_models(str(run), image, question, kinds=kinds, students=(), on_reply=tell, hear=hear)
+        for reply in replies:
+            if reply.not_asked:
+                tell(reply)
+    except DistillError as error:
+        sender.send({"error": redact.message(str(error))})
+    sender.send(None)
