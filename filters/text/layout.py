@@ -85,7 +85,7 @@ def without_layout(text: str) -> str:
     if "," in text:
         text = _THOUSANDS.sub("", text)
     if "'" in text:
-        text = _SINGLE_QUOTES.sub(r'"\1"', text).replace("'", "")
+        text = _SINGLE_QUOTES.sub(lambda match: f'"{match[1]}"', text).replace("'", "")
     return text
 
 

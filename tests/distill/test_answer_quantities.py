@@ -131,3 +131,26 @@ def test_words_around_a_number_make_it_a_limit_a_denial_or_a_name(text: str, kin
 def test_intervals_are_compared_with_their_ends(said: str, gold: str, reason: str | None) -> None:
     result = compare_intervals(said, gold)
     assert (result.reason if result is not None else None) == reason
+
+
+@pytest.mark.parametrize("text", ["三 " * 1000, "two, " * 500, "3 " * 1000])
+def test_of_a_listing_the_first_400_numbers_are_read_in_digits_and_in_words(text: str) -> None:
+    assert len(read_quantities(text)) == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "negated", "bound", "label"),
+    [
+        ("not 三", True, False, False),
+        ("≠ 5", True, False, False),
+        ("≥ 5", False, True, False),
+        ("at most 5", False, True, False),
+        ("Fig. 5", False, False, True),
+        ("figure 5", False, False, True),
+        ("大 5", False, False, False),
+        ("apples. 5", False, False, False),
+    ],
+)
+def test_the_words_before_a_number_say_what_it_is(text: str, negated: bool, bound: bool, label: bool) -> None:
+    (number,) = read_quantities(text)
+    assert (number.negated, number.bound, number.label) == (negated, bound, label)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
@@ -153,7 +153,7 @@ def read_quantities(text: str) -> tuple[Quantity, ...]:
                 break
     if numbers:
         return tuple(numbers)
-    in_words = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
+    in_words = islice(spelled(text) if text.isascii() else chain(spelled(text), numerals(text)), _MOST)
     from_words = tuple(_quantity_in_words(value, start, end, text) for value, start, end in in_words)
     return from_words or tuple(replace(_quantity_in_words(*item, text), abroad=True) for item in spelled_abroad(text))
 
@@ -362,14 +362,16 @@ def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
     if start < end and text[end : end + 1] == "+" and _PLUS.match(text, end) is not None:
         return {"bound": True}
     before = text[max(0, start - 24) : start].rstrip()
-    # What the patterns find ends with a letter or one of these signs.
-    if not before or not (before[-1].isalpha() or before[-1] in "<>≤≥≠=."):
+    if not before:
         return {}
-    negated = _NEGATED.search(before) is not None
+    # What a pattern finds ends with an ASCII letter or one of a few signs.
+    last = before[-1]
+    is_letter = last.isascii() and last.isalpha()
+    negated = (is_letter or last in "≠=") and _NEGATED.search(before) is not None
     return {
         "negated": negated,
-        "bound": not negated and _BOUND.search(before) is not None,
-        "label": _LABEL.search(before) is not None,
+        "bound": not negated and (is_letter or last in "<>≤≥") and _BOUND.search(before) is not None,
+        "label": (is_letter or before[-4:].lower() == "fig.") and _LABEL.search(before) is not None,
     }
 
 
