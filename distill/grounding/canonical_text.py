@@ -46,7 +46,7 @@ _SIGNS: Final = {
 }  # fmt: skip
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
-_FIRST_BULLET: Final = re.compile(r"\A[ \t]*(?:[-*+•>][ \t]+)+")
+_FIRST_BULLET: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]+)+")
 _POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
 _POWER_WORD: Final = re.compile(r"(?<=\d) (squared|cubed)\b(?! (?:m|k|c|f|in|yard))")
 _MIXED: Final = re.compile(r"(?<![\d./])(\d{1,3})\s?([½¼¾])")
@@ -200,7 +200,7 @@ def _clean(text: str) -> str:
         text = _SPACED_GROUPS.sub(lambda match: match[0].replace(" ", ""), text)
     if " : " in text:
         text = _SPACED_COLON.sub(":", text)
-    if not text.isascii():
+    if any(glyph in text for glyph in _GLYPHS):
         text = _MIXED.sub(lambda match: f"({match[1]}+{_GLYPHS[match[2]]})", text)
     if "\\" in text:
         for pattern, replacement in _LATEX:
@@ -224,7 +224,10 @@ def _clean(text: str) -> str:
     for short, plain_form in (("i.e.,", "ie"), ("i.e.", "ie"), ("e.g.", "eg"), ("approx.", "approx")):
         text = text.replace(short, plain_form)
     # With the line break, by which the search finds its place, for a text of many lines.
-    text = _BULLET.sub("\n", f"\n{text}")[1:] if "\n" in text else _FIRST_BULLET.sub("", text)
+    if "\n" in text:
+        text = _BULLET.sub("\n", f"\n{text}")[1:]
+    elif (bullet := _FIRST_BULLET.match(text)) is not None:
+        text = text[bullet.end() :]
     return _SPACES.sub(" ", text) if "  " in text else text
 
 

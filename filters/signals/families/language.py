@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import compress
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import orjson
@@ -294,7 +294,7 @@ def guess_language(text: str, script: str) -> Guess:
 
 
 def _guess(text: str, min_probability: float, min_words: int) -> Guess:
-    if len(_LOWER_WORD.findall(text)) < min_words:
+    if sum(1 for _ in islice(_LOWER_WORD.finditer(text), min_words)) < min_words:
         return Guess(UNKNOWN, {})
     candidates = _detector().detect(text.lower() if text.isupper() else text, k=3)
     probabilities = {candidate["lang"]: candidate["score"] for candidate in candidates}
