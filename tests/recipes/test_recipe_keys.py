@@ -76,7 +76,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
     sample = Sample(id="s", images=(), question="How many?", answers=("4",), domain="")
     generated = Manifest(stage="generate", fingerprint="generated", fields={})
     families = registry.identity(registry.build(recipe, folder / "index"))
-    scheme = apply._scheme(recipe)
+    scheme = apply.corpus_scheme(recipe)
     families |= {} if scheme is None else {"corpus": scheme.as_fields()}
     families |= {name: dict(found.identity) for name, found in measurers(recipe, folder / "run").items()}
     return {

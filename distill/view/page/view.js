@@ -124,13 +124,13 @@ function drawTrace() {
     make("h2", {}, "Rationale"), rationale(),
     shown.text ? make("div", { class: "rationale" }, shown.text) : null,
     ...(open && reasons.length ? [make("h2", {}, "Rules that it failed"), table(reasons)] : []),
+    ...(shown.images === 1 ? [make("h2", {}, "Replies of the models"), askForm(), replies()] : []),
     ...(open && shown.siblings.length ? [make("h2", {}, "Other traces of the question"), table(shown.siblings.map((one) =>
       [one.teacher, one.fate, make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
     ...(open && shown.twins.length ? [make("h2", {}, "Traces that say the same"), table(shown.twins.map((one) =>
       [one.preferred ? "preferred" : "repeats", value(one.similarity), make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
     ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
       Object.entries(family.values).filter(([, what]) => what !== null).map(([name, what]) => [make("span", { title: state.descriptions[name] || null }, name), value(what)])))] : []),
-    ...(shown.images === 1 ? [make("h2", {}, "Replies of the models"), askForm(), replies()] : []),
     make("h2", {}, "Request"),
     table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, attempt ${shown.k}, ${shown.model}`],
       ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
