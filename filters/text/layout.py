@@ -26,6 +26,8 @@ _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
 _DOUBLE_QUOTES = "«»“”„‟〝〞〟「」『』《》〈〉＂"
 _OPERATORS = "×÷±≤≥≠√∞+<>"
+_LONGEST_FORM = 6
+"""In characters. Two Arabic signs have longer ones, 8 and 18: a text of them would grow as many times."""
 _APOSTROPHES = "‘’‚‛‹›′ʼ´`＇"
 
 
@@ -43,7 +45,7 @@ def _plain(character: str) -> str:
     if character in _APOSTROPHES:
         return "'"
     wide = unicodedata.normalize("NFKC", character)
-    if wide != character and wide != unicodedata.normalize("NFC", character):
+    if len(wide) <= _LONGEST_FORM and wide != character and wide != unicodedata.normalize("NFC", character):
         replacement = "".join("/" if part == "\u2044" else _CHARACTERS[ord(part)] for part in wide)
         # So that 10² is not 102, and 2½ not 21/2.
         return f" {replacement}" if character.isnumeric() and not character.isdecimal() else replacement

@@ -276,3 +276,7 @@ def test_rationales_with_another_short_answer_are_no_duplicates() -> None:
     assert all(row["other_values"] for row in rows.values())
     inches = [trace(asked, answer, f'{reasoning} It is 5" wide.', id=answer) for answer in ("blue", "green")]
     assert not any(row["near_duplicate"] for row in default(Duplicates).measure(asked, inches))
+
+
+def test_a_sign_for_a_whole_phrase_stays_one_sign() -> None:
+    assert without_layout("\ufdfa \ufdfb ﬁ") == "\ufdfa \ufdfb fi"
