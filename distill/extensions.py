@@ -185,7 +185,7 @@ def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
     except Exception as error:
         raise RecipeError(
             f"{key} = {value!r}: {points[0].value} of the package {', '.join(packages)} cannot be imported: "
-            f"{type(error).__name__}: {error}; install what it lacks, or another version of it"
+            f"{type(error).__name__}: {error}; install the missing package, or another version of this one"
         ) from error
     _packages.add(points[0].module)
     package = points[0].dist

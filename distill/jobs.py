@@ -77,7 +77,7 @@ class JobPool:
                 name = self._running.pop(future)
                 if isinstance(future.exception(), BrokenProcessPool):
                     raise DistillError(
-                        "a process that worked beside this one was killed, often for want of memory; run the same "
+                        "another process of this command was killed, often because memory was full; run the same "
                         "command again to resume, with fewer --jobs if it happens again"
                     )
                 yield name, future

@@ -72,9 +72,9 @@ def untuned_student(recipe: Recipe) -> tuple[str, str | None]:
         )
     if recipe.student.model is None:
         raise RecipeError(
-            f"{recipe.path}: filter.signals asks for student, but [student] is made of parts that have never seen an "
-            "image together, so it has no likelihoods worth measuring; train its first stages and name what they "
-            f'leave, such as filter.student.checkpoint = "runs/{recipe.name}/train/STAGE/model"'
+            f"{recipe.path}: filter.signals asks for student, but the parts of [student] were never trained on "
+            "images together, so its likelihoods mean nothing; train its first stages and name their result "
+            f'as in filter.student.checkpoint = "runs/{recipe.name}/train/STAGE/model"'
         )
     return recipe.student.model, recipe.student.revision
 

@@ -145,7 +145,7 @@ def _require_same(folder: Path, verb: str, before: Mapping[str, Any], now: Mappi
         old, new = ({key: fields[key] for key in changed if key in fields} for fields in (before, now))
         raise StaleError(
             f"{folder} {verb} other settings:\n{differences(old, new)}\n"
-            "take the change back, or evaluate anew with --fresh"
+            "undo the change, or evaluate again with --fresh"
         )
 
 

@@ -258,7 +258,7 @@ def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:
 
 def _remedy(stage: str) -> str:
     return (
-        "take the change back, or start over with --fresh "
+        "undo the change, or start over with --fresh "
         f"(--stage {stage} --fresh redoes this stage and those that start from it)"
     )
 

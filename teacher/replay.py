@@ -107,7 +107,7 @@ def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], au
         if request.id == record["id"]:
             return request
     raise StaleError(
-        f"trace {record['id']} cannot be asked again as it was; since then has changed: "
+        f"trace {record['id']} cannot be asked again in the same way; these have changed since then: "
         f"{', '.join(_changes(recipe, record, author, sample, first))}"
     )
 

@@ -135,7 +135,7 @@ def _read_plan(
     if fingerprint(before) != fingerprint(now):
         raise StaleError(
             f"{store.address} was begun with other settings:\n{differences(before, now)}\n"
-            "take the change back, or choose another --run"
+            "undo the change, or choose another --run"
         )
     return plan
 

@@ -74,7 +74,7 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
                 finished(run / "train" / stage, settings, remedy="the stage would have to begin again")
     except DistillError as error:
         yield problem(
-            "--run", str(error), "take the change back, choose another --run, or give --redo-stale to `distill run`"
+            "--run", str(error), "undo the change, choose another --run, or give --redo-stale to `distill run`"
         )
         return
     yield fine("--run", "what is finished there was made by these settings")

@@ -49,15 +49,15 @@ PlaceOption = Annotated[
     ),
 ]
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Start this stage over; results whose content is still valid are reused.")
+    bool, typer.Option("--fresh", help="Make this stage again; results that are still valid are reused.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StageJobsOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of stages to train at the same time, each in a process with its share of the cores, on a card "
-        "of its own if there are several; a stage waits for the one that it starts from.",
+        help="Number of stages to train at the same time, each in its own process with its share of the cores, and "
+        "on its own GPU if there are several; a stage waits for the stage that it starts from.",
     ),
 ]
 SetOption = Annotated[

@@ -36,18 +36,18 @@ def plan(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Print what is done again if RECIPE replaces OTHER: a run directory, or the recipe that a run was "
-            "made with. Without RECIPE: OTHER itself with the values of --set.",
+            help="Print which work is done again if RECIPE replaces OTHER, a run directory or the recipe of "
+            "a run. Without RECIPE, it compares OTHER with OTHER and the values of --set.",
         ),
     ] = None,
     run: RunOption = None,
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Estimate tokens, FLOPs, memory, hours and cost of training, without weights; or what a change makes stale.
+    """Estimate tokens, FLOPs, memory, hours and cost of training, without weights; or show what a change makes stale.
 
-    With --diff: which keys differ, what each makes stale, and for every stage whether it stays finished or runs
-    again, and how much that is. Reads recipes and manifests, and models and data whose path differs.
+    With --diff it shows which keys differ, what each one makes stale, which stages stay finished, which run again,
+    and how much work that is. It reads recipes and manifests, and it reads models and data if their paths differ.
     """
     if diff is not None:
         if json_:
@@ -130,16 +130,16 @@ def init(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", parser=local_path, metavar="DIR", help="Where to write [default: NAME-distill]."),
+        typer.Option("--out", parser=local_path, metavar="DIR", help="The folder to write [default: NAME-distill]."),
     ] = None,
     teacher: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="A hub name, a folder, or URL#MODEL for one that a server has."),
+        typer.Option(metavar="MODEL", help="A hub name, a folder, or URL#MODEL for a model on a running server."),
     ] = None,
     student: Annotated[str | None, typer.Option(metavar="MODEL", help="A hub name or a folder.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="NAME", help="Choose models for this GPU, such as L4.")] = None,
     memory: Annotated[
-        float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a card of this memory.")
+        float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a GPU with this much memory.")
     ] = None,
     column: Annotated[
         list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
@@ -149,15 +149,15 @@ def init(
         typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable."),
     ] = None,
     images: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Use this many images of a folder, chosen at random; 0: all.")
+        int, typer.Option(min=0, metavar="N", help="Use this many images of a folder, chosen at random; 0 means all.")
     ] = 5000,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Write over files of an earlier init.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier init.")] = False,
 ) -> None:
-    """Write a first recipe for your own images and this machine's card.
+    """Write a first recipe for your own images and this machine's GPU.
 
-    Guesses what the columns hold, splits the rows by image, and chooses a teacher and a student that fit the card.
+    Guesses what the columns hold, splits the rows by image, and chooses a teacher and a student that fit the GPU.
     """
     from distill.commands.init import HUB, FirstSettings, init_recipe
 

@@ -18,7 +18,7 @@ from distill.errors import RecipeError
 _WATCH_S = 5.0
 StoreOption = Annotated[
     str | None,
-    typer.Option("--recipe", metavar="RECIPE", help="A recipe whose [store] says where an address is."),
+    typer.Option("--recipe", metavar="RECIPE", help="A recipe with the [store] settings for this address."),
 ]
 
 
@@ -27,11 +27,13 @@ def status(
         Any,
         typer.Argument(parser=run_place, metavar="RUN|ADDRESS", help="A run directory, or a run in an object store."),
     ],
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 5 seconds until interrupted.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the state again every 5 seconds, until Ctrl-C.")
+    ] = False,
     json_: JsonOption = False,
     recipe: StoreOption = None,
 ) -> None:
-    """Show the funnel and the state of every stage; of a run in a store how far it is, and who works on it."""
+    """Show the state of every stage and its numbers of traces; for a run in a store also its progress and agents."""
     from distill.commands.store_runs import any_status
 
     while True:
@@ -42,11 +44,13 @@ def status(
 
 
 def pull(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A finished run in a store, s3://bucket/run.")],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="A finished run in a store, such as s3://bucket/run.")
+    ],
     folder: Annotated[Path, typer.Argument(parser=local_path, metavar="DIR", help="A new run directory.")],
     recipe: StoreOption = None,
 ) -> None:
-    """Bring a run from an object store to a folder, where all other commands work on it."""
+    """Copy a run from an object store to a folder; all other commands work on the folder."""
     from distill.commands.store_runs import pull_run
 
     show(pull_run(address, folder, recipe))
@@ -77,21 +81,21 @@ def explain(
 
 def ask(
     place: Annotated[
-        str, typer.Argument(metavar="RUN|MODEL", help="A run directory; or a model, by folder or hub name.")
+        str, typer.Argument(metavar="RUN|MODEL", help="A run directory; or a model: its folder or its hub name.")
     ],
     image: Annotated[Path, typer.Argument(parser=local_path, metavar="IMAGE", help="An image file.")],
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask about it.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question about the image.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHICH", help="Ask only: before, after or teacher; repeatable [default: all of a run]."),
+        typer.Option(metavar="WHICH", help="Ask only these: before, after or teacher; repeatable [default: all]."),
     ] = None,
     student: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Ask this one too: a folder, a hub name, or URL#MODEL; repeatable."),
+        typer.Option(metavar="MODEL", help="Also ask this student: a folder, a hub name, or URL#MODEL; repeatable."),
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Ask a run's student before and after training, and its teachers, one question about an image."""
+    """Ask one question about an image: to a run's student before and after training, and to its teachers."""
     from distill.commands.ask import KINDS
     from distill.commands.ask import ask as ask_models
     from distill.commands.live_replies import LiveReplies
@@ -115,11 +119,11 @@ def view(
     run: RunArgument,
     other: Annotated[
         Path | None,
-        typer.Argument(parser=local_path, metavar="[OTHER]", help="A run to compare the students with."),
+        typer.Argument(parser=local_path, metavar="[OTHER]", help="Another run, to compare the students of both."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free port.")] = 0,
 ) -> None:
-    """Look at the traces of a run in a browser, and label them: a page of this machine only."""
+    """Show the traces of a run in a browser, to read and label them; only this machine can open the page."""
     from distill.view.server import view_run
 
     view_run(run, other, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
@@ -135,7 +139,10 @@ def export(
         ),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Write the form of transformers, not the form that vLLM serves natively.")
+        bool,
+        typer.Option(
+            "--plain", help="Write the student for transformers, not in the form that vLLM serves natively."
+        ),
     ] = False,
     both: Annotated[bool, typer.Option("--both", help="Write both forms, to DIR/native and DIR/plain.")] = False,
     gguf: Annotated[
@@ -151,9 +158,9 @@ def export(
         bool,
         typer.Option(
             "--verify",
-            help="Then prove it: same weights and logits as the run's student, and in a real vLLM the same greedy "
-            "replies as in transformers; with --gguf same weights, and the replies of a real llama.cpp. An export "
-            "that is there already is proven as it is.",
+            help="Then compare the export with the run's student: weights, logits, and the greedy replies of vLLM "
+            "with those of transformers. With --gguf: weights, and the greedy replies of llama.cpp. An export that "
+            "exists already is compared and not written again.",
         ),
     ] = False,
     prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: number of questions.")] = 64,
@@ -170,21 +177,21 @@ def export(
         typer.Option(
             "--lmms-eval",
             metavar="SOURCE",
-            help="Export the questions of a source as a task of lmms-eval instead, scored as `distill eval` "
-            "judges; repeatable.",
+            help="Export the questions of a source as a task of lmms-eval instead; it uses the judge of "
+            "`distill eval`; repeatable.",
         ),
     ] = None,
     push: Annotated[
         str | None,
         typer.Option(
             metavar="OWNER/NAME",
-            help="Then upload the folder with its card to this repository of the Hugging Face hub; a new one is "
-            "private. An export that is there already is uploaded as it is.",
+            help="Then upload the folder with its card to this repository of the Hugging Face hub; a new repository "
+            "is private. An export that exists already is uploaded and not written again.",
         ),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="With --push: a new repository is public.")] = False,
 ) -> None:
-    """Export the trained student, merged and ready to serve; or the dataset; or tasks for lmms-eval."""
+    """Export the trained student, merged and ready to serve, or the dataset, or tasks for lmms-eval."""
     from distill.commands.push import push_folder, require_pushable
     from distill.commands.stages import export_dataset, export_gguf, export_student, export_tasks
 

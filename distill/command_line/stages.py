@@ -25,7 +25,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Of a run in an object store: where its agents work, local, slurm or ray [default: engine.kind].",
+        help="For a run in an object store: agents work here (local), on slurm or on ray [default: engine.kind].",
     ),
 ]
 
@@ -48,7 +48,9 @@ def generate(
     replay: Annotated[
         str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
     ] = None,
-    resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="With --replay: send the request again, and compare the replies.")
+    ] = False,
     engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
@@ -97,8 +99,8 @@ def filter_(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Measure and write nothing: show what the [filter] section of another recipe would keep and "
-            "select. With --set, that recipe's values are overridden.",
+            help="Measure nothing and write nothing. Show what the [filter] section of another recipe would keep and "
+            "select. --set then overrides values of that recipe.",
         ),
     ] = None,
     engine: EngineOption = None,
@@ -147,7 +149,7 @@ def eval_(
             "--student",
             metavar="NAME=WHAT",
             help="Also evaluate this student, as with [eval.students.NAME]: a folder (checkpoint, export, PEFT "
-            "adapter), a hub name, or URL#MODEL for one that a server has, e.g. "
+            "adapter), a hub name, or URL#MODEL for a model on a running server, e.g. "
             "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; repeatable.",
         ),
     ] = None,
@@ -174,8 +176,8 @@ def run(
         bool,
         typer.Option(
             "--redo-stale",
-            help="Make stages again that were made with other settings or by an older version. Results whose content "
-            "is still valid are reused; the last result of a stage stays in <stage>.previous.",
+            help="Make every stale stage again: one that other settings or an older version made. Traces and signals "
+            "that are still valid are reused; the last result of a stage stays in <stage>.previous.",
         ),
     ] = False,
     overrides: SetOption = None,
@@ -198,8 +200,8 @@ def ablate(
         int,
         typer.Option(
             min=1,
-            help="Number of arms to train at the same time, each in a process, on a card of its own if there are "
-            "several.",
+            help="Number of arms to train at the same time, each in its own process, and on its own GPU if there "
+            "are several.",
         ),
     ] = 1,
     report: Annotated[
@@ -209,8 +211,8 @@ def ablate(
         bool,
         typer.Option(
             "--plan",
-            help="Run nothing: print the smallest difference that these arms, seeds and questions find with a "
-            "probability of 80 %, and what they cost.",
+            help="Run nothing: print the smallest difference that these arms, seeds and questions can show with a "
+            "probability of 80 %, and their cost.",
         ),
     ] = False,
     fresh: FreshOption = False,

@@ -39,9 +39,9 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
         if digest and before.get(key, digest) != digest:
             name = key.removeprefix(_PICTURES)
             raise StaleError(
-                f"{where} was made from other pictures of [data.{name}] than those that its images_root "
-                f"({recipe.data[name].images_root or 'the folder of its source'}) leads to now; take the change "
-                "back, or start over with --fresh"
+                f"{where} was made from other images of [data.{name}]: its images_root "
+                f"({recipe.data[name].images_root or 'the folder of its source'}) now leads to different ones; "
+                "undo the change, or start over with --fresh"
             )
 
 

@@ -20,7 +20,7 @@ def submit_array(
     Raises InputError for an option that the file sets itself, DistillError where sbatch is missing or refuses.
     """
     if taken := [option for option in options if option in _OURS]:
-        raise InputError(f"engine.slurm.{taken[0]}: set by the toolkit; take it out of [engine.slurm]")
+        raise InputError(f"engine.slurm.{taken[0]}: the toolkit sets it; remove it from [engine.slurm]")
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"--{option}={value}" for option, value in options.items()]
     # An element that is stopped or lost begins again and joins the run.
@@ -30,7 +30,7 @@ def submit_array(
     write_text(file, f"#!/bin/sh\n{head}exec {shlex.join(command)}\n")
     sbatch = shutil.which("sbatch")
     if sbatch is None:
-        raise DistillError(f"sbatch is not on this machine; submit on one that has it: sbatch {file}")
+        raise DistillError(f"sbatch is not on this machine; on a machine that has it, run: sbatch {file}")
     done = subprocess.run([sbatch, "--parsable", str(file)], capture_output=True, text=True)
     if done.returncode:
         raise DistillError(f"sbatch {file} ended with {done.returncode}: {done.stderr.strip()}")

@@ -105,7 +105,7 @@ def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observatio
     for observation in observations:
         if not (math.isfinite(observation.x) and observation.x > 0):
             raise DataError(
-                f"arm {observation.arm or '(none)'}: {observation.x} is no amount of data; leave out arms without any"
+                f"arm {observation.arm or '(none)'}: {observation.x} is no amount of data; leave this arm out"
             )
         if observation.n < 1 or not 0 <= observation.correct <= observation.n:
             raise DataError(

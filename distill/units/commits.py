@@ -123,8 +123,8 @@ def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> byte
         data = b""
     if hashlib.sha256(data).hexdigest() != commit.files[name].sha256:
         raise DataError(
-            f"{store.address}/{key}: missing or changed since it was committed; delete {unit.commit_key} to have "
-            "this unit done again"
+            f"{store.address}/{key}: missing or changed since it was committed; delete {unit.commit_key}, and "
+            "the next run makes this unit again"
         )
     return data
 
@@ -152,7 +152,7 @@ def _parsed(key: str, data: bytes) -> Commit:
         files = {name: Output(**output) for name, output in values["files"].items()}
         return Commit(attempt=values["attempt"], files=files, counts=values["counts"])
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise DataError(f"{key}: no commit of a unit; delete it to have this unit done again") from None
+        raise DataError(f"{key}: no commit of a unit; delete it, and the next run makes this unit again") from None
 
 
 def compress(data: bytes) -> bytes:

@@ -69,7 +69,9 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
         )
     clash = sorted(set(arms) & set(others))
     if clash:
-        raise RecipeError(f"{recipe.path}: eval.students.{clash[0]}: there is an arm of that name; choose another")
+        raise RecipeError(
+            f"{recipe.path}: eval.students.{clash[0]}: an arm has this name already; choose another name"
+        )
 
     def taught(arm: str) -> bool:
         stage = by_name.get(arms[arm])
@@ -270,7 +272,7 @@ def load_student(recipe: Recipe, evaluated: EvaluatedStudent) -> tuple[Any, Any]
         return lora.merge(PeftModel.from_pretrained(student, evaluated.adapter)), processor
     except (ValueError, RuntimeError, KeyError, TypeError, OSError) as error:
         raise ModelError(
-            f"{evaluated.adapter}: this adapter cannot be laid onto {evaluated.model}: {error}"
+            f"{evaluated.adapter}: this adapter cannot be loaded onto {evaluated.model}: {error}"
         ) from None
 
 

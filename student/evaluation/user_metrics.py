@@ -38,7 +38,7 @@ def _loaded(recipe: Recipe) -> list[extensions.Extension]:
         metric = extensions.load(extensions.METRICS, value, _KEY, recipe.path.parent, _lacking)
         if metric.loaded.name in metrics:
             raise RecipeError(
-                f"{_KEY} = {value!r}: another metric is called {metric.loaded.name!r}; give it another name"
+                f"{_KEY} = {value!r}: another metric has the name {metric.loaded.name!r}; choose another name"
             )
         metrics[metric.loaded.name] = metric
     return list(metrics.values())

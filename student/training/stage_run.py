@@ -142,7 +142,7 @@ class StageRun:
                 self.folder / SETTINGS,
                 self.fields,
                 begun=any(self.folder.glob(f"{CHECKPOINTS}/*")),
-                remedy="take the change back to resume it, or add --fresh "
+                remedy="undo the change to resume it, or add --fresh "
                 f"(with --stage {self.stage.name} for this stage alone)",
             )
 

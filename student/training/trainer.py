@@ -286,8 +286,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             if not math.isfinite(report.loss):
                 # Before a save: the checkpoint that is there is from when all was well.
                 raise DistillError(
-                    f"the loss is {report.loss} since step {step} of {report.steps} or shortly before, from which no "
-                    f"training recovers; set a lower learning_rate (now {self.args.learning_rate:g}) or "
+                    f"the loss is {report.loss} since step {step} of {report.steps} or shortly before; "
+                    f"training cannot recover from it. Set a lower learning_rate "
+                    f"(now {self.args.learning_rate:g}) or "
                     f"max_grad_norm (now {self.args.max_grad_norm:g}), and start the stage over with --fresh"
                 )
         super().log(logs, start_time)

@@ -78,7 +78,7 @@ def test_without_sbatch_the_file_is_written_and_named_and_options_of_the_toolkit
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Exception, match=r"submit on one that has it: sbatch .*array\.sh"):
+    with pytest.raises(Exception, match=r"on a machine that has it, run: sbatch .*array\.sh"):
         submit_array(["a b", "c"], tmp_path / "slurm", name="n", elements=3, options={})
     assert (tmp_path / "slurm" / "array.sh").read_text().endswith("exec 'a b' c\n")
     with pytest.raises(Exception, match=r"engine\.slurm\.array"):

@@ -109,7 +109,7 @@ def test_what_carries_no_curve_says_why_and_has_none(
 
 
 def test_what_cannot_have_been_measured_is_an_error() -> None:
-    with pytest.raises(DataError, match="leave out arms without any"):
+    with pytest.raises(DataError, match="leave this arm out"):
         scaling([Observation(x=0, n=900, correct=1, arm="before")])
     with pytest.raises(DataError, match="901 of 900"):
         scaling([Observation(x=10, n=900, correct=901)])

@@ -36,7 +36,7 @@ def with_root(recipe: Recipe, root: str) -> Recipe:
 def test_a_finished_stage_refuses_other_pictures_and_takes_the_same_ones_from_elsewhere(recipe: Recipe) -> None:
     before = pictures_of(recipe, ["questions"])
     require_same_pictures(recipe, ["questions"], before, "train/align")
-    with pytest.raises(StaleError, match=r"train/align was made from other pictures of \[data.questions\].*others"):
+    with pytest.raises(StaleError, match=r"train/align was made from other images of \[data.questions\].*others"):
         require_same_pictures(with_root(recipe, "others"), ["questions"], before, "train/align")
     (recipe.path.parent / "images").rename(recipe.path.parent / "moved")
     require_same_pictures(with_root(recipe, "moved"), ["questions"], before, "train/align")

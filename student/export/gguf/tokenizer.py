@@ -101,4 +101,6 @@ def _words(settings: dict[str, Any] | None) -> str:
             return "smollm"
         case ["Split", "ByteLevel"] if steps[0]["pattern"].get("Regex") == _QWEN2_WORDS:
             return "qwen2"
-    raise ModelError("the tokenizer cuts a text into words in a way for which llama.cpp has no name here")
+    raise ModelError(
+        "the tokenizer splits a text into words in a way that is not known of llama.cpp here; export with --plain"
+    )

@@ -384,5 +384,5 @@ def _read(path: Path) -> SubmittedBatch:
     except (orjson.JSONDecodeError, TypeError, KeyError) as error:
         raise DataError(
             f"{path}: cannot be read as a submitted batch ({error}); its requests are paid: restore the file, or "
-            "remove it to have them asked again"
+            "remove it to ask them again"
         ) from None

@@ -111,7 +111,9 @@ async def check_server(name: str, student: AnyStudent) -> bool:
     if status == 404 and not url.endswith("/v1"):
         raise ModelError(f"{where}: {url} has no list of models (HTTP 404); base_url usually ends in /v1")
     if status != 200 and status != 404:
-        raise ModelError(f"{where}: {url} answers HTTP {status}; wait until the server is well and run again")
+        raise ModelError(
+            f"{where}: {url} answers HTTP {status}; wait until the server works, then run the same command again"
+        )
     cards = listed.get("data") if isinstance(listed, dict) else None
     served = [str(card["id"]) for card in cards or () if isinstance(card, dict) and "id" in card]
     if served and student.model not in served:

@@ -80,7 +80,7 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
             break
         event = parse_json(data)
         if not isinstance(event, dict) or event.get("error"):
-            raise GarbledError("server_error", f"an error amid the answer: {excerpt(data)}")
+            raise GarbledError("server_error", f"an error in the middle of the answer: {excerpt(data)}")
         for key in ("usage", "model"):
             if event.get(key) is not None:
                 body[key] = event[key]
@@ -90,7 +90,7 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
         except (KeyError, TypeError, AttributeError):
             raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
     if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
-        raise GarbledError("garbled_response", "the answer in pieces ended before its end")
+        raise GarbledError("garbled_response", "the streamed answer is not complete")
     for choice in choices.values():
         choice["message"] = {key: "".join(pieces) for key, pieces in choice["message"].items()}
     return {"choices": [choices[index] for index in sorted(choices)], **body}

@@ -47,7 +47,7 @@ def find_llama_server() -> list[str]:
     command = shlex.split(os.environ.get(COMMAND, "")) or ["llama-server"]
     if shutil.which(command[0]) is None:
         raise RecipeError(
-            f"the export is to be served by a real llama.cpp, and there is no program {command[0]!r}; install "
+            f"llama.cpp has to serve the export, but there is no program {command[0]!r}; install "
             f"llama.cpp and name its server: {COMMAND}=/path/to/llama-server"
         )
     return command
