@@ -6,7 +6,7 @@ Defaults live here; `filters/` reads them. Loading touches no data.
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, WithJsonSchema, field_validator, model_validator
 
 from distill.extensions import EXPORT_FORMATS, SIGNALS
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, from_outside, key, outside_schema
@@ -212,15 +212,25 @@ class Mix(Section):
     by: str = key(..., "SQL expression over the signals of one trace.", affects="filter")
     shares: dict[str, float] = key(
         ...,
-        "Value, as text, and its share; all other values share what is left of 1. NULL is written null.",
+        "Value, as text, and its share; all other values share what is left of 1. Whole numbers such as 7, 2 and 1 "
+        "are parts of the whole dataset. NULL is written null.",
         affects="filter",
     )
 
-    @model_validator(mode="after")
-    def _shares_of_one(self) -> Self:
-        if not self.shares or min(self.shares.values()) < 0 or sum(self.shares.values()) > 1 + 1e-9:
-            raise ValueError(f"shares are numbers from 0 that add up to at most 1, got {self.shares}")
-        return self
+    @field_validator("shares")
+    @classmethod
+    def _shares_of_one(cls, shares: dict[str, float]) -> dict[str, float]:
+        total = sum(shares.values())
+        if not shares or min(shares.values()) < 0:
+            raise ValueError(f"shares are numbers from 0, at least one, got {shares}")
+        if total <= 1 + 1e-9:
+            return shares
+        # One number alone, such as 70, has nothing to be a part of: it may be per cent.
+        if sum(share > 0 for share in shares.values()) > 1 and all(share.is_integer() for share in shares.values()):
+            return {value: share / total for value, share in shares.items()}
+        raise ValueError(
+            f"shares are numbers that add up to at most 1, or whole numbers such as 7, 2 and 1, got {shares}"
+        )
 
 
 class Select(Section):

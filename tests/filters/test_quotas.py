@@ -116,3 +116,18 @@ def test_a_value_without_a_share_gets_nothing_where_written_shares_add_up_to_a_l
     there = {("a",): 10**12, ("b",): 10**12, ("c",): 10**12, ("d",): 10**12}
     found = target_counts(there, [mix(a=third, b=third, c=third)], limit=10**11)
     assert found == {("a",): 33333333330, ("b",): 33333333330, ("c",): 33333333330, ("d",): 0}
+
+
+def test_whole_numbers_are_parts_of_the_whole_dataset():
+    there = {("a",): 990, ("b",): 990, ("c",): 990, ("d",): 990}
+    found = target_counts(there, [mix(a=7, b=2, c=1)], 100)
+    assert found == {("a",): 70, ("b",): 20, ("c",): 10, ("d",): 0}
+    written = Mix(by="teacher", shares={"a": 7, "b": 2, "c": 1})
+    assert written == Mix(by="teacher", shares={"a": 70, "b": 20, "c": 10})
+    assert Mix.model_validate(written.model_dump()) == written
+
+
+@pytest.mark.parametrize("shares", [{"a": 70}, {"a": 70, "b": 0}, {"a": 0.7, "b": 0.5}, {"a": 1.5, "b": 1}])
+def test_shares_above_one_that_are_not_parts_are_refused(shares):
+    with pytest.raises(ValueError, match="at most 1, or whole numbers such as 7, 2 and 1"):
+        Mix(by="teacher", shares=shares)
