@@ -12,12 +12,7 @@ demo: $(VENV)/.ready
 
 # A real small world from packages of PyPI, npm and Debian (recipes/pocket/README.md); about 0.8 GB in $(POCKET).
 POCKET ?= runs/pocket
-pocket-# Tests on a Ray cluster of several nodes on this machine. Ray is no part of the other set-up: 79 MB for three tests.
-scale: $(VENV)/.ready
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
-	$(VENV)/bin/python -m pytest tests/distill/test_ray_agents.py
-
-setup: $(VENV)/.ready
+pocket-setup: $(VENV)/.ready
 	test -e $(POCKET)/pocket.toml || $(VENV)/bin/distill recipes copy pocket $(POCKET)
 	$(VENV)/bin/python $(POCKET)/pocket/setup.py
 
@@ -35,6 +30,11 @@ test: $(VENV)/.ready $(VLLM_VENV)/.tried
 # Name those that your change touches beside it: .venv/bin/python -m pytest tests/student/test_train.py
 test-fast: $(VENV)/.ready
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not slow and not timing and not vllm'
+
+# Tests on a Ray cluster of several nodes on this machine. Ray is no part of the other set-up: 79 MB for three tests.
+scale: $(VENV)/.ready
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	$(VENV)/bin/python -m pytest tests/distill/test_ray_agents.py
 
 setup: $(VENV)/.ready
 setup-vllm: $(VLLM_VENV)/.tried

@@ -207,3 +207,10 @@ def test_only_modules_that_compare_training_data_with_test_data_call_what_is_bel
     }
     # The runner of ablations gets the comparison from its caller.
     assert callers == {"distill/verbs.py", "distill/commands/stages.py", "distill/ablation/runner.py"}
+
+
+def test_make_reads_its_file_and_knows_every_target() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    done = subprocess.run(["make", "--dry-run", *targets.split()], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
