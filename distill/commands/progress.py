@@ -206,10 +206,15 @@ class _Live:
         from rich.table import Column
 
         self._bars = Bars(
-            TextColumn("[bold]{task.description}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.description}", style="bold", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24),
             # On a narrow terminal the facts go on in a second line.
-            TextColumn("{task.fields[line]}", table_column=Column(ratio=1, no_wrap=False, overflow="fold")),
+            # A fact may hold brackets, which would be markup.
+            TextColumn(
+                "{task.fields[line]}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=False, overflow="fold"),
+            ),
             console=Console(stderr=True),
             expand=True,
         )

@@ -342,3 +342,15 @@ def test_what_the_operating_system_refuses_is_one_message_with_its_place() -> No
     done = CliRunner().invoke(app, ["read"])
     assert done.exit_code == 1
     assert re.search(r"distill: .*No such file.*samples.parquet.*\(FileNotFoundError, .*:\d+\)", done.output)
+
+
+def test_live_progress_shows_brackets_and_control_characters_of_a_fact_as_text(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress.watch() as on_progress:
+        on_progress(
+            Progress(stage="train", done=1, total=2, unit="steps", facts={"now": "a[/b] [red]c \x1b]0;t\x07\u202e"})
+        )
+    shown = capsys.readouterr().err
+    assert r"a[/b] [red]c \u001b]0;t\u0007\u202e" in shown
+    assert "\u202e" not in shown
