@@ -25,7 +25,8 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="For a run in an object store: agents work here (local), on slurm or on ray [default: engine.kind].",
+        help="For a run in an object store, where agents work: local, slurm, or (generate only) ray "
+        "[default: engine.kind].",
     ),
 ]
 

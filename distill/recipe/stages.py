@@ -261,11 +261,13 @@ class Stage(Section):
                     raise ValueError(f"{key} is about traces, which this stage does not learn from")
         if self.distill and self.target == "answer":
             raise ValueError(
-                "distill: a teacher's distribution over its answer is one after its rationale; leave it out"
+                "distill: a teacher's distribution over its answer is one after its rationale, which a stage of "
+                "answers leaves out; leave distill out"
             )
         if (self.preference is not None) != (self.data == f"{TRACES}:{PAIRS}"):
             raise ValueError(
-                f'preference goes with data = "{TRACES}:{PAIRS}", and data is {self.data!r}; set both or none'
+                f'preference needs data = "{TRACES}:{PAIRS}" and that data needs preference, but data is '
+                f"{self.data!r}; set both or none"
             )
         if self.preference is not None:
             self._require_plain_pairs()
@@ -275,7 +277,7 @@ class Stage(Section):
         for name in ("replay", "teachers", "no_think", "distill"):
             if getattr(self, name):
                 raise ValueError(
-                    f"{name} changes single rows, and preference learns from pairs; leave one of them out"
+                    f"{name} changes single rows, but preference learns from pairs; leave one of them out"
                 )
         if self.target == "answer":
             raise ValueError('preference compares traces; leave out target = "answer"')
@@ -283,7 +285,8 @@ class Stage(Section):
             raise ValueError("preference: both traces of a pair need the same image; set too_long to drop or error")
         if self.validation is not None and (self.validation.hold_out or self.validation.metric == "loss"):
             raise ValueError(
-                "preference: validation measures no loss of pairs; leave out hold_out, and set metric to accuracy"
+                "preference: validation cannot measure the loss of pairs; leave out hold_out, and set metric to "
+                "accuracy"
             )
 
     @property
