@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,10 @@ _FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing can be fetched from elsewhere
     "--remote-debugging-port=0",
 )
+
+
+class Navigated(RuntimeError):
+    """The tab went to another page before it answered."""
 
 
 class Tab:
@@ -68,6 +72,8 @@ class Tab:
         answer = self._waiting[self._last] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": self._last, "method": method, "params": parameters})
         told = await asyncio.wait_for(answer, self.patience_s)
+        if "navigated" in told.get("error", {}).get("message", ""):
+            raise Navigated(method)
         if "error" in told:
             raise RuntimeError(f"{method}: {told['error']}")
         return dict(told["result"])
@@ -163,8 +169,10 @@ async def press(tab: Tab, key: str) -> None:
 
 
 async def until(tab: Tab, condition: str) -> None:
+    """Wait until a condition of the page is true, also while the tab goes to another page."""
     for _ in range(100):
-        if await tab.evaluate(condition):
-            return
+        with suppress(Navigated):
+            if await tab.evaluate(condition):
+                return
         await asyncio.sleep(0.1)
     raise AssertionError(condition)
