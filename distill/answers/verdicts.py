@@ -184,7 +184,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
     result = _compare_final(final, gold, ask_worker=ask_worker)
     if result.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
         return result if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
-    if result.verdict != "correct" and _is_worded(gold.answer_type) and not declines(final.text):
+    is_open = result.verdict != "correct" and result.reason != text_answers.ROLES_TURNED  # a part hides who acts
+    if is_open and _is_worded(gold.answer_type) and not declines(final.text):
         result = _compare_stated_parts(prediction, final, gold) or result
     if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
         result = _compare_readings(final, gold, ask_worker=ask_worker) or result

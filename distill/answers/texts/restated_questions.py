@@ -44,7 +44,7 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
     start = int(words[0] in ARTICLES)  # "o" is an article here, and "or" elsewhere
     if not trusted(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
         return False
-    if not all(word in _SMALL or _is_asked(word, asked) for word in (*before, *after)):
+    if not all(word in _SMALL or is_asked(word, asked) for word in (*before, *after)):
         return False
     if {*before} <= _SMALL - _PLACING:
         return not after or not _OBJECT_ASKED & asked
@@ -52,7 +52,8 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
     return not after and bool(linked) and linked[-1] in _BE
 
 
-def _is_asked(word: str, asked: set[str]) -> bool:
+def is_asked(word: str, asked: set[str]) -> bool:
+    """Whether a lower-case word of an answer is a form of one of the words asked for."""
     return any(
         same_word_form(word, other)
         or (

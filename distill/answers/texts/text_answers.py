@@ -24,6 +24,7 @@ from distill.answers.texts.plain_abroad import plain_abroad
 from distill.answers.texts.restated_questions import restates_question
 from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.texts.spelling_variants import compare_spellings
+from distill.answers.texts.turned_relations import turns_relation
 from distill.answers.texts.word_classes import ARTICLES
 from distill.answers.texts.words import tokens as tokens
 from distill.answers.texts.words import unabbreviated
@@ -32,6 +33,7 @@ from distill.answers.texts.yes_or_no import compare_polar
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
+ROLES_TURNED: Final = "roles_turned"
 NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
 """There are no dogs: an answer of zero."""
 _ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
@@ -111,7 +113,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
     if not mathematical and (mentions(text, gold, question) or restates_question(text, gold_words, question)):
-        return correct("mentioned")
+        return undecided(ROLES_TURNED) if turns_relation(text, gold_words, question) else correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
     if finding is None:

@@ -1,0 +1,82 @@
+"""Sentences in which the gold answer and a thing that the question names change places: Germany exceeds France.
+
+Only the order of words is read, so a sentence is turned, or its places are as asked, or nothing can be told.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.word_classes import ARTICLES
+from distill.answers.texts.words import tokens
+
+_LONGEST: Final = 400
+_BE_TEXT: Final = "is are was were be been ist sind war waren est sont était es son era fue está é são foi è sono это"
+_BE: Final = frozenset(_BE_TEXT.split())
+_DO: Final = frozenset({"do", "does", "did"})
+_BY: Final = frozenset({"by", "von", "par", "por"})
+_THE: Final = ARTICLES | {"der", "die", "das", "den", "dem", "le", "la", "les", "el", "los", "las", "il", "o", "os"}
+_ENGLISH: Final = frozenset({"who", "what", "which", "whom"})
+_WHO_ABROAD: Final = frozenset({"wer", "qui", "quién", "quem", "chi"})
+_WHICH_ABROAD: Final = frozenset({"welche", "welcher", "welches", "quel", "quelle", "qué", "que", "qual", "quale"})
+_ASKING: Final = _ENGLISH | _WHO_ABROAD | _WHICH_ABROAD
+"""Questions for one that acts or is acted on. Where, when and how ask for neither."""
+_NOT_A_RELATION: Final = _BE | _DO | _THE | _ASKING | {"of", "and", "or", "de", "du"}
+_COMPARED = re.compile(
+    r"\b(?:(?:more|less|más|menos|plus|moins|mais)\s+(?P<other>\w+)|(?P<word>\w{2,}er))\s+(?:than|als|que|do que)\b",
+    re.IGNORECASE,
+)
+
+
+def turns_relation(text: str, gold: Sequence[str], question: str) -> bool:
+    """Whether `text` gives the words of `gold` the place that another thing of the `question` has, or may do so."""
+    if not question or not gold or max(len(text), len(question)) > _LONGEST:
+        return False
+    asked, said = _words(question), _words(text)
+    asking = next((word for word in asked if word in _ASKING), "")
+    compared = _COMPARED.search(text)
+    if compared is not None and not is_asked((compared["other"] or compared["word"]).casefold(), {*asked, *gold}):
+        return True  # Ana is taller than Eva, for "who is shorter?"
+    gold = [word for word in gold if word not in _THE] or [*gold]
+    places = [start for start in range(len(said)) if said[start : start + len(gold)] == gold]
+    if len(places) != 1 or not asking:
+        return False
+    # Other languages put the verb before what acts too (was zeigt der Hund?): there both must be things that act.
+    if asking in _WHICH_ABROAD and not _has_article(text, gold[0]):
+        return False
+    names = {word.casefold() for word in re.findall(r"(?<=\s)[^\W\d_a-z]\w+", question)}
+    names = names if gold[0].capitalize() in text else set()
+    inside = range(places[0], places[0] + len(gold))
+    return any(
+        _is_turned(asked, index, said, inside, word in names)
+        for index, word in enumerate(asked)
+        if index and word not in _NOT_A_RELATION and word not in gold and said.count(word) == 1
+    )
+
+
+def _is_turned(asked: list[str], index: int, said: list[str], gold: range, are_names: bool) -> bool:
+    """Whether the thing at `index` of the question acts there and is acted on in the answer, or the other way."""
+    before = asked[index - 1]
+    if before in _BE | _DO:
+        acts, relations = True, {*asked[index + 1 :]}
+    else:
+        acts, relations = False, {asked[index - 2] if before in _BY and index > 1 else before}
+    relations -= _NOT_A_RELATION
+    place = said.index(asked[index])
+    is_first = place < gold.start
+    between = said[place + 1 : gold.start] if is_first else said[gold.stop : place]
+    if not relations or not between or between[-1] in _BE:
+        return False
+    if not any(is_asked(word, relations) for word in between) and (not are_names or _BE & {*between}):
+        return False
+    is_passive = bool(_BY & {*between}) != bool(_BY & {*asked})
+    return (acts == is_first) == is_passive
+
+
+def _has_article(text: str, word: str) -> bool:
+    return re.search(rf"\b(?:{'|'.join(_THE)})\s{re.escape(word)}\b", text.casefold()) is not None
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in tokens(text) if word not in _THE]
