@@ -25,8 +25,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="For a run in an object store, where agents work: local, slurm, or (generate only) ray "
-        "[default: engine.kind].",
+        help="For a run in an object store, where agents work: local, slurm or ray [default: engine.kind].",
     ),
 ]
 

@@ -1,22 +1,24 @@
 """Commands on runs in an object store."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from distill import packages, redact, verbs
 from distill.artifacts.files import locked
+from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
-from distill.errors import RecipeError, StaleError
+from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
-from distill.types import Progress, ProgressCallback
+from distill.types import Progress, ProgressCallback, unwatched
 from distill.units.run_state import RunState, read_run_state
 from distill.units.stored_run import own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
@@ -29,7 +31,7 @@ def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[st
     if recipe.engine.kind == "slurm":
         return _submit_agents(recipe, "generate", address, overrides, ["--limit", str(limit)] if limit else [])
     if recipe.engine.kind == "ray":
-        _keep_agents(recipe, address, limit)
+        _keep_agents(recipe, "generate", address, partial(_answer_here, recipe, address, limit))
         # Finished in the store: joining it here asks nothing, and shows the result.
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         run = scratch / "run"
@@ -40,17 +42,14 @@ def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[st
 
 
 def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, fresh: bool) -> str:
-    """Filter, here or by an array of Slurm jobs; signals, decisions, dataset and report go to the store."""
-    from distill.model_signals import measurers
-    from filters.store_run import filter_in_store
-
+    """Filter, here, by Slurm jobs or on Ray; signals, decisions, dataset and report go to the store."""
     if recipe.engine.kind == "slurm":
         return _submit_agents(recipe, "filter", address, overrides, ["--fresh"] if fresh else [])
     if recipe.engine.kind == "ray":
-        raise RecipeError('engine.kind = "ray": filter does not run on Ray yet; add --engine local or --engine slurm')
-    with own_scratch(recipe, address) as scratch, watch() as on_progress:
-        models = measurers(recipe, scratch / "run")
-        manifest = filter_in_store(recipe, address, scratch, fresh=fresh, measurers=models, on_progress=on_progress)
+        _keep_agents(recipe, "filter", address, partial(_filter_here, recipe, address, fresh=fresh))
+        # As for generate: it is finished, and this shows the result.
+    with watch() as on_progress:
+        manifest = _filter_here(recipe, address, fresh=fresh, on_progress=on_progress)
     counts = table(("filter", "traces"), [(name, f"{manifest.counts[name]:,}") for name in FUNNEL["filter"]])
     return f"{counts}\ndataset: {address}; distill pull {address} DIR"
 
@@ -67,40 +66,56 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
     return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
 
 
-def _keep_agents(recipe: Recipe, address: str, limit: int | None) -> None:
-    """Let agents of a Ray cluster answer, and show the run's progress, until it is finished."""
+def _keep_agents(recipe: Recipe, verb: str, address: str, work: Callable[[], object]) -> None:
+    """Let agents of a Ray cluster do the work of a verb, and show the run's progress, until it is finished."""
     packages.require('engine.kind = "ray"', "ray")
     from distill.placement.ray_agents import keep_agents
 
     store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
     with watch() as on_progress:
         keep_agents(
-            partial(_answer_here, recipe, address, limit),
+            partial(_work_as_agent, work),
             agents=engine.agents,
             restarts=engine.restarts,
             resources=engine.ray,
-            follow=lambda: _follow(store, on_progress),
+            follow=lambda: _follow(verb, store, on_progress),
         )
 
 
+def _work_as_agent(work: Callable[[], object]) -> None:
+    """What a process of another machine does; its result is in the store."""
+    redact.know_environment()
+    work()
+
+
 def _answer_here(recipe: Recipe, address: str, limit: int | None) -> None:
-    """What an agent does on its machine."""
     from teacher.store_run import generate_in_store
 
-    redact.know_environment()
     with own_scratch(recipe, address) as scratch:
         generate_in_store(recipe, address, scratch, limit=limit)
 
 
-def _follow(store: ObjectStore, on_progress: ProgressCallback) -> None:
+def _filter_here(recipe: Recipe, address: str, *, fresh: bool, on_progress: ProgressCallback = unwatched) -> Manifest:
+    from distill.model_signals import measurers
+    from filters.store_run import filter_in_store
+
+    with own_scratch(recipe, address) as scratch:
+        models = measurers(recipe, scratch / "run")
+        return filter_in_store(recipe, address, scratch, fresh=fresh, measurers=models, on_progress=on_progress)
+
+
+def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> None:
     try:
         state = read_run_state(store)
     except StaleError:  # the source is still read
         return
     agents = sum(bool(agent["works"]) for agent in state.agents)
-    facts: dict[str, str | int | float] = {"units": f"{state.done:,} of {state.units:,}", "agents": agents}
-    done, total = state.traces, state.total_traces
-    on_progress(Progress(stage="generate", done=done, total=total, unit="traces", facts=facts))
+    if verb == "filter":
+        report = Progress(stage="filter: signals", done=state.measured, total=state.units, unit="units")
+    else:
+        report = Progress(stage="generate", done=state.traces, total=state.total_traces, unit="traces")
+    units = f"{state.measured if verb == 'filter' else state.done:,} of {state.units:,}"
+    on_progress(replace(report, facts={"units": units, "agents": agents}))
 
 
 def any_status(run: Path | str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:

@@ -16,9 +16,13 @@ from generate_world import World, asked_of
 from store_worlds import dataset, lines_of, small_world
 
 from distill.artifacts.files import file_sha256
+from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
+from distill.units.run_state import read_run_state
 from distill.units.stored_run import pull_generate
+from distill.units.stored_stage import pull_stage
 from filters.apply import apply
+from teacher.store_run import generate_in_store
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed; `make scale` installs it and runs these tests")
 pytestmark = pytest.mark.slow
@@ -53,8 +57,8 @@ def world(tmp_path: Path, url: str) -> World:
     return world
 
 
-def started(world: World, address: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run", address]
+def started(world: World, address: str, verb: str = "generate") -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "distill", verb, str(world.folder / "recipe.toml"), "--run", address]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -117,3 +121,25 @@ def test_an_error_of_every_agent_is_the_error_of_the_command(cluster: Any, world
     process = started(world, f"file://{tmp_path / 'store'}")
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2 and b"Traceback" not in err, err.decode()
+
+
+def test_agents_on_a_cluster_filter_and_outlive_a_killed_node(cluster: Any, world: World, tmp_path: Path) -> None:
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    address, store = f"file://{tmp_path / 'store'}", LocalStore(tmp_path / "store")
+    early = started(world, address, "filter")
+    _, err = early.communicate(timeout=100)
+    assert early.returncode == 2 and b"run `distill generate` first" in err, err.decode()
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    process = started(world, address, "filter")
+    deadline = time.monotonic() + 120
+    while len(store.list_objects("agents")) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0 and b"dataset: file://" in out, err.decode()
+    state = read_run_state(store)
+    assert state.measured == state.units > 4 and not store.list_objects("claims")
+    pull_generate(store, tmp_path / "plain")
+    pull_stage(store, "filter", tmp_path / "pulled" / "filter")
+    apply(world.recipe(), tmp_path / "plain")
+    assert dataset(tmp_path / "pulled") == dataset(tmp_path / "plain") != {}
