@@ -25,6 +25,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # No test asks a hub: one that looks for a model there is answered at once, and not after many tries.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+# A server of vLLM on a CPU is two processes and not three: each loads the libraries, which takes eight seconds.
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+
 # No test pulls the plug: where something has to reach the disk, a test records the calls. Waiting for a busy disk
 # takes longer than most tests.
 os.fsync = lambda descriptor: None  # type: ignore[assignment]

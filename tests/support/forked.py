@@ -7,6 +7,7 @@ fork is as good as a new process. It ends when its input ends: when the pytest p
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -33,7 +34,7 @@ class Ended(NamedTuple):
 def run(code: str, *arguments: object, ranks: int = 1) -> Ended:
     """Execute a text with `sys.argv[1:]` in a fork, or in several that find each other as torchrun's processes do.
 
-    When one of several fails, the others get SIGTERM and later SIGKILL.
+    When one of several fails, the others get SIGTERM a second later, and later SIGKILL.
     """
     server = _server()
     assert server.stdin is not None and server.stdout is not None
@@ -128,15 +129,19 @@ def _enter(call: dict[str, object], rank: int, port: int) -> None:
 
 def _wait(children: list[int]) -> list[int]:
     codes: dict[int, int] = {}
-    deadline, asked = time.monotonic() + _LIMIT_S, False
+    kill_at, end_at = time.monotonic() + _LIMIT_S, math.inf
     while len(codes) < len(children):
         for child in children:
             if child not in codes and (status := os.waitpid(child, os.WNOHANG))[0]:
                 codes[child] = os.waitstatus_to_exitcode(status[1])
-        late = time.monotonic() > deadline
-        if late or (any(codes.values()) and not asked):
-            _signal([child for child in children if child not in codes], signal.SIGKILL if late else signal.SIGTERM)
-            deadline, asked = time.monotonic() + _GRACE_S, True
+                if codes[child] and end_at == math.inf:
+                    end_at, kill_at = time.monotonic() + 1, time.monotonic() + _GRACE_S
+        running = [child for child in children if child not in codes]
+        if time.monotonic() > kill_at:
+            _signal(running, signal.SIGKILL)
+        elif time.monotonic() > end_at:
+            _signal(running, signal.SIGTERM)
+            end_at = kill_at
         time.sleep(0.02)
     _signal(children, signal.SIGKILL)  # what they have started
     return [codes[child] for child in children]
