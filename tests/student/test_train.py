@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import weakref
@@ -10,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
+import forked
 import killed
 import orjson
 import pytest
@@ -36,8 +38,6 @@ ANSWERS = worlds.stage("answers_only", steps=4, more='start = "align"\ntarget = 
 @pytest.fixture(scope="module")
 def trained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A world with three finished stages."""
-    import shutil
-
     folder = Path(shutil.copytree(world, tmp_path_factory.mktemp("trained") / "w"))
     train(worlds.recipe(folder, ALIGN, REASON, ANSWERS), folder / "run")
     return folder
@@ -186,8 +186,6 @@ def work(where, moment, step):
 
 @pytest.mark.slow
 def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(place: Path, tmp_path: Path):
-    import shutil
-
     # Rows packed to token budgets, another source mixed in, several epochs; dropout draws numbers at every step.
     more = (
         "batch_tokens = 1000\nmicro_batch_tokens = 500\nreplay = { questions = 0.2 }\n"
@@ -239,9 +237,9 @@ def test_an_interrupted_stage_with_checkpoints_is_not_resumed_under_other_settin
     ]
 
 
-def test_fresh_redoes_one_stage_and_what_starts_from_it_and_keeps_the_last_result(place: Path):
-    recipe = worlds.recipe(place, ALIGN, REASON, ANSWERS)
-    train(recipe, place / "run")
+def test_fresh_redoes_one_stage_and_what_starts_from_it_and_keeps_the_last_result(trained: Path, tmp_path: Path):
+    place = Path(shutil.copytree(trained, tmp_path / "w"))
+    recipe = load(place / "recipe.toml")
     before = {name: Manifest.read(place / "run" / "train" / name) for name in ("align", "answers_only")}
     changed = load(recipe.path, {"stages.reason.learning_rate": "1e-3"})
     made = train(changed, place / "run", stage="reason", fresh=True)
@@ -286,8 +284,6 @@ def test_traces_need_a_finished_filter_stage(place: Path):
 
 
 def test_a_stage_that_needs_no_traces_is_trained_before_there_are_any(place: Path):
-    import shutil
-
     shutil.rmtree(place / "run" / "filter")
     manifest = train(worlds.recipe(place, ALIGN, REASON), place / "run", stage="align")
     assert manifest.counts["steps"] == 3
@@ -322,8 +318,6 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
 
 
 def test_a_stage_that_starts_from_base_ignores_the_stage_before_it(place: Path, tmp_path: Path):
-    import shutil
-
     other = Path(shutil.copytree(place, tmp_path / "other"))
     train(worlds.recipe(place, worlds.stage("reason", steps=3)), place / "run")
     train(worlds.recipe(other, ALIGN, worlds.stage("reason", steps=3, more='start = "base"\n')), other / "run")
@@ -332,8 +326,6 @@ def test_a_stage_that_starts_from_base_ignores_the_stage_before_it(place: Path, 
 
 
 def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
-    import shutil
-
     from student.models import start_model
 
     other = Path(shutil.copytree(place, tmp_path / "other"))
@@ -362,25 +354,36 @@ def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(pl
     assert all(torch.equal(weights(place, "one")[key], value) for key, value in weights(place, "two").items())
 
 
-@pytest.mark.slow
-def test_stages_side_by_side_are_what_they_are_one_by_one(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    import shutil
+SIDE_BY_SIDE = """
+import json, multiprocessing, sys
+from pathlib import Path
+from distill import jobs
+from distill.recipe import load
+from student.train import train
+# Forks of this process, which has the libraries; tests/distill/test_jobs.py starts processes anew.
+jobs.get_context = lambda method: multiprocessing.get_context("fork")
+reports = []
+note = lambda report: reports.append([report.stage, report.done])
+made = train(load(sys.argv[1]), Path(sys.argv[2]), jobs=2, on_progress=note)
+Path(sys.argv[3]).write_text(json.dumps([[*made.outputs], reports]))
+"""
 
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in this process
+
+@pytest.mark.slow
+def test_stages_side_by_side_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
     other = Path(shutil.copytree(place, tmp_path / "other"))
     stages = (ALIGN, REASON, ANSWERS, worlds.stage("apart", steps=2, more='start = "base"\n'))
     one_by_one = train(worlds.recipe(other, *stages), other / "run")
-    reports: list[Progress] = []
-    side_by_side = train(worlds.recipe(place, *stages), place / "run", jobs=2, on_progress=reports.append)
-    assert list(side_by_side.outputs) == list(one_by_one.outputs)
+    ended = forked.run(SIDE_BY_SIDE, worlds.recipe(place, *stages).path, place / "run", tmp_path / "told.json")
+    assert ended.codes == [0], ended.stderr
+    outputs, reports = json.loads((tmp_path / "told.json").read_text())
+    assert outputs == list(one_by_one.outputs)
     for stage in ("align", "reason", "answers_only", "apart"):
         ours, theirs = weights(place, stage), weights(other, stage)
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], value) for name, value in theirs.items())
-    assert ("train apart", 2) in [(report.stage, report.done) for report in reports]
-    steps = [report.stage for report in reports if report.stage.startswith("train")]
+    assert ["train apart", 2] in reports
+    steps = [stage for stage, _ in reports if stage.startswith("train")]
     assert steps.index("train reason") > len(steps) - 1 - steps[::-1].index("train align")
 
 
