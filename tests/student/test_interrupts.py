@@ -4,12 +4,11 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import forked
 import orjson
 import pytest
 import student_worlds as worlds
@@ -17,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
@@ -25,7 +23,6 @@ from student.training.checkpoints import checkpoint_files
 from student.training.interrupts import Interrupts
 from student.validation import measure
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 8
 WATCHED = """[stages.validation]
 every_steps = 4
@@ -76,21 +73,32 @@ def interrupted(recipe: Recipe, folder: Path, number: int, step: int, times: int
         train(recipe, folder / "run", on_progress=watch)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(scope="module")
+def unbroken(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """Worlds whose stage was trained without a signal: one that measures nothing, and one that does."""
+    folders = {}
+    for watched in (False, True):
+        folder = Path(shutil.copytree(world, tmp_path_factory.mktemp("unbroken") / "w"))
+        train(worlds.recipe(folder, stage(watched=watched)), folder / "run")
+        folders[watched] = folder
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("number", "steps"), [(signal.SIGINT, (2, 5)), (signal.SIGTERM, (3,)), (signal.SIGHUP, (3,))]
+)
 def test_a_signal_ends_training_with_a_checkpoint_from_which_the_same_weights_come(
-    number: int, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    number: int, steps: tuple[int, ...], place: Path, unbroken: dict[bool, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     recipe = worlds.recipe(place, stage())
-    other = Path(shutil.copytree(place, tmp_path / "other"))
-    train(recipe, place / "run")
     before = signal.getsignal(number)
-    for step in (2, 5):
-        interrupted(load(other / "recipe.toml"), other, number, step)
-        assert checkpoints(other) == [f"checkpoint-{step + 1}"]
+    for step in steps:
+        interrupted(recipe, place, number, step)
+        assert checkpoints(place) == [f"checkpoint-{step + 1}"]
         assert "writing a checkpoint, then stopping" in capfd.readouterr().err
     assert signal.getsignal(number) is before
-    train(load(other / "recipe.toml"), other / "run")
-    assert same(place, other)
+    train(recipe, place / "run")
+    assert same(unbroken[False], place)
 
 
 def test_a_second_ctrl_c_ends_training_at_once(place: Path) -> None:
@@ -122,43 +130,44 @@ def test_a_signal_after_the_last_step_is_not_forgotten(place: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "within", "last"])
 def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
-    moment: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: str, place: Path, unbroken: dict[bool, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = worlds.recipe(place, stage(watched=True))
-    other = Path(shutil.copytree(place, tmp_path / "other"))
-    train(recipe, place / "run")
-    again = load(other / "recipe.toml")
     step = STEPS if moment == "last" else 4
     if moment == "before":
-        interrupted(again, other, signal.SIGINT, 3)
+        interrupted(recipe, place, signal.SIGINT, 3)
     else:
         ask, calls = measure.generation.generate_replies, []
 
         def replies(*args: Any, **options: Any) -> Any:
-            calls.append(len(measured(other)))
+            calls.append(len(measured(place)))
             if calls.count(step // 4 - 1) == 1 and calls[-1] == step // 4 - 1:
                 os.kill(os.getpid(), signal.SIGTERM)
             return ask(*args, **options)
 
         monkeypatch.setattr(measure.generation, "generate_replies", replies)
         with pytest.raises(KeyboardInterrupt):
-            train(again, other / "run")
+            train(recipe, place / "run")
         monkeypatch.undo()
-    assert checkpoints(other) == [f"checkpoint-{step}"]
-    assert [line["step"] for line in measured(other)] == ([4] if moment == "last" else [])
-    train(again, other / "run")
-    assert measured(other) == measured(place) and same(place, other)
+    assert checkpoints(place) == [f"checkpoint-{step}"]
+    assert [line["step"] for line in measured(place)] == ([4] if moment == "last" else [])
+    train(recipe, place / "run")
+    assert measured(place) == measured(unbroken[True]) and same(unbroken[True], place)
 
 
-CHILD = """
-import sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
+COMMAND = """
+import os, signal, sys
 from distill import cli
-from student.training import step_dataset
+from student.training import step_dataset, trainer
 step_dataset.decoding_processes = lambda images: 2
-sys.argv = ["distill", "train", sys.argv[1], "--run", sys.argv[2]]
+_, recipe, run, number = sys.argv
+sys.argv = ["distill", "train", recipe, "--run", run]
+step = trainer.StageTrainer.training_step
+def signalled(self, *args, **kwargs):
+    if self.state.global_step == 1:
+        os.killpg(os.getpgrp(), int(number))
+    return step(self, *args, **kwargs)
+trainer.StageTrainer.training_step = signalled
 cli.main()
 """
 
@@ -169,22 +178,9 @@ def test_a_signal_to_the_whole_group_ends_the_command_as_interrupted_after_a_che
 ) -> None:
     """As a terminal or a scheduler sends it: to the processes that decode images too."""
     recipe = worlds.recipe(place, stage(steps=100_000))
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(recipe.path), str(place / "run")],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert child.stderr is not None
-    try:
-        next(line for line in child.stderr if line.startswith("train reason"))
-        os.killpg(child.pid, number)
-        _, said = child.communicate(timeout=120)
-    finally:
-        child.kill()
-    assert child.returncode == 130 and "run the same command again to resume" in said and "Traceback" not in said
+    ended = forked.run(COMMAND, recipe.path, place / "run", int(number))
+    assert ended.codes == [130] and "Traceback" not in ended.stderr, ended.stderr
+    assert "run the same command again to resume" in ended.stderr
     (left,) = checkpoints(place)
     state = orjson.loads((place / "run/train/reason/checkpoints" / left / "trainer_state.json").read_bytes())
     assert state["global_step"] == int(left.removeprefix("checkpoint-"))
