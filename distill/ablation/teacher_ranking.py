@@ -70,17 +70,6 @@ def of_results(results: Mapping[str, Any], fits: Fits, *, seed: int = 0) -> dict
 # --- measuring the fit ---------------------------------------------------------------------------------------------
 
 
-def measure(recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int = 200) -> dict[str, dict[str, float]]:
-    """The median of every signal over the questions of each teacher, as `fit_values` measures them."""
-    from statistics import median
-
-    result = fit_values(recipe, run, checkpoint, per_teacher)
-    return {
-        teacher: {signal: median(values) for signal, values in signals.items() if values}
-        for teacher, signals in result.items()
-    }
-
-
 def fit_values(
     recipe: Recipe,
     run: Path,

@@ -11,7 +11,6 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -89,25 +88,6 @@ def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTUR
         except ImageError:
             continue
     return page_images
-
-
-def histogram(
-    values: Sequence[float], *, bins: int = 24, low: float | None = None, high: float | None = None
-) -> list[Bin]:
-    """Counts of values between round edges; values beyond `low` and `high` fall into the outer bins."""
-    if not values:
-        return []
-    min_value = min(values) if low is None else low
-    max_value = max(values) if high is None else high
-    start, width, number = edges(min_value, max_value, bins)
-    counts = [0] * number
-    for value in values:
-        counts[min(number - 1, max(0, math.floor((value - start) / width)))] += 1
-    highest = max(counts)
-    return [
-        Bin(low=start + index * width, high=start + (index + 1) * width, count=count, share=count / highest)
-        for index, count in enumerate(counts)
-    ]
 
 
 def edges(low: float, high: float, bins: int, *, whole: bool = False) -> tuple[float, float, int]:

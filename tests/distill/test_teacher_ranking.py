@@ -9,7 +9,7 @@ import run_fixtures
 import tiny_models
 from scipy import stats
 
-from distill.ablation.teacher_ranking import fit_values, measure, of_results
+from distill.ablation.teacher_ranking import fit_values, of_results
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, StaleError
 from distill.stats.rank_correlation import LOW_FITS, kendall, permutation_p, rank_correlation, spearman
@@ -130,10 +130,10 @@ def test_the_fit_of_a_runs_teachers_is_measured_with_any_checkpoint_and_changes_
     run_fixtures.generate_folder(run, samples, traces)
     recipe = run_fixtures.recipe(tmp_path)
     with pytest.raises(StaleError, match="distill filter"):
-        measure(recipe, run, tmp_path / "model")
+        fit_values(recipe, run, tmp_path / "model")
     filter_stage(recipe, run)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    found = measure(recipe, run, tmp_path / "model", per_teacher=3)
+    found = fit_values(recipe, run, tmp_path / "model", per_teacher=3)
     assert set(found) == {"brief", "structured"} and all(set(held) == set(LOW_FITS) for held in found.values())
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     # The same values as the filter's own, where it measures with this checkpoint; by question, kept traces only.
