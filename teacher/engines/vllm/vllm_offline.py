@@ -1,15 +1,11 @@
 """vLLM without a server: `vllm.LLM` in a process of the teacher's own environment.
 
 The process gets requests and returns completions as JSON lines over two pipes, and runs under the guard that servers
-run under. vLLM's interpreter has none of this project's packages, so `run_worker` is sent to it as source text: it
-uses nothing of this module.
+run under. Its program is `offline_worker.py`.
 """
 
 import asyncio
-import inspect
 import os
-import tempfile
-import textwrap
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +16,9 @@ import numpy as np
 from distill import redact
 from distill.errors import RecipeError
 from distill.rationale import opened_thinking
+from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Server, Teacher
+from distill.recipe.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, local_request
 from teacher.engines.http.chat_protocol import sampling_body
@@ -36,104 +33,12 @@ from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Request
 
+_WORKER = Path(__file__).with_name("offline_worker.py")
 _IN_FLIGHT = 256
 """Requests that a process holds where the recipe does not say; vLLM decodes as many at once as its memory allows."""
 _ISOLATE_AFTER, _FAIL_AFTER = 2, 3
 """After 2 crashes a request is retried alone; after 3 it fails as `server_lost`. The process is known
 to have ended each time; `http_client.py`, which cannot always tell, allows one more."""
-
-
-def run_worker() -> None:
-    """The program that vLLM's interpreter runs: JSON lines in, JSON lines out. It needs vLLM alone."""
-    import json
-    import os
-    import select
-    import sys
-
-    import vllm  # type: ignore[import-not-found, unused-ignore]
-    from vllm.engine.arg_utils import EngineArgs  # type: ignore[import-not-found, unused-ignore]
-    from vllm.sampling_params import RepetitionDetectionParams  # type: ignore[import-not-found, unused-ignore]
-    from vllm.utils.argparse_utils import FlexibleArgumentParser  # type: ignore[import-not-found, unused-ignore]
-    from vllm.v1.engine.exceptions import EngineDeadError  # type: ignore[import-not-found, unused-ignore]
-
-    source, sink = int(sys.argv[1]), int(sys.argv[2])
-    for pipe in (source, sink):
-        os.set_inheritable(pipe, False)  # vLLM's own processes must not keep them open
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
-    llm = vllm.LLM.from_engine_args(EngineArgs.from_cli_args(parser.parse_args(sys.argv[3:])))
-    tokenizer, config = llm.get_tokenizer(), llm.model_config.hf_config
-    image_token = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
-    names: dict[str, tuple[str, int]] = {}
-
-    def send(value: dict[str, Any]) -> None:
-        line = json.dumps(value).encode() + b"\n"
-        while line:
-            line = line[os.write(sink, line) :]
-
-    def add(asked: dict[str, Any]) -> None:
-        """Queue a request. What is wrong with it is its answer."""
-        keys = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop", "seed")
-        values = {key: asked[key] for key in (*keys, "thinking_token_budget") if key in asked}
-        if "repetition_detection" in asked:
-            values["repetition_detection"] = RepetitionDetectionParams(**asked["repetition_detection"])
-        if "top_logprobs" in asked:
-            values["logprobs"] = asked["top_logprobs"]
-        try:
-            (name,) = llm.enqueue_chat(
-                [asked["messages"]],
-                vllm.SamplingParams(**values),
-                use_tqdm=False,
-                chat_template_kwargs=asked.get("chat_template_kwargs"),
-                mm_processor_kwargs=asked.get("mm_processor_kwargs"),
-            )
-        except EngineDeadError:
-            raise
-        except Exception as error:  # of the prompt, its template or its images: nothing has reached the engine
-            send({"id": asked["id"], "error": f"refused_request: {error}"})
-        else:
-            # Outputs carry the id without the suffix that makes it unique among processes.
-            names[name.partition("-")[0]] = asked["id"], asked.get("top_logprobs", 0)
-
-    def likely(step: dict[int, Any], token: int, count: int) -> list[list[Any]]:
-        """Ids and log-probabilities of one step: the sampled token, then the `count` likeliest ones in order."""
-        best = sorted((each for each in step if step[each].rank <= count), key=lambda each: step[each].rank)
-        ids = [token, *best[:count]]
-        return [ids, [step[each].logprob for each in ids]]
-
-    def report(output: Any) -> None:
-        made = output.outputs[0]
-        name, count = names.pop(output.request_id)
-        steps = zip(made.logprobs or (), made.token_ids, strict=False)
-        send(
-            {
-                "id": name,
-                "text": made.text,
-                "finish_reason": made.finish_reason or "",
-                "stop_reason": "" if made.stop_reason is None else str(made.stop_reason),
-                "prompt_tokens": len(output.prompt_token_ids),
-                "image_tokens": sum(token == image_token for token in output.prompt_token_ids),
-                "cached_tokens": output.num_cached_tokens,
-                "completion_tokens": len(made.token_ids),
-                "prompt_end": tokenizer.decode(output.prompt_token_ids[-16:]),
-                "likely": [likely(step, token, count) for step, token in steps],
-            }
-        )
-
-    send({"version": vllm.__version__, "max_model_len": llm.model_config.max_model_len})
-    held = b""
-    while True:
-        ready, _, _ = select.select([source], [], [], 0 if names else None)
-        if ready:
-            piece = os.read(source, 1 << 20)
-            if not piece:
-                return
-            *lines, held = (held + piece).split(b"\n")
-            for line in lines:
-                add(json.loads(line))
-        if names:
-            for output in llm.llm_engine.step():
-                if output.finished:
-                    report(output)
 
 
 class OfflineEngine:
@@ -149,7 +54,6 @@ class OfflineEngine:
         self._images = ImageParts(teacher, self._folders, max_pixels=settings.max_pixels, local_media=True, urls=())
         self._slot_free = asyncio.Event()
         self._files = server_files(settings.teacher.server, settings.recipe.path.parent)
-        self._program: tempfile.TemporaryDirectory[str] | None = None
 
     @staticmethod
     def check_program(recipe: Recipe, teacher: Teacher) -> None:
@@ -192,14 +96,10 @@ class OfflineEngine:
         settings = self._settings
         log.info("starting vLLM for %s", settings.teacher.name)
         settings.say(f"starting vLLM for {settings.teacher.name}")
-        self._program = tempfile.TemporaryDirectory(prefix="distill-vllm-")
-        program = Path(self._program.name, "worker.py")
-        source = textwrap.dedent(inspect.getsource(run_worker))
-        program.write_text(f'from typing import Any\n\n\n{source}\n\nif __name__ == "__main__":\n    run_worker()\n')
         for number, gpus in enumerate(settings.teacher.server.gpus or (None,)):
             worker = WorkerProcess(
                 settings.teacher,
-                lambda *pipes: self._command((str(program), *pipes)),
+                lambda *pipes: self._command((str(_WORKER), *pipes)),
                 server_environment(settings.teacher.server, gpus),
                 settings.folder / f"offline-{number}.log",
             )
@@ -267,8 +167,6 @@ class OfflineEngine:
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.stop() for worker in self._workers))
-        if self._program is not None:
-            self._program.cleanup()
 
 
 def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
