@@ -37,36 +37,36 @@ def dataset(place: Path) -> Path:
     return place / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
 
 
-def edit(place: Path, **columns: Any) -> None:
-    """Write the dataset anew, with these values in its first row."""
+def edit(place: Path, *rows: dict[str, Any]) -> None:
+    """Write the dataset anew, with these values in its first rows."""
     found = pq.read_table(dataset(place)).to_pylist()
-    found[0] |= columns
+    for row, columns in zip(found, rows, strict=False):
+        row |= columns
     pq.write_table(pa.Table.from_pylist(found), dataset(place))
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"weight": math.nan},
-        {"weight": math.inf},
-        {"weight": -1.0},
-        {"weight": "much"},
-        {"answer": None},
-        {"messages": []},
-        {"images": None},
-        {"signals": "{"},
-        {"signals": "[]"},
-        {"images": [{"bytes": None, "path": None}]},
-    ],
+SPOILED = (
+    {"weight": math.nan},
+    {"weight": math.inf},
+    {"weight": -1.0},
+    {"answer": None},
+    {"messages": []},
+    {"images": None},
+    {"signals": "{"},
+    {"signals": "[]"},
+    {"images": [{"bytes": None, "path": None}]},
 )
-def test_a_row_that_was_spoiled_by_hand_is_counted_and_costs_no_other(columns: dict[str, Any], place: Path):
-    edit(place, **columns)
+
+
+@pytest.mark.parametrize("rows", [SPOILED, ({"weight": "much"},)], ids=["values", "a column of texts"])
+def test_rows_that_were_spoiled_by_hand_are_counted_and_cost_no_other(rows: tuple[dict[str, Any], ...], place: Path):
+    edit(place, *rows)
     made = train(worlds.recipe(place, worlds.stage("a", steps=1)), place / "run", stage="a")
-    assert made.counts["dropped_malformed_row"] == 1 and made.counts["rows"] == 39
+    assert made.counts["dropped_malformed_row"] == len(rows) and made.counts["rows"] == 40 - len(rows)
 
 
 def test_a_row_without_a_weight_counts_one(place: Path):
-    edit(place, weight=None)
+    edit(place, {"weight": None})
     table = pq.read_table(dataset(place))
     pq.write_table(
         table.set_column(table.schema.get_field_index("weight"), "weight", pa.array([None] * 40)), dataset(place)
@@ -75,7 +75,7 @@ def test_a_row_without_a_weight_counts_one(place: Path):
 
 
 def test_an_empty_answer_is_nothing_to_learn(place: Path):
-    edit(place, answer="")
+    edit(place, {"answer": ""})
     made = train(
         worlds.recipe(place, worlds.stage("a", steps=1, more='target = "answer"\n')), place / "run", stage="a"
     )
@@ -241,6 +241,25 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
         convert.export(place / "nowhere", place / "out")
 
 
+@pytest.fixture(scope="module")
+def killed(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A world whose stage was killed after the step behind its first checkpoint."""
+    folder = Path(shutil.copytree(world, tmp_path_factory.mktemp("killed") / "w"))
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train a" and progress.done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(worlds.recipe(folder, worlds.stage("a", save=2)), folder / "run", on_progress=kill)
+    checkpoint = folder / "run" / "train" / "a" / "checkpoints" / "checkpoint-2"
+    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-copy"))
+    return folder
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -252,27 +271,21 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
         ("trainer_state.json", None),
     ],
 )
-def test_a_damaged_checkpoint_is_named_with_the_way_out(file: str, content: bytes | None, place: Path):
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Progress) -> None:
-        if progress.stage == "train a" and progress.done == 3:
-            raise Killed
-
-    recipe = worlds.recipe(place, worlds.stage("a", save=2))
-    with pytest.raises(Killed):
-        train(recipe, place / "run", on_progress=kill)
+def test_a_damaged_checkpoint_is_named_with_the_way_out(
+    file: str, content: bytes | None, killed: Path, tmp_path: Path
+):
+    place = Path(shutil.copytree(killed, tmp_path / "w"))
+    recipe = load(place / "recipe.toml")
     checkpoint = place / "run" / "train" / "a" / "checkpoints" / "checkpoint-2"
-    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-copy"))
     if content is None:
         (checkpoint / file).unlink()
     else:
         (checkpoint / file).write_bytes(content)
     with pytest.raises(DataError, match=r"checkpoint-2: this checkpoint is damaged .* remove the folder"):
         train(recipe, place / "run")
-    shutil.rmtree(checkpoint)
-    assert train(recipe, place / "run", stage="a").counts["steps"] == 6
+    if file == "meter.json":  # the way out is the same for all
+        shutil.rmtree(checkpoint)
+        assert train(recipe, place / "run", stage="a").counts["steps"] == 6
 
 
 @pytest.mark.parametrize("text", ["[]", "{}"])
