@@ -37,7 +37,7 @@ _FLAGS_A_NUMBER = 30
 _STATE = "_state"
 
 
-class Counts(NamedTuple):
+class PolicyCounts(NamedTuple):
     traces: int
     kept: int
     now_kept: int
@@ -49,8 +49,8 @@ class Counts(NamedTuple):
 class Comparison:
     """What two policies do with the same traces."""
 
-    total: Counts
-    groups: Mapping[str, Mapping[str, Counts]]
+    total: PolicyCounts
+    groups: Mapping[str, Mapping[str, PolicyCounts]]
     """Counts by the value of each thing that traces are grouped by."""
     reasons: Mapping[str, tuple[int, int]]
     """Traces with each reason, before and after: a rule, or a limit of the selection."""
@@ -265,7 +265,7 @@ class _Tally:
     """Counts of a comparison, added up over parts of the traces."""
 
     groups: dict[int, list[int]] = field(default_factory=dict)
-    """`Counts` by the hash of teacher, domain and difficulty."""
+    """Counts by the hash of teacher, domain and difficulty."""
     reasons: Counter[str] = field(default_factory=Counter)
     counts_moved: Counter[str] = field(default_factory=Counter)
     moved: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in _MOVED})
@@ -330,20 +330,20 @@ def _query(traces: str) -> str:
 
 def _by_name(
     database: duckdb.DuckDBPyConnection, counts: Mapping[int, Sequence[int]]
-) -> dict[tuple[str, ...], Counts]:
+) -> dict[tuple[str, ...], PolicyCounts]:
     """Counts by teacher, domain and difficulty."""
     names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in _GROUPS)
     rows = database.execute(f"SELECT hash({', '.join(_GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
-    return {tuple(key): Counts(*counts[group]) for group, *key in rows if group in counts}
+    return {tuple(key): PolicyCounts(*counts[group]) for group, *key in rows if group in counts}
 
 
-def _counts_by_value(groups: Mapping[tuple[str, ...], Counts], position: int) -> dict[str, Counts]:
+def _counts_by_value(groups: Mapping[tuple[str, ...], PolicyCounts], position: int) -> dict[str, PolicyCounts]:
     values = sorted({key[position] for key in groups})
     return {value: _sum(counts for key, counts in groups.items() if key[position] == value) for value in values}
 
 
-def _sum(counts: Iterable[Counts]) -> Counts:
-    return Counts(*(sum(column) for column in zip((0,) * 5, *counts, strict=True)))
+def _sum(counts: Iterable[PolicyCounts]) -> PolicyCounts:
+    return PolicyCounts(*(sum(column) for column in zip((0,) * 5, *counts, strict=True)))
 
 
 def _notes(recipe: Recipe, columns: pa.Schema, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:

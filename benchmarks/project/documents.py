@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation.power import statement_text
+from distill.artifacts.files import write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation, interval, percent
 from distill.recipe.loading import load
@@ -296,14 +297,9 @@ def readme() -> str:
 
 def architecture() -> str:
     """docs/architecture.md with the layers of today."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    blocks = [
-        "\n".join([f"# {contract['name']}, highest layer first", *contract["layers"]])
-        for contract in contracts
-        if contract["type"] == "layers"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layered = [contract for contract in project["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"]
+    blocks = ["\n".join([f"# {each['name']}, highest layer first", *each["layers"]]) for each in layered]
     text = "\n\n".join(blocks)
     return _replaced(ARCHITECTURE, LAYERS_BEGIN, f"```\n{text}\n```", LAYERS_END)
 
@@ -315,15 +311,14 @@ def _replaced(path: Path, begin: str, text: str, end: str) -> str:
 
 
 def _figures() -> str:
-    minutes = json.loads(FACTS.read_text(encoding="utf-8"))["demo"]["seconds"] / 60
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
-    facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
-    earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts, load(RECIPE)) else ""
+    earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts["studies"], load(RECIPE)) else ""
     return f"""{_pocket_summary(".")}
 
-The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this \
+The demo takes {facts["demo"]["seconds"] / 60:.0f} minutes on two CPU cores, without the set-up. It prints this \
 table, and
 draws `runs/tiny/eval/report.html`:
 
@@ -343,11 +338,11 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pock
     facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {}
     if studies is not None:
         folder = studies / "ablate"
-        _write(STUDIES, _results(studies))
+        write_text(STUDIES, _results(studies))
         results = json.loads(STUDIES.read_text(encoding="utf-8"))
         page = (folder / "report.html").read_text(encoding="utf-8")
         # The pages of single arms stay with the run.
-        _write(PAGE, re.sub(r'<a href="arms/[^>]*>(.*?)</a>', r"\1", page))
+        write_text(PAGE, re.sub(r'<a href="arms/[^>]*>(.*?)</a>', r"\1", page))
         filtered = _manifest(folder / "arms" / "distilled" / "seed-0" / "filter")
         trained = _manifest(folder / "arms" / "distilled" / "seed-0" / "train" / results["stage"])
         facts["studies"] = {
@@ -359,14 +354,14 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pock
             "seeds_planned": len(load(RECIPE).ablate.seeds),
         }
     if demo is not None:
-        _write(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))
+        write_text(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))
         facts["demo"] = {"seconds": seconds}
     if pocket is not None:
-        _write(POCKET, _results(pocket))
+        write_text(POCKET, _results(pocket))
         recipe = load(str(pocket / "ablate" / "arms" / "distilled" / "seed-0" / "recipe.toml"))
         trained = recipe.stages[-1]
         facts["pocket"] = {"steps": trained.max_steps, "batch": trained.batch_size}
-    _write(FACTS, json.dumps(facts, indent=1) + "\n")
+    write_text(FACTS, json.dumps(facts, indent=1) + "\n")
 
 
 def _results(run: Path) -> str:
@@ -384,11 +379,6 @@ def _manifest(folder: Path) -> Manifest:
     return found
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, metavar="RUN", help="run directory of distill ablate tiny-studies")
@@ -400,10 +390,10 @@ def main() -> None:
         parser.error("--demo and --seconds go together")
     if arguments.studies or arguments.demo or arguments.pocket:
         take_over(arguments.studies, arguments.demo, arguments.seconds, arguments.pocket)
-    _write(ROOT / "docs" / "results.md", results_page())
-    _write(README, readme())
-    _write(RECIPES, recipes())
-    _write(ARCHITECTURE, architecture())
+    write_text(ROOT / "docs" / "results.md", results_page())
+    write_text(README, readme())
+    write_text(RECIPES, recipes())
+    write_text(ARCHITECTURE, architecture())
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ LIBRARIES = ("duckdb", "hypothesis", "numpy", "orjson", "PIL.Image", "pyarrow.pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class MutantGroup:
     """Modules that keep one promise, and the tests that hold it."""
 
     modules: tuple[str, ...]
@@ -43,7 +43,7 @@ class Group:
 
 
 GROUPS = {
-    "judge": Group(
+    "judge": MutantGroup(
         modules=("distill/answers/[!_m]*.py", "distill/answers/*/[!_]*.py"),
         tests=(
             "tests/distill/test_verdicts.py",
@@ -51,7 +51,7 @@ GROUPS = {
             "tests/distill/test_answer_*.py",
         ),
     ),
-    "policy": Group(
+    "policy": MutantGroup(
         modules=("filters/decisions/[!_]*.py",),
         tests=(
             "tests/filters/test_decide.py",
@@ -62,7 +62,7 @@ GROUPS = {
             "tests/filters/test_diagnosis.py",
         ),
     ),
-    "artifacts": Group(
+    "artifacts": MutantGroup(
         modules=("distill/artifacts/[!_]*.py",),
         tests=(
             "tests/distill/test_compact_map.py",
@@ -75,7 +75,7 @@ GROUPS = {
             "tests/distill/test_stage_cache.py",
         ),
     ),
-    "sampling": Group(
+    "sampling": MutantGroup(
         modules=("teacher/scheduling/[!_]*.py",),
         tests=(
             "tests/teacher/test_sampling_policy.py",
@@ -83,7 +83,7 @@ GROUPS = {
             "tests/teacher/test_policies.py",
         ),
     ),
-    "fingerprints": Group(
+    "fingerprints": MutantGroup(
         modules=(
             "distill/artifacts/manifest.py::fingerprint,differences",
             "distill/recipe/effects.py",
@@ -196,7 +196,7 @@ def _parts(tree: ast.Module, names: frozenset[str]) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name in names]
 
 
-def mutants(root: Path, group: Group, count: int, seed: int) -> tuple[list[Mutant], int]:
+def mutants(root: Path, group: MutantGroup, count: int, seed: int) -> tuple[list[Mutant], int]:
     """A sample of the mutants of a group, and how many there are."""
     sites: list[tuple[Path, frozenset[str], int, int]] = []
     for pattern in group.modules:
@@ -220,7 +220,7 @@ def _mutant(path: Path, wanted: frozenset[str], place: int, number: int) -> Muta
     return Mutant(path=path, line=site.line, before=site.before, after=site.after, tree=tree)
 
 
-def run(root: Path, name: str, group: Group, count: int, seed: int) -> float:
+def run(root: Path, name: str, group: MutantGroup, count: int, seed: int) -> float:
     """The share of mutants that the tests of a group kill; prints those that live."""
     if gone := [pattern for pattern in group.tests if not any(root.glob(pattern))]:
         sys.exit(f"{name}: no such tests: {', '.join(gone)}")

@@ -37,7 +37,7 @@ from typing import Any, TypeVar
 import orjson
 import torch
 import train_world as world
-from train_runs import TRAINED, Contestant, Job, Result, measure
+from train_runs import TRAINED, Contestant, Result, TimedRun, measure
 
 HELD_OUT = 64
 Found = TypeVar("Found")
@@ -95,7 +95,7 @@ def main() -> None:
                 seed = 0 if options.span_weights else number
                 world.write_data(folder, kind, shape, options.batch * options.steps, seed=seed, name="questions")
                 (folder / "student").symlink_to(student)
-                job = Job(
+                job = TimedRun(
                     contestant=contestants[0],
                     folder=folder,
                     stage=options.stage,

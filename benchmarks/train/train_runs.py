@@ -57,7 +57,7 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class TimedRun:
     """One run of a contestant on the rows of `folder`."""
 
     contestant: Contestant
@@ -72,7 +72,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class StepTime:
     """What a contestant's own log says after a step; all but `loss` are totals since the start."""
 
     seconds: float
@@ -85,7 +85,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    ticks: list[Tick]
+    ticks: list[StepTime]
     peak_bytes: int
     model: Any
     processor: Any
@@ -114,7 +114,7 @@ class Result:
     """Of the steps after the first few."""
 
 
-def measure(job: Job) -> Result:
+def measure(job: TimedRun) -> Result:
     """One run from start to end; to be called in a process of its own."""
     torch.set_num_threads(job.threads)
     trained = trl(job) if job.contestant.trl else ours(job)
@@ -139,7 +139,7 @@ def measure(job: Job) -> Result:
     )
 
 
-def ours(job: Job) -> Trained:
+def ours(job: TimedRun) -> Trained:
     from distill.recipe import loading
     from distill.types import Progress
     from student import train
@@ -184,13 +184,13 @@ def ours(job: Job) -> Trained:
         before = ticks[-1].tokens if ticks else 0
         places += (line["tokens"] - before) / (1 - line["padding_share"])
         ticks.append(
-            Tick(seconds=seconds, cpu_s=cpu_s, tokens=line["tokens"], places=round(places), loss=line["loss"])
+            StepTime(seconds=seconds, cpu_s=cpu_s, tokens=line["tokens"], places=round(places), loss=line["loss"])
         )
     student, processor = siq_vl.load(str(run / "train" / "stage" / "model"), dtype=job.dtype)
     return Trained(ticks=ticks, peak_bytes=peak, model=student, processor=processor)
 
 
-def trl(job: Job) -> Trained:
+def trl(job: TimedRun) -> Trained:
     """As its documentation has it: the model frozen by hand, a data set with images and messages, a processor."""
     from datasets import Dataset, Features, List, Value
     from datasets import Image as ImageFeature
@@ -245,7 +245,7 @@ def trl(job: Job) -> Trained:
         disable_tqdm=True,
         seed=0,
     )
-    ticks: list[Tick] = []
+    ticks: list[StepTime] = []
     places = 0
 
     def count(_module: Any, _args: Any, inputs: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ def trl(job: Job) -> Trained:
                 feeds = min(len(rows), state.global_step * job.batch)
                 tokens = int(logs["num_tokens"]) - feeds
                 seconds, cpu_s = now()
-                ticks.append(Tick(seconds=seconds, cpu_s=cpu_s, tokens=tokens, places=places, loss=logs["loss"]))
+                ticks.append(StepTime(seconds=seconds, cpu_s=cpu_s, tokens=tokens, places=places, loss=logs["loss"]))
 
     trainer = SFTTrainer(
         model=model,
@@ -339,7 +339,7 @@ def held_out_loss(trained: Trained, folder: Path) -> float:
     return total / tokens
 
 
-def flops_per_token(job: Job, trained: Trained) -> float:
+def flops_per_token(job: TimedRun, trained: Trained) -> float:
     """FLOPs that a real token of the training rows needs on average, its share of tower and head included."""
     from student.models.flops import Cost
     from student.models.freeze import prepare

@@ -25,7 +25,12 @@ from distill.answers.numbers.pick_number import (
     pick_stated_number,
 )
 from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
-from distill.answers.numbers.ratios import compare_ratios, compare_shares
+from distill.answers.numbers.ratios import (
+    compare_ratio_or_angle,
+    compare_ratios,
+    compare_shares,
+    compare_worded_share,
+)
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import trusted
@@ -57,8 +62,10 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         text = _HOURS_AND_MINUTES.sub(lambda time: f"{time[1]} hours {time[2] or time[3]} minutes", text)
     if (shared := compare_shares(text, gold.text)) is not None and shared.verdict == "correct":
         return shared
-    if (compared_share := _compare_share(text, gold.quantity) or _compare_ratio_or_angle(text, gold)) is not None:
-        return compared_share
+    if (found := compare_worded_share(text, gold.quantity)) is not None:
+        return found
+    if (found := compare_ratio_or_angle(text, gold.quantity, gold.question)) is not None:
+        return found
     if (named := _NUMBERED.fullmatch(text)) is not None:
         text = named["number"] or named["decorated"]
     for one, other in ((gold.text, text), (text, gold.text)):
@@ -176,47 +183,11 @@ _HOURS_AND_MINUTES = re.compile(
 """3:20 hours, a duration."""
 _FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
 """A calorie of food is a kilocalorie."""
-_RATIO = re.compile(r"(\d+(?:\.\d+)?)\s?(?::|to)\s?(\d+(?:\.\d+)?)")
-_RADIANS = re.compile(r"(\d*)\s?π\s?(?:/\s?(\d+))?\s*rad(?:ians?)?\.?", re.IGNORECASE)
-_HALF_TURN: Final = 180
-_OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
-
-
-def _compare_share(text: str, gold: Quantity) -> CompareResult | None:
-    """A share in words for a percentage: one in eight for 12.5%; and 1.5 to 1, a ratio, for 1.5."""
-    if gold.percent:
-        if (match := _OUT_OF.fullmatch(text)) is not None:
-            parts = [
-                quantity.value for part in match.groups() if (quantity := read_single_quantity(part)) is not None
-            ]
-            if len(parts) != 2 or not parts[1]:
-                return None
-            value = parts[0] / parts[1] * 100
-        else:
-            return None
-        return correct("same_share") if abs(value - gold.value) < _TINY_SHARE else None
-    match = _TO_ONE.fullmatch(text)
-    return correct("same_ratio") if match is not None and Decimal(match[1]) == gold.value and not gold.unit else None
-
-
-def _compare_ratio_or_angle(text: str, gold: GoldAnswer) -> CompareResult | None:
-    """1:4 for the ratio 0.25, and 2π/3 radians for 120°."""
-    assert gold.quantity is not None
-    ratio = _RATIO.fullmatch(text) if "ratio" in gold.question.lower() and not gold.quantity.unit else None
-    if ratio is not None and Decimal(ratio[2]):
-        return correct("same_ratio") if Decimal(ratio[1]) == gold.quantity.value * Decimal(ratio[2]) else None
-    angle = _RADIANS.fullmatch(text.replace("$", "").strip()) if gold.quantity.unit in ("°", "degree") else None
-    if angle is None or not int(angle[2] or 1):
-        return None
-    degrees = _HALF_TURN * Decimal(angle[1] or 1) / Decimal(angle[2] or 1)
-    return correct("same_angle") if degrees == gold.quantity.value else None
 
 
 _NONE = re.compile(
     r"(?:there (?:is|are|was|were) )?(?:in |at )?(?:none|no)\b(?! of (?:the above|these))", re.IGNORECASE
 )
-_TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
-_TINY_SHARE: Final = Decimal("1e-9")
 
 
 def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:

@@ -14,61 +14,11 @@ from distill import redact
 from distill.extensions import PROMPTS, file_and_name, problem
 from distill.recipe.backends import BACKENDS, BackendName, Capabilities
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
+from distill.recipe.managed_server import Server
 from distill.recipe.sampling import Sampling, Until, extra_body_problem, omit_problem
 
 _ONLY_TIME = "it changes only how long is waited; what failed is asked again"
 _ONLY_COST = "it is used for estimates only"
-
-
-class Server(Section):
-    """How vLLM is started for a `vllm` teacher without base_url, and for a `vllm_offline` teacher."""
-
-    command: tuple[str, ...] = key(
-        ("vllm", "serve"),
-        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. A path "
-        "counts from the recipe's folder; a Python script (.py) runs in the Python of distill. "
-        "Only options in it that change answers have an effect.",
-        affects="engine",
-        strict=False,
-        min_length=1,
-    )
-    environment: Mapping[str, str] = key(
-        {},
-        "Environment variables of the server. Secrets, and variables that say only where it runs, such as "
-        "CUDA_VISIBLE_DEVICES and HF_HOME, have no effect; of the others a digest of the value is noted.",
-        affects="engine",
-    )
-    arguments: Mapping[str, Any] = key(
-        {},
-        "vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON. Only "
-        "options that change answers, such as quantization, have an effect.",
-        affects="engine",
-    )
-    extra: tuple[str, ...] = key(
-        (),
-        "Arguments passed as they are, unchecked. Only options that change answers have an effect.",
-        affects="engine",
-        strict=False,
-    )
-    gpus: tuple[str, ...] = key(
-        (),
-        'CUDA_VISIBLE_DEVICES of each replica, such as ["0", "1"] or ["0,1"]; default: one replica that sees all '
-        "GPUs.",
-        because="it says where the server runs",
-        strict=False,
-    )
-    start_timeout_s: float = key(
-        1800.0,
-        "Longest time in seconds until a started server answers.",
-        because="it changes only how long is waited",
-        gt=0,
-    )
-    restarts: int = key(
-        5,
-        "Number of crashes in one run after which a server is given up.",
-        because="it changes only how often a crashed server is started again",
-        ge=0,
-    )
 
 
 class Price(Section):

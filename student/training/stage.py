@@ -36,6 +36,7 @@ def run(
     `again`: a later stage of this command starts from the same.
     Every process of a run takes part. The main one writes all files and gives back the manifest, the others None.
     """
+    from student.training.stage_manifest import write_manifest
     from student.training.stage_run import StageRun
 
     work = StageRun(
@@ -63,7 +64,7 @@ def run(
     work.save_model()
     if not processes.is_main():
         return None
-    manifest = work.write_manifest()
+    manifest = write_manifest(work)
     clean(work.folder)
     return manifest
 

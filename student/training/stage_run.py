@@ -1,7 +1,7 @@
 """The steps of one training stage, over what they have made so far: model, rows, memory plan, step dataset, weights.
 
-student/training/stage.py calls them in their order. Does not decide which stages run (student/train.py) and holds no
-training loop (student/training/trainer.py).
+student/training/stage.py calls them in their order; student/training/stage_manifest.py ends the stage. Does not
+decide which stages run (student/train.py) and holds no training loop (student/training/trainer.py).
 """
 
 import time
@@ -13,33 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, ProcessorMixin
 
-from distill.artifacts.files import describe, write_json
+from distill.artifacts.files import write_json
 from distill.artifacts.layout import (
-    ADAPTER,
     CACHE,
     CHECKPOINTS,
     COVERAGE,
-    DIAGNOSIS,
     DISTRIBUTIONS,
     METRICS,
-    MODEL,
     PARTS,
     REFERENCE,
     ROWS,
     SETTINGS,
 )
-from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, versions
-from distill.data.source_images import pictures_of
+from distill.artifacts.manifest import begin, fingerprint
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import AUTO, Stage
 from distill.recipe.student import Student
-from distill.reports import findings
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
@@ -56,7 +50,6 @@ from student.models.inputs import end_ids, pad_id, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
 from student.training import (
-    diagnosis,
     freeze_checks,
     kernel_choice,
     metrics_log,
@@ -72,8 +65,6 @@ from student.training.metrics_log import StepLog
 from student.training.session import Session
 from student.training.step_dataset import StepDataset
 from student.validation import early_stopping, measure
-
-PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -383,46 +374,6 @@ class StageRun:
             if processes.is_main():
                 merged = self.stage.lora is not None
                 saved_model.save_stage_model(self.folder, student, self.processor, self.parts, merged=merged)
-
-    def write_manifest(self) -> Manifest:
-        """Write the manifest, in the main process: the stage is finished."""
-        folder, frozen = self.folder, freeze_checks.by_role(self.frozen, self.parts)
-        counts = self._counts()
-        facts = diagnosis.read_facts(self.recipe, self.stage, folder, counts)
-        write_json(folder / DIAGNOSIS, {"diagnosis": findings.chosen(diagnosis.diagnose(facts))})
-        return Manifest(
-            stage=f"train {self.stage.name}",
-            fingerprint=fingerprint(self.fields),
-            fields=orjson.loads(canonical(self.fields)),
-            inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
-            | pictures_of(self.recipe, rows.sources_of(self.stage))
-            | ({"kernels": self.kernels["kernels"]} if self.kernels else {}),
-            outputs={file.relative_to(folder).as_posix(): describe(file) for file in self._outputs()},
-            counts=counts,
-            tokens={"trained": self.last.tokens, "response": self.last.response_tokens},
-            versions=versions(*PACKAGES),
-            seconds=round(time.perf_counter() - self.begun, 3),
-        ).write(folder)
-
-    def _counts(self) -> dict[str, int]:
-        return {
-            "rows": len(self.examples),
-            **self.row_counts,
-            "steps": self.last.step,
-            "images": self.last.images,
-            "trainable_parameters": sum(row.trainable for row in self.table),
-            "parameters": sum(row.parameters for row in self.table),
-            **{f"dropped_{reason}": count for reason, count in sorted(self.examples.dropped.items())},
-        }
-
-    def _outputs(self) -> list[Path]:
-        """The files that the stage leaves, sorted."""
-        folder, stage = self.folder, self.stage
-        files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS, folder / DIAGNOSIS]
-        files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
-        files += [folder / COVERAGE] if stage.distill else []
-        files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
-        return sorted(files)
 
     def _report(self, step: str, done: int, total: int, unit: str, facts: Mapping[str, Any]) -> None:
         name = f"{step} {self.stage.name}"

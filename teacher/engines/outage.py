@@ -195,7 +195,7 @@ class Dependency:
             self._failures.clear()
 
 
-class Server(Protocol):
+class RowServer(Protocol):
     """What a row fails at: one server of several, or a dependency as a whole."""
 
     @property
@@ -213,10 +213,10 @@ class RowFailures:
     def __init__(self, row: str) -> None:
         self.row = row
         self.tries = 0
-        self._at: dict[Server, _ServerFailures] = {}
+        self._at: dict[RowServer, _ServerFailures] = {}
         self._last: _ServerFailures | None = None
 
-    def failed(self, dependency: Dependency, failure: Failure, server: Server | None = None) -> None:
+    def failed(self, dependency: Dependency, failure: Failure, server: RowServer | None = None) -> None:
         """`server` is the one of the dependency's servers at which the row failed."""
         dependency.failed(self.row, failure)
         self.tries += 1
@@ -254,7 +254,7 @@ class RowFailures:
 class _ServerFailures:
     """The failures of one row at one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RowServer) -> None:
         self._server = server
         self._count = 0
         self._passes = -1

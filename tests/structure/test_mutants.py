@@ -8,9 +8,9 @@ SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "project"
 RUN = """
 import sys
 from pathlib import Path
-from mutants import Group, run
+from mutants import MutantGroup, run
 
-group = Group(modules=("grade.py",), tests=("test_grade.py",))
+group = MutantGroup(modules=("grade.py",), tests=("test_grade.py",))
 run(Path(sys.argv[1]), "grades", group, count=20, seed=0)
 """
 MODULE = """

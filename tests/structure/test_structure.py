@@ -214,3 +214,43 @@ def test_make_reads_its_file_and_knows_every_target() -> None:
     (targets,) = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)
     done = subprocess.run(["make", "--dry-run", *targets.split()], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def sources(*folders: str) -> dict[str, ast.Module]:
+    """Our Python files in these folders, by path."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def test_no_file_has_more_than_400_lines_and_no_function_more_than_80() -> None:
+    long_files = {
+        path: lines
+        for path in sources(*PACKAGES, "benchmarks")
+        if (lines := len((ROOT / path).read_text(encoding="utf-8").splitlines())) > 400
+    }
+    assert not long_files, "split them"
+    long_functions = {
+        f"{path}:{node.name}": lines
+        for path, tree in sources(*PACKAGES, "benchmarks").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and (lines := node.end_lineno - (node.body[0].lineno if _is_command(node) else node.lineno) + 1) > 80
+    }
+    assert not long_functions, "split them"
+
+
+def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is a command of typer, whose options with their help are its parameters."""
+    return any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in sources(*PACKAGES, "benchmarks").items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    # Scripts of benchmarks stand alone.
+    assert not {name: found for name, found in twice.items() if not all(path.startswith("bench") for path in found)}

@@ -14,8 +14,9 @@ import tiny_models
 
 from distill.data import images
 from distill.errors import RecipeError, TeacherError
+from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Server, Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.vllm import export_server
 

@@ -45,9 +45,9 @@ def _job(
     batch: int,
     warm_up: int,
 ) -> Any:
-    from train_runs import Contestant, Job
+    from train_runs import Contestant, TimedRun
 
-    return Job(
+    return TimedRun(
         contestant=Contestant(name=name, keys=keys),
         folder=_world(ground, preset, dtype, rows),
         stage=stage,

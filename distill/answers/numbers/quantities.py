@@ -14,6 +14,7 @@ from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
+from distill.answers.numbers.digit_groups import readings_of_digits
 from distill.answers.numbers.foreign_number_words import spelled_abroad
 from distill.answers.numbers.normalize import normalise as normalise
 from distill.answers.numbers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
@@ -196,7 +197,7 @@ def _join_compound(parts: tuple[Quantity, ...], text: str) -> tuple[Quantity, ..
 
 
 def _plain_quantity(text: str) -> Quantity:
-    readings, _, decimals = _readings(text.lstrip("-"))
+    readings, _, decimals = readings_of_digits(text.lstrip("-"))
     sign = -1 if text.startswith("-") else 1
     others = tuple(sign * reading for reading in readings[1:])
     return Quantity(value=sign * readings[0], others=others, decimals=decimals, end=len(text))
@@ -278,7 +279,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         (start := match.start("digits")) and text[start - 1] == "√"
     ):
         return None
-    readings, certain, decimals = _readings(match["digits"])
+    readings, certain, decimals = readings_of_digits(match["digits"])
     factor = Decimal(1)
     exact = True
     try:
@@ -373,39 +374,3 @@ def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
         "bound": not negated and (is_letter or last in "<>≤≥") and _BOUND.search(before) is not None,
         "label": (is_letter or before[-4:].lower() == "fig.") and _LABEL.search(before) is not None,
     }
-
-
-_ENGLISH_GROUPS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
-_POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
-
-
-def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
-    """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
-    grouped = len(digits)
-    digits = digits.replace(" ", "").replace("'", "").replace("_", "")
-    grouped -= len(digits)
-    if digits.isdigit():
-        return (Decimal(digits),), True, 0
-    commas, points = digits.count(","), digits.count(".")
-    last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
-    if (not commas and points == 1) or (grouped and commas == 1 and not points):
-        value = Decimal(digits.replace(",", "."))
-        if grouped:
-            return (value,), True, last
-        european = _POINT_GROUPS.fullmatch(digits) and not digits.startswith("0")
-        return ((value, Decimal(digits.replace(".", ""))) if european else (value,)), True, last
-    if _ENGLISH_GROUPS.fullmatch(digits) and not grouped:
-        value = Decimal(digits.replace(",", ""))
-        if commas == 1 and not points:
-            return (value, Decimal(digits.replace(",", "."))), True, 0
-        return (value,), True, last if points else 0
-    if _POINT_GROUPS.fullmatch(digits):
-        return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
-    if commas == 1 and not points:
-        if last == 3 and digits.startswith("0,"):
-            return (Decimal(digits.replace(",", ".")),), True, last  # no group begins with a zero
-        # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
-        certain = last in (1, 2) or (last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0")))
-        return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
-    plain = digits.replace(",", "")
-    return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0

@@ -6,7 +6,7 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.number_words import SMALL
-from distill.answers.numbers.quantities import read_single_quantity
+from distill.answers.numbers.quantities import Quantity, read_single_quantity
 
 _RATIO = re.compile(
     r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])"
@@ -97,3 +97,36 @@ def _read_share(text: str, *patterns: re.Pattern[str]) -> tuple[Decimal, Decimal
 
 _LONGEST_SHARE: Final = 80
 _TINY: Final = Decimal("1e-12")
+
+
+_TWO_TERMS = re.compile(r"(\d+(?:\.\d+)?)\s?(?::|to)\s?(\d+(?:\.\d+)?)")
+_RADIANS = re.compile(r"(\d*)\s?π\s?(?:/\s?(\d+))?\s*rad(?:ians?)?\.?", re.IGNORECASE)
+_HALF_TURN: Final = 180
+_OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
+_TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
+_TINY_SHARE: Final = Decimal("1e-9")
+
+
+def compare_worded_share(text: str, gold: Quantity) -> CompareResult | None:
+    """A share in words for a percentage: one in eight for 12.5%; and 1.5 to 1, a ratio, for 1.5."""
+    if gold.percent:
+        match = _OUT_OF.fullmatch(text)
+        parts = [read_single_quantity(part) for part in match.groups()] if match is not None else []
+        values = [part.value for part in parts if part is not None]
+        if len(values) != 2 or not values[1]:
+            return None
+        return correct("same_share") if abs(values[0] / values[1] * 100 - gold.value) < _TINY_SHARE else None
+    match = _TO_ONE.fullmatch(text)
+    return correct("same_ratio") if match is not None and Decimal(match[1]) == gold.value and not gold.unit else None
+
+
+def compare_ratio_or_angle(text: str, gold: Quantity, question: str) -> CompareResult | None:
+    """1:4 for the ratio 0.25, and 2π/3 radians for 120°."""
+    ratio = _TWO_TERMS.fullmatch(text) if "ratio" in question.lower() and not gold.unit else None
+    if ratio is not None and Decimal(ratio[2]):
+        return correct("same_ratio") if Decimal(ratio[1]) == gold.value * Decimal(ratio[2]) else None
+    angle = _RADIANS.fullmatch(text.replace("$", "").strip()) if gold.unit in ("°", "degree") else None
+    if angle is None or not int(angle[2] or 1):
+        return None
+    degrees = _HALF_TURN * Decimal(angle[1] or 1) / Decimal(angle[2] or 1)
+    return correct("same_angle") if degrees == gold.value else None

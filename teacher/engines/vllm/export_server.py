@@ -22,8 +22,9 @@ import orjson
 
 from distill.data import images
 from distill.errors import RecipeError, TeacherError
+from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Server, Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.vllm.vllm_options import interpreter, render
 from teacher.engines.vllm.vllm_server import Servers

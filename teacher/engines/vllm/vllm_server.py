@@ -16,7 +16,8 @@ from typing import Self
 
 from distill import redact
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.teachers import Server, Teacher
+from distill.recipe.managed_server import Server
+from distill.recipe.teachers import Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
 from teacher.engines.processes.ports import ReservedPort, reserve_port

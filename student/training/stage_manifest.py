@@ -1,0 +1,67 @@
+"""The manifest and the diagnosis of a training stage, written when its student is saved."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from distill.artifacts.files import describe, write_json
+from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODEL, PARTS
+from distill.artifacts.manifest import Manifest, canonical, fingerprint, versions
+from distill.data.source_images import pictures_of
+from distill.reports import findings
+from student.data import rows
+from student.training import diagnosis
+
+if TYPE_CHECKING:
+    from student.training.stage_run import StageRun
+
+_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
+
+
+def write_manifest(work: "StageRun") -> Manifest:
+    """Write diagnosis and manifest, in the main process: the stage is finished."""
+    from student.training import freeze_checks
+
+    folder, frozen = work.folder, freeze_checks.by_role(work.frozen, work.parts)
+    counts = _counts(work)
+    facts = diagnosis.read_facts(work.recipe, work.stage, folder, counts)
+    write_json(folder / DIAGNOSIS, {"diagnosis": findings.chosen(diagnosis.diagnose(facts))})
+    return Manifest(
+        stage=f"train {work.stage.name}",
+        fingerprint=fingerprint(work.fields),
+        fields=orjson.loads(canonical(work.fields)),
+        inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
+        | pictures_of(work.recipe, rows.sources_of(work.stage))
+        | ({"kernels": work.kernels["kernels"]} if work.kernels else {}),
+        outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(work)},
+        counts=counts,
+        tokens={"trained": work.last.tokens, "response": work.last.response_tokens},
+        versions=versions(*_PACKAGES),
+        seconds=round(time.perf_counter() - work.begun, 3),
+    ).write(folder)
+
+
+def _counts(work: "StageRun") -> dict[str, int]:
+    return {
+        "rows": len(work.examples),
+        **work.row_counts,
+        "steps": work.last.step,
+        "images": work.last.images,
+        "trainable_parameters": sum(row.trainable for row in work.table),
+        "parameters": sum(row.parameters for row in work.table),
+        **{f"dropped_{reason}": count for reason, count in sorted(work.examples.dropped.items())},
+    }
+
+
+def _outputs(work: "StageRun") -> list[Path]:
+    """The files that the stage leaves, sorted."""
+    from student.validation import early_stopping
+
+    folder, stage = work.folder, work.stage
+    files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS, folder / DIAGNOSIS]
+    files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
+    files += [folder / COVERAGE] if stage.distill else []
+    files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
+    return sorted(files)
