@@ -17,7 +17,7 @@ USABLE_SHARE = 0.95
 
 
 def usable_bytes(memory_bytes: float) -> float:
-    """What tensors may take of a card's memory."""
+    """Share of a card's memory that tensors may take."""
     return USABLE_SHARE * memory_bytes - _RESERVE_BYTES
 
 

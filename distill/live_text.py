@@ -25,7 +25,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def current() -> Listener | None:
-    """What hears the replies of this task, if anything does."""
+    """The listener of the replies of this task; None without one."""
     return _listener.get()
 
 

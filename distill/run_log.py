@@ -28,9 +28,9 @@ from distill.errors import DistillError
 LOG: Final = "log.jsonl"
 OLDER: Final = "log.1.jsonl"
 MOST_BYTES: Final = 4 << 20
-"""Of each of the two files."""
+"""Largest size in bytes of each of the two files."""
 MOST_CHARACTERS: Final = 8_000
-"""Of one message; its middle is left out."""
+"""Longest message in characters; the middle of a longer one is left out."""
 _HELD = 1_000
 _OWN = ("distill", "filters", "student", "teacher")
 _VERSIONS = ("cot-distill", "torch", "transformers", "trl", "duckdb", "pyarrow")
@@ -63,7 +63,7 @@ def recording(run: Path, verb: str, *, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def joined(run: Path, command: str, stage: str = "") -> Iterator[None]:
-    """Log to a run what is said in this block, without a line of begin and end: for a process of a command."""
+    """Write the messages of this block to the log of a run: for a process that a logged command starts."""
     global _active
     handler = _RunHandler(run, command, stage or command)
     own = [logging.getLogger(name) for name in _OWN]
@@ -99,7 +99,7 @@ def joined(run: Path, command: str, stage: str = "") -> Iterator[None]:
 
 
 def active() -> tuple[Path, str, str] | None:
-    """What `joined` needs in a process that this one starts; None where nothing is logged."""
+    """The arguments of `joined` for a process that this one starts; None where nothing is logged."""
     return None if _active is None else (_active.run, _active.command, _active.stage)
 
 

@@ -64,7 +64,7 @@ def tracked(recipe: Recipe, run: Path, stage: str, on_progress: ProgressCallback
 
 
 class _Reports:
-    """What a stage tells its trackers. One that fails is dropped."""
+    """Sends the progress of a stage to its trackers. A tracker that fails is dropped."""
 
     def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
         self._stage = stage

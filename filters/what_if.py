@@ -170,7 +170,7 @@ def _reasons_before(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    """What occurs, the most frequent first."""
+    """The counts above zero, the largest first."""
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name)) if counts[name]}
 
 
@@ -211,7 +211,7 @@ class _Policy:
         return drops | ({UNREADABLE_IMAGE: f"sample_id IN ({listed})"} if listed else {})
 
     def flags(self) -> list[str]:
-        """What is known of a trace before the ranks: what it was, and by which rules it is dropped."""
+        """State of a trace before selection: its last decision, and the rules that drop it now."""
         return ["was_kept", "was_selected", *self.drops()]
 
     def ranked(self, within: str) -> str:
@@ -322,7 +322,7 @@ def _tally(database: duckdb.DuckDBPyConnection, policy: _Policy, rows: int) -> _
 
 
 def _query(traces: str) -> str:
-    """Counts and the first numbers of the traces of which the same is known."""
+    """Counts and the first numbers of the traces in the same state."""
     return f"""
         SELECT groups, count(*), min(number, {_SHOWN}), kept, teacher_best, best, selected, COLUMNS('flags_[0-9]+')
         FROM ({traces}) GROUP BY ALL"""

@@ -107,7 +107,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
 
 
 def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
-    """What validation changes about a stage's student: rows kept out, and the settings that decide when it does."""
+    """The validation settings that change a stage's student: rows held out, and early stopping if it decides."""
     settings = stage.validation
     if settings is None or not settings.decides:
         return {"stage.validation.hold_out": settings.hold_out} if settings is not None and settings.hold_out else {}

@@ -28,9 +28,9 @@ from teacher.store.trace_journal import trace_parts
 _RECORD_BYTES = 1600
 """A record without its texts, roughly."""
 _TOKEN_BYTES = 9
-"""What a generated token takes in a record, roughly: some 4.5 characters, as raw text and as parsed."""
+"""Bytes of a record for each generated token, roughly: 4.5 characters, stored as raw and as parsed text."""
 _LOGPROB_BYTES = 5
-"""What one entry of the log-probabilities takes, roughly, once compressed and as text."""
+"""Bytes of one entry of the log-probabilities, roughly, compressed and as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ QUANTITIES = ("traces", "prompt", "output")
 
 @dataclass(slots=True, kw_only=True)
 class TeacherUsage:
-    """What one teacher's finished samples took, and which samples are left."""
+    """Cost of one teacher's finished samples, and the samples that are left."""
 
     journals: "JournalSummary"
     left: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class TeacherUsage:
             self.moments[name].setdefault(domain, Moments()).add(value)
 
     def expected(self, quantity: str) -> Amount:
-        """What the samples that are left will take. Needs at least one sample that is done."""
+        """Estimated cost of the samples that are left. Needs at least one finished sample."""
         return extrapolate(self.moments[quantity], self.left)
 
 
@@ -134,7 +134,7 @@ def _quantile(freedom: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSummary:
-    """What a teacher's journals say as a whole."""
+    """Totals of a teacher's journals."""
 
     samples: frozenset[str]
     records: int
@@ -203,13 +203,13 @@ def _attempts(final: FinalAttempt) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What one teacher still has to do. A time of infinity is one that nothing is known of."""
+    """Remaining work of one teacher. An infinite time is unknown."""
 
     measured: bool
     """Whether it is a mean of traces, or the most that the settings allow."""
     traces: Amount
     prompt: Amount | None
-    """None when nothing is known of it."""
+    """None where it is unknown."""
     output: Amount
     disk: Amount
     seconds: Amount | None
@@ -217,7 +217,7 @@ class Forecast:
 
 
 def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
-    """What a teacher's samples that are left will take."""
+    """Estimated cost of the samples that a teacher has left."""
     if not usage.done:
         return _upper_bound(recipe, teacher, sum(usage.left.values()))
     journals = usage.journals

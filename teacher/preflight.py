@@ -107,7 +107,7 @@ def _check_teachers(recipe: Recipe) -> None:
 
 @dataclass(slots=True)
 class _PlanContents:
-    """What is in a plan besides its counts."""
+    """Facts of a plan besides its counts."""
 
     images: int
     domains: Counter[str]

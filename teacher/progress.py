@@ -68,7 +68,7 @@ class GenerateProgress:
             self._report()
 
     def facts(self) -> dict[str, Any]:
-        """What this process has made so far, for whoever watches a run of several."""
+        """Figures of this process so far, for people who watch a run of several processes."""
         return {
             "traces": self._done - self._resumed,
             "seconds": round(time.monotonic() - self._started, 1),

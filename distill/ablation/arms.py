@@ -18,7 +18,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, lineage
 
 STUDENT = "student"
-"""What the measured student is called in the run of an arm, so that equal students are asked once."""
+"""Name of the measured student in the run of each arm; as all have the same, equal students are asked once."""
 REPLAYED_SHARE = 0.2
 TRACES = (1, 2, 4, 8)
 
@@ -29,7 +29,7 @@ class Impossible(RecipeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What the reference took: steps of the stage under study, and by stage of its lineage steps and tokens."""
+    """Training of the reference: steps and tokens of the stage under study and of those it descends from."""
 
     steps: Mapping[str, int]
     tokens: Mapping[str, int]

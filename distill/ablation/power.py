@@ -78,7 +78,7 @@ def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str]) -> None:
 
 
 def read_statement(folder: Path) -> dict[str, Any] | None:
-    """What was stated before the runs; None where nothing was."""
+    """The statement that was written before the runs; None where there is none."""
     path = folder / POWER
     return orjson.loads(path.read_bytes()) if path.is_file() else None
 

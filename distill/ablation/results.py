@@ -55,7 +55,7 @@ Outcomes = Mapping[str, Mapping[int, ArmResult]]
 
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
-    """What a finished arm left in its run directory."""
+    """The figures that a finished arm left in its run directory."""
     metrics = orjson.loads((folder / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
     lines = sorted(read_jsonl(folder / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
     manifests = [Manifest.read(folder / "train" / stage.name) for stage in planned.recipe.stages]
@@ -151,7 +151,7 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
 def table(
     recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | None = None
 ) -> dict[str, Any]:
-    """What results.json holds. Raises DataError where arms answered different questions."""
+    """The content of results.json. Raises DataError where arms answered different questions."""
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
@@ -180,7 +180,7 @@ def table(
 
 
 def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
-    """What a study asks for beside comparing its arms."""
+    """The further analysis that a study asks for: a scaling law, or a ranking of teachers."""
     if study.kind == "scaling":
         return {"fit": scaling_law.of_results(results, study.arms, seed=recipe.seed)}
     if study.kind == "teacher_fit" and fits is not None:
@@ -288,7 +288,7 @@ def _paired(
 
 
 def _seed_spread(outcomes: Outcomes) -> "SeedSpread | None":
-    """What all arms beside the reference know together of how much seeds differ."""
+    """How much seeds differ, estimated from all arms together; the reference aside."""
     from distill.stats.paired_effects import paired_effect, seed_spread
 
     reference = outcomes[REFERENCE]

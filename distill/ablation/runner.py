@@ -152,7 +152,7 @@ def _study(recipe: Recipe, name: str) -> Study:
 
 
 def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> dict[str, dict[int, ArmResult]]:
-    """By seed, what is known of the finished ones of these arms and of those of the recipe's studies."""
+    """The results of the finished arms among `names` and the recipe's studies: arm to seed to result."""
     of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
     return {name: result for name in dict.fromkeys([*names, *of_studies]) if (result := _outcomes(recipe, run, name))}
 
@@ -249,7 +249,7 @@ def run_job(
 
 
 def _data_of(recipe: Recipe) -> tuple[Any, ...]:
-    """What a recipe learns from, and what it measures with."""
+    """The data that a recipe trains and evaluates on."""
     stages = [
         (stage.data, set(stage.replay), stage.validation.data if stage.validation else None)
         for stage in recipe.stages
@@ -323,7 +323,7 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
 
 
 def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
-    """By seed, what is known of a finished arm."""
+    """The results of one arm, by the seeds that are finished."""
     result = {}
     for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
         seed = int(folder.name.removeprefix("seed-"))

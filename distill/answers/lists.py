@@ -17,7 +17,7 @@ Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
 _SPACED_NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?)+")
 _MOST_COMPARISONS: Final = 1000
-"""Of one item with another, which take some 40 microseconds each."""
+"""Most comparisons of one item with another; each takes some 40 microseconds."""
 ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
 BRACKETED = re.compile(r"[\[\](){}]")
 LISTED = re.compile(

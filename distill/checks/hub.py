@@ -19,7 +19,7 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 class HubNames:
-    """Looks names up, and remembers that there is no network."""
+    """Looks up names on the hub; after the first failure of the network it asks no more."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe

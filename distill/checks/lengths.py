@@ -16,7 +16,7 @@ from teacher.store.question_plan import SOURCE
 _FEW_FIT = 0.5
 _LONG = 1.5
 _SAME_TOKENS = 0.9
-"""Of a teacher's vocabulary; a student may have marks of its own besides."""
+"""Share of a teacher's vocabulary that a student must have to count as the same; it may have more tokens."""
 _PROBED = 64
 """Questions that are written as the student reads them."""
 

@@ -23,9 +23,9 @@ from teacher.store.question_plan import SOURCE
 _OPEN_FILES = 256
 _SHARED_BYTES = 256e6
 _KEPT_CHECKPOINTS = 2
-"""Of a stage at once: the next one is written before the last is removed."""
+"""Checkpoints of a stage that exist at the same time: a new one is written before the last is removed."""
 _CHECKPOINT_BYTES = 12
-"""Of a trained number: itself and its optimizer's state."""
+"""Bytes in a checkpoint for each trained parameter: its value and its optimizer's state."""
 _NO_TRACES = JournalSummary(samples=frozenset(), records=0, bytes=0, tokens_per_s=0.0)
 
 

@@ -8,7 +8,7 @@ from distill.planning import leakage
 from distill.recipe.recipe import Recipe
 
 _SHARE = 0.5
-"""Of the time that is left."""
+"""Share of the remaining time that the comparison may take."""
 _SHOWN = 2
 
 

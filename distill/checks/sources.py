@@ -11,7 +11,7 @@ from teacher.store.question_plan import SOURCE
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
-"""Of the usable rows."""
+"""Share of the usable rows."""
 
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:

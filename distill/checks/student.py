@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from student.data.encode import Encoder
 
 _SPANS_SHARE = 0.6
-"""Of a row's loss: below it a rationale learns little (docs/train.md, Loss)."""
+"""Share of a row's loss below which its rationale is hardly learned (docs/train.md, Loss)."""
 
 
 _HIGHEST_RATE = 0.05
-"""Of AdamW, whose steps are about as large as the learning rate; the small worlds take 3e-3."""
+"""Largest sensible learning rate: steps of AdamW are about as large as the rate. The small worlds use 3e-3."""
 
 
 def check_sections(context: CheckContext) -> Iterator[CheckResult]:

@@ -37,7 +37,7 @@ class Survey:
     pictured: int = 0
     """Samples with images."""
     most_images: int = 0
-    """Of one sample."""
+    """Largest number of images of one sample."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Rows that cannot be used."""
     first_bad: list[BadRow] = field(default_factory=list)

@@ -19,7 +19,7 @@ _local = threading.local()
 
 
 def bounded(read: Callable[[], Result], limit_s: float | None = None) -> Result:
-    """What `read` returns or raises. Raises TimeoutError when it takes longer than `limit_s`, or else LIMIT_S."""
+    """Call `read` and return its result. Raises TimeoutError after `limit_s` seconds (default: LIMIT_S)."""
     reader: _Reader | None = getattr(_local, "reader", None)
     if reader is None or reader.process != os.getpid():
         reader = _Reader()

@@ -301,7 +301,7 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
 
 
 def _delimiter(header: str) -> str:
-    """What separates cells. Where numbers have a decimal comma, programs write semicolons; some write tabs."""
+    """The separator of cells: a comma; a semicolon, which programs write beside decimal commas; or a tab."""
     unquoted = re.sub(r'"[^"]*"', "", header)
     return max(",;\t", key=unquoted.count)
 

@@ -11,7 +11,7 @@ from distill.hardware import Gpu
 from distill.planning.stage_plans import local_gpu
 
 _SERVER_SHARE = 0.9
-"""Of the memory, what a vLLM server takes by default."""
+"""Share of the memory that a vLLM server takes by default."""
 _BESIDE_WEIGHTS_GIB = 5.0
 """For images, the cache of some requests of 8,192 tokens, and graphs. An estimate; a server with less says so."""
 
@@ -22,7 +22,7 @@ class FirstModel:
 
     name: str
     needs_gib: float
-    """Of a teacher its weights in bfloat16; of a student its training, adapters of rank 32 and 4,096 tokens."""
+    """Bytes: a teacher's weights in bfloat16; a student's training with adapters of rank 32 and 4,096 tokens."""
 
 
 TEACHERS = tuple(

@@ -28,7 +28,7 @@ from filters.signals.families.contamination import ASKED
 from filters.source_overlap import Overlap
 
 FOLDER = "leakage"
-"""Of a run: the indexes of its evaluation sources, and what was found in each training source."""
+"""Folder of a run for the indexes of its evaluation sources and the overlaps of each training source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Leakage:
     """The comparison of training sources with evaluation sources."""
 
     overlaps: tuple[Overlap, ...] = ()
-    """One for each pair of sources, also where they have nothing in common."""
+    """The overlap of each pair of sources, also where it is empty."""
     not_compared: Mapping[str, str] = field(default_factory=dict)
     """Source to the reason: it could not be read, or the time was up."""
 

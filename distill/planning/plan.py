@@ -86,7 +86,7 @@ def _stages(plans: Sequence[StagePlan]) -> str:
 
 
 def _generation(recipe: Recipe) -> str:
-    """What the teachers may write at most; `distill generate --check` knows more."""
+    """The largest number of tokens that the teachers may write; `distill generate --check` estimates it better."""
     if not recipe.teachers or "questions" not in recipe.data:
         return ""
     from student.training.cost.workload import questions
@@ -163,7 +163,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
 
 
 def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> list[str]:
-    """What to change, by stage."""
+    """Settings to change, by stage."""
     lines = []
     if plans[0].dtype != "bfloat16":
         lines.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")

@@ -30,14 +30,14 @@ class KeyChange:
     before: Any
     now: Any
     targets: frozenset[str] = frozenset()
-    """What it makes stale: a stage, or a part of one such as traces:TEACHER, signals:FAMILY or train:STAGE."""
+    """The stages that it makes stale, or parts of them such as traces:TEACHER, signals:FAMILY or train:STAGE."""
     moved: bool = False
     """The value is a path, and the same content lies there: nothing is stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """What has to be done again, and which changes ask for it."""
+    """One result that has to be made again, and the changes that ask for it."""
 
     changes: tuple[KeyChange, ...]
     causes: Mapping[str, list[str]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Redo:
 
 
 def compare_recipes(before: Recipe, now: Recipe, run: Path | None = None) -> Redo:
-    """What is done again when `run`, made with `before`, goes on with `now`."""
+    """The results to make again when `run`, made with the recipe `before`, is continued with `now`."""
     changes = tuple(_changes(before, now, run))
     causes: dict[str, list[str]] = defaultdict(list)
     for change in changes:
@@ -93,7 +93,7 @@ def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
 
 
 def _targets(effect: str, path: str, before: Recipe, now: Recipe) -> Iterator[str]:
-    """What a key with this effect makes stale in these recipes; what neither uses is not stale."""
+    """The results that a key with this effect makes stale; results that neither recipe has are left out."""
     root, _, rest = path.partition(".")
     item = rest.partition(".")[0]
     both = (before, now)
@@ -126,7 +126,7 @@ def _compares_while_asking(recipe: Recipe) -> bool:
 
 
 def _readers(name: str, both: tuple[Recipe, Recipe], *, is_folder: bool) -> Iterator[str]:
-    """What reads a source; with `is_folder` what is compared by the bytes of its pictures."""
+    """The results that read a source; with `is_folder` those that compare the bytes of its images."""
     if name == ASKED:
         yield "generate"
     for recipe in both:

@@ -1,4 +1,4 @@
-"""`distill plan --diff`: what is done again when a run goes on with another recipe, by key and by stage, as text.
+"""`distill plan --diff`: which results another recipe makes stale, by key and by stage, as text.
 
 Reads recipes and manifests, and models and data whose path differs.
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """What is known of a stage before it runs."""
+    """The amounts of a stage before it runs: rows, tokens, steps, memory, time."""
 
     stage: Stage
     parts: "Sequence[PartRow]"

@@ -22,7 +22,7 @@ _GAIN = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What of a stage decides how fast a step is."""
+    """The properties of a stage that decide how fast a step is."""
 
     step_tokens: float
     micro_batch_tokens: float
@@ -63,7 +63,7 @@ def stage_time(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit) -> StageTime | Non
 
 
 def bottleneck(bound: "Bound") -> str:
-    """What most of a step's time goes to."""
+    """The part of a step that takes most of its time."""
     part, kind, share = bound.largest()
     text = f"{share:.0%} of its time on the card is {kind} ({part})"
     if bound.waits_for_host:

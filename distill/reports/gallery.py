@@ -33,7 +33,7 @@ FAILURES_FIRST = (LOST, NEITHER, WRONG, UNDECIDED, GAINED, BOTH, RIGHT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReply:
-    """What one arm says."""
+    """The reply of one arm."""
 
     arm: str
     answer: str

@@ -55,7 +55,7 @@ class Deviations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedSpread:
-    """What the comparisons of an ablation know together of their seed ratios."""
+    """How much seeds differ, estimated from all comparisons of an ablation together."""
 
     ratio: float
     degrees_of_freedom: float
@@ -94,7 +94,7 @@ def seed_spread(effects: Iterable[PairedEffect]) -> SeedSpread | None:
 
 
 def _independent(comparisons: int) -> float:
-    """As many unrelated comparisons know as much of the seeds as these, which share an arm."""
+    """Number of unrelated comparisons that tell as much about seeds as these, which share an arm."""
     return comparisons / (1 + (comparisons - 1) * _SHARED_ARM)
 
 

@@ -49,7 +49,7 @@ _BATCH = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What a person asks for. `chosen`: facet to its chosen values; `order`: a column, a leading '-' reverses."""
+    """A search of the page. `chosen`: facet to its chosen values; `order`: a column, a leading '-' reverses."""
 
     where: str = ""
     words: str = ""
@@ -261,7 +261,7 @@ class TraceTable:
 
 
 def _filter_version(run: Path) -> tuple[str, str] | None:
-    """What tells one finished filter stage of a run from another; None while there is none."""
+    """A value that changes with every finished filter stage of a run; None while there is none."""
     finished = Manifest.read(run / "filter")
     return None if finished is None else (finished.fingerprint, finished.created)
 

@@ -32,7 +32,7 @@ _OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts:
-    """What the rules read."""
+    """The figures that the rules read."""
 
     recipe: Recipe
     funnel: Funnel

@@ -29,7 +29,7 @@ class Limit:
     """Traces that the limits before it left."""
     after: int
     why: str = ""
-    """The kind that binds, with what there is of it."""
+    """The kind of trace that sets the limit, with the number of its traces."""
 
     @property
     def left_out(self) -> int:

@@ -21,7 +21,7 @@ _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdStep:
-    """What is kept when a rule's number is another one."""
+    """Number of kept traces for other values of a rule's threshold."""
 
     number: float
     kept: int

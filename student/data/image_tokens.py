@@ -50,7 +50,7 @@ _CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_pat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a stage would have of image tokens that are kept."""
+    """Costs and savings of keeping the image tokens of a stage."""
 
     trained: Sequence[str]
     """Parts that the stage trains."""

@@ -27,7 +27,7 @@ LONG: Final = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudentFacts:
-    """What the rules read."""
+    """The figures that the rules read."""
 
     recipe: Recipe
     arm: str

@@ -42,7 +42,7 @@ class EvaluatedStudent:
     key: str
     """Digest of what it is; equal students have equal keys, and are asked once."""
     facts: Mapping[str, Any]
-    """What is known of it, for the metrics."""
+    """Facts about it, for metrics.json."""
     model: str | None = None
     """Folder or hub name as transformers takes it; None: put together from the recipe's parts, or served."""
     revision: str | None = None

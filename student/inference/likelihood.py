@@ -48,7 +48,7 @@ class ScoredRow:
 
 @dataclass(slots=True)
 class _RowTokens:
-    """What is found out about one row: its tokens' places in the two passes, then their scores."""
+    """One row while it is scored: the places of its tokens in the two passes, then their scores."""
 
     index: int
     answer: slice

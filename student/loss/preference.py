@@ -19,7 +19,7 @@ class PairLoss:
     reference: torch.Tensor
     """Log-probabilities of the replies before the stage, float32[2 * pairs]."""
     weights: torch.Tensor
-    """What each pair counts, float32[pairs]; over a step they sum to one."""
+    """Weight of each pair, float32[pairs]; the weights of a step sum to one."""
     beta: float
 
     def rewards(self, nll: torch.Tensor) -> torch.Tensor:

@@ -10,14 +10,14 @@ from student.data.responses import KINDS
 
 
 def kind_weights(loss: Loss, progress: float) -> np.ndarray:
-    """What a token of each kind counts when a stage is `progress` (0 to 1) through; float64[kinds]."""
+    """Weight of a token of each kind at `progress` (0 to 1) of the stage; float64[kinds]."""
     first, last = ([getattr(weights, kind) for kind in KINDS] for weights in (loss, loss.final or loss))
     mixed: np.ndarray = np.array(first) + progress * np.subtract(last, first)
     return mixed
 
 
 class StepWeights:
-    """What each labelled token of a step counts; over the whole step the weights sum to one."""
+    """Weight of each labelled token of a step; the weights of a whole step sum to one."""
 
     def __init__(self, examples: Iterable[Example], loss: Loss, progress: float) -> None:
         self._by_kind = kind_weights(loss, progress)

@@ -114,7 +114,7 @@ def require(asked: str) -> None:
 
 
 def _lacking(asked: str, why: str) -> str:
-    return f'student.attention = {asked!r} cannot be used here: {why}; choose "auto", which takes what there is'
+    return f'student.attention = {asked!r} cannot be used here: {why}; choose "auto", which takes the best one'
 
 
 def use(model: PreTrainedModel, name: str) -> None:

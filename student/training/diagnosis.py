@@ -31,7 +31,7 @@ _DROPPED: Final = "dropped_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFacts:
-    """What the rules read."""
+    """The figures that the rules read."""
 
     recipe: Recipe
     stage: Stage

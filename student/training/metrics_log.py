@@ -68,7 +68,7 @@ OnLog = Callable[[StepLog], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """What is known of a step before the model has seen it."""
+    """Facts of a step that the plan gives before the model runs."""
 
     tokens: int
     """Over all processes, as are response tokens, images, and the tokens by teacher or source."""

@@ -313,7 +313,7 @@ class StageRun:
             data.reference = processes.share(self._reference() if processes.is_main() else None)
 
     def _reference(self) -> np.ndarray:
-        """What the start student gives the traces of all pairs; its adapters change nothing yet."""
+        """Log-probabilities of all pairs under the start student; its adapters change nothing yet."""
         student, count = self.student.to(self.device), len(self.examples)
         path = self.folder / REFERENCE
         self._report("reference", count, count, "rows", {})

@@ -46,7 +46,7 @@ PAIR = "pair_"
 
 @dataclass(frozen=True, slots=True)
 class StepDataset:
-    """What a stage trains on, in which order."""
+    """The rows that a stage trains on, in their order."""
 
     plan: BatchPlan
     data: "StepData"

@@ -26,7 +26,7 @@ _KEY = "facts"
 
 
 def record_engine(folder: Path, served: EngineInfo) -> EngineInfo:
-    """The engine as its traces name it, once what is known of it is in the teacher's folder."""
+    """The engine as its traces name it; writes its facts into the teacher's folder first."""
     if not served.facts:
         return served
     facts = {**served.engine, "model": served.model, **served.facts}

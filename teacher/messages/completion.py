@@ -50,7 +50,7 @@ class EngineInfo:
     model: str
     engine: Mapping[str, str]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else is known of it and stays as it is (`teacher.engines.provenance`)."""
+    """Further facts that do not change while it runs (`teacher.engines.provenance`)."""
 
 
 ROW_FAULTS = ("refused_request:", "server_lost:")

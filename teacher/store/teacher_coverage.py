@@ -13,7 +13,7 @@ from teacher.scheduling.routing import covers
 
 
 class TeacherCoverage:
-    """What the samples of a source are like, and which teachers are for any of them."""
+    """Kinds of samples in a source, and the teachers that cover any of them."""
 
     def __init__(self) -> None:
         self.domains, self.difficulties = Counter[str](), Counter[str]()

@@ -128,7 +128,7 @@ def _reparsed(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
 
 
 class TraceForm:
-    """What all traces of one teacher have in common, worked out once."""
+    """The fields that all traces of one teacher share."""
 
     def __init__(self, teacher: Teacher, model: Model, served: EngineInfo) -> None:
         self.teacher = teacher
@@ -212,7 +212,7 @@ def _split_tokens(total: int, reasoning_tokens: int | None, parsed: ParsedComple
 _TRACE_FIELDS, _USAGE_FIELDS = (tuple(field.name for field in fields(kind)) for kind in (Trace, Usage))
 _trace_values, _usage_values = attrgetter(*_TRACE_FIELDS), attrgetter(*_USAGE_FIELDS)
 _RARE = ("logprobs", "choice", "stop_reason", "proven", "notes")
-"""What most engines never say would only make every record longer."""
+"""Fields that are left out of a record while empty: most engines never fill them."""
 
 
 class TraceJournal:

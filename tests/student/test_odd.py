@@ -42,6 +42,7 @@ def edit(place: Path, *rows: dict[str, Any]) -> None:
     found = pq.read_table(dataset(place)).to_pylist()
     for row, columns in zip(found, rows, strict=False):
         row |= columns
+    found[0] = dict.fromkeys(key for row in found for key in row) | found[0]
     pq.write_table(pa.Table.from_pylist(found), dataset(place))
 
 

@@ -77,6 +77,6 @@ RANKED_BELOW: Final = _CLASSES["ranked_below"]
 LEADING: Final = _CLASSES["leading"]
 """Prepositions that a gold answer may begin with."""
 GERMAN: Final = _CLASSES["german"]
-"""Of the language in which nouns have capitals too."""
+"""German function words: in German all nouns have capitals."""
 NUMBERED: Final = _CLASSES["numbered"]
 """Names before a number or a code that may be left out."""

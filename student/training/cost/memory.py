@@ -87,7 +87,7 @@ class Memory:
 
     @property
     def static(self) -> int:
-        """What is there at all times."""
+        """Bytes that are allocated all the time."""
         return self.weights + self.gradients + self.optimizer
 
 

@@ -37,7 +37,7 @@ _TOKEN_BYTES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepKernels:
-    """What one step launches in one process."""
+    """The kernels that one step launches in one process."""
 
     kernels: Counter[Kernel]
     model_flops: float
@@ -156,7 +156,7 @@ def _sight(student: Any, parts: Parts, work: PassWork) -> Iterator[Kernel]:
 
 
 def _update(student: nn.Module, passes: int) -> Iterator[Kernel]:
-    """What adds up gradients over passes, clips them and updates the weights."""
+    """The kernels that add up gradients over passes, clip them and update the weights."""
     trained = [weight for weight in student.parameters() if weight.requires_grad]
     moved = clipped = 0
     for weight in trained:

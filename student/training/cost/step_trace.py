@@ -30,7 +30,7 @@ _OVERWRITES = ("copy_", "zero_", "fill_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassWork:
-    """What a pass works on."""
+    """The shape of a pass."""
 
     tokens: float
     squared_lengths: float

@@ -46,7 +46,7 @@ class Load:
     patches: float
     squared_patches: float
     basis: str
-    """What the amounts come from, for a reader."""
+    """Explanation of the amounts for a reader."""
     is_bound: bool
     """Whether rows and tokens are the most there can be."""
 
