@@ -22,8 +22,9 @@ _INSTEAD = {
 }
 
 _STORE_RUNS = (
-    "Only `distill generate` and `distill filter` take the address of a store, as --run, and `distill pull` copies "
-    "such a run to a folder; of anything else copy or mount the store and give the path of the copy"
+    "Only `distill generate`, `filter`, `train`, `eval` and `run` take the address of a store, as --run, "
+    "and `distill pull` copies such a run to a folder; of anything else copy or mount the store and give the path of "
+    "the copy"
 )
 
 

@@ -127,7 +127,7 @@ def filter_(
 
 def train(
     recipe: RecipeArgument,
-    run: RunOption = None,
+    run: PlaceOption = None,
     stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
     jobs: StageJobsOption = 1,
     fresh: FreshOption = False,
@@ -136,12 +136,18 @@ def train(
     """Train the student, stage by stage."""
     from distill.commands.stages import train_stage
 
+    if isinstance(run, str):
+        from distill.commands.store_stages import train_stage_in_store
+
+        opened, _ = open_recipe(recipe, None, overrides, several=True)
+        show(train_stage_in_store(opened, run, stage=stage, jobs=jobs, fresh=fresh))
+        return
     show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, jobs=jobs, fresh=fresh))
 
 
 def eval_(
     recipe: RecipeArgument,
-    run: RunOption = None,
+    run: PlaceOption = None,
     fresh: FreshOption = False,
     students: Annotated[
         list[str] | None,
@@ -160,17 +166,23 @@ def eval_(
     from distill.commands.stages import eval_stage
     from distill.commands.status import evaluation_fields
 
-    opened, folder = open_recipe(recipe, run, overrides, students=students)
-    text = eval_stage(opened, folder, fresh=fresh)
+    if isinstance(run, str):
+        from distill.commands.store_stages import eval_stage_in_store
+
+        opened, _ = open_recipe(recipe, None, overrides, students=students)
+        text, fields = eval_stage_in_store(opened, run, fresh=fresh)
+    else:
+        opened, folder = open_recipe(recipe, run, overrides, students=students)
+        text, fields = eval_stage(opened, folder, fresh=fresh), evaluation_fields(folder)
     if json_:
-        show_json(evaluation_fields(folder))
+        show_json(fields)
     else:
         show(text)
 
 
 def run(
     recipe: RecipeArgument,
-    run: RunOption = None,
+    run: PlaceOption = None,
     jobs: StageJobsOption = 1,
     redo_stale: Annotated[
         bool,
@@ -180,11 +192,20 @@ def run(
             "that are still valid are reused; the last result of a stage stays in <stage>.previous.",
         ),
     ] = False,
+    engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Run all four stages in order, resuming."""
     from distill.commands.stages import all_stages
 
+    if isinstance(run, str):
+        from distill.commands.store_stages import all_stages_in_store
+
+        if redo_stale:
+            raise RecipeError(f"{run}: --redo-stale works on a run directory; here each stage takes --fresh")
+        show(all_stages_in_store(_open_with_engine(recipe, overrides, engine), run, overrides or (), jobs=jobs))
+        return
+    _refuse_engine(engine)
     show(all_stages(*open_recipe(recipe, run, overrides), jobs=jobs, redo_stale=redo_stale))
 
 

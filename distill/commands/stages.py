@@ -249,13 +249,18 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
     return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
 
 
-@_logged("eval")
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    return evaluate_students(recipe, run, fresh=fresh) + f"\nreport:  {run / 'eval' / REPORT}"
+
+
+@_logged("eval")
+def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    """The summary of an evaluation, without the place of its report."""
     compared = _summary(verbs.compare_trained(recipe, run))
     with _recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "eval")
-    return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / REPORT}"
+    return _blocks(evaluation(run), damage(run), compared)
 
 
 @_logged("ablate")
@@ -316,7 +321,7 @@ def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1, redo_stale: bool = F
                 raise
             return stage(recipe, run, fresh=True, **options)
 
-    _require_fit(recipe, run, redo_stale=redo_stale)
+    require_fit(recipe, run, redo_stale=redo_stale)
     finish(generate_stage)
     filtered = finish(filter_stage)
     if redo_stale:
@@ -324,15 +329,15 @@ def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1, redo_stale: bool = F
         for each in recipe.stages:
             finish(train_stage, stage=each.name, jobs=jobs)
     trained = train_stage(recipe, run, jobs=jobs)
-    evaluated = (
-        finish(eval_stage)
-        if recipe.evaluates
-        else f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
-    )
+    evaluated = finish(eval_stage) if recipe.evaluates else not_evaluated(recipe)
     return f"{filtered}\n\n{trained}\n\n{evaluated}"
 
 
-def _require_fit(recipe: Recipe, run: Path, *, redo_stale: bool) -> None:
+def not_evaluated(recipe: Recipe) -> str:
+    return f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
+
+
+def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
     """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
     from distill.checks.recipe_checks import check_recipe
 

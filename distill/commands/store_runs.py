@@ -19,6 +19,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from distill.types import Progress, ProgressCallback, unwatched
+from distill.units.kept_stage import pull_newest
 from distill.units.run_state import RunState, read_run_state
 from distill.units.stored_run import own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
@@ -134,7 +135,7 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
     lines = [
         f"units: {state.done:,} of {state.units:,} committed, {state.claimed:,} at work, {state.waiting:,} waiting",
         f"traces: about {state.traces:,} of {state.total_traces:,} committed, {state.traces_per_s:.1f}/s{eta}",
-        *_filter_lines(state),
+        *_stage_lines(state),
     ]
     rows = [
         (
@@ -156,11 +157,16 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
     return "\n".join(lines)
 
 
-def _filter_lines(state: RunState) -> list[str]:
+def _stage_lines(state: RunState) -> list[str]:
     counts = state.filtered.items()
     lines = [f"filter: signals of {state.measured:,} of {state.units:,} units"] if state.measured else []
     told = ", ".join(f"{name} {count:,}" for name, count in counts if name in FUNNEL["filter"])
-    return [*lines, *([f"filter: finished; {told}"] if told else [])]
+    finished = [("filter", told)] if told else []
+    if state.trained:
+        finished.append(("train", f"stages {state.trained['stages']:,}, steps {state.trained['steps']:,}"))
+    if state.evaluated:
+        finished.append(("eval", f"arms {state.evaluated['arms']:,}, questions {state.evaluated['questions']:,}"))
+    return [*lines, *(f"{stage}: finished; {counted}" for stage, counted in finished)]
 
 
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:
@@ -172,7 +178,14 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     with locked(folder):
         generated = pull_generate(store, folder)
         filtered = pull_stage(store, "filter", folder / "filter")
+        for stage in ("train", "eval"):
+            pull_newest(store, stage, folder / stage)
+    there = f"{folder}: {generated.counts['traces']:,} traces"
     if filtered is None:
-        return f"{folder}: {generated.counts['traces']:,} traces; distill filter RECIPE --run {folder}"
-    rows = filtered.counts["selected"]
-    return f"{folder}: {generated.counts['traces']:,} traces, {rows:,} selected; distill train RECIPE --run {folder}"
+        return f"{there}; distill filter RECIPE --run {folder}"
+    there += f", {filtered.counts['selected']:,} selected"
+    if Manifest.read(folder / "train") is None:
+        return f"{there}; distill train RECIPE --run {folder}"
+    if Manifest.read(folder / "eval") is None:
+        return f"{there}, all stages trained; distill eval RECIPE --run {folder}"
+    return f"{there}, trained and evaluated; distill status {folder}"

@@ -6,6 +6,7 @@ multipart uploads differ between them, so nothing here offers these. A key is a 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
@@ -31,8 +32,8 @@ class ObjectStore(Protocol):
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         """All objects below a folder, by key."""
 
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object over any that is there: only for names that one writer has."""
+    def put(self, key: str, data: bytes | Path) -> None:
+        """Write bytes, or a file of any size, over any object that is there: only for names that one writer has."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Write an object unless the key is taken. True: the object holds `data` of this caller; False: other data.

@@ -2,11 +2,14 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from distill.artifacts.files import storage_errors, sync
 from distill.object_store.interface import StoredObject
+
+_COPY_BYTES = 4 << 20
 
 
 class LocalStore:
@@ -36,7 +39,7 @@ class LocalStore:
                 found.append(StoredObject(key=key, bytes=status.st_size, modified_s=status.st_mtime))
         return sorted(found, key=lambda stored: stored.key)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | Path) -> None:
         with storage_errors(self.folder / key):
             temporary = self._written(key, data)
             temporary.replace(self.folder / key)
@@ -59,13 +62,17 @@ class LocalStore:
         for key in keys:
             (self.folder / key).unlink(missing_ok=True)
 
-    def _written(self, key: str, data: bytes) -> Path:
+    def _written(self, key: str, data: bytes | Path) -> Path:
         """A temporary file beside the object with its bytes, on disk."""
         path = self.folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         with temporary.open("xb") as file:
-            file.write(data)
+            if isinstance(data, Path):
+                with data.open("rb") as source:
+                    shutil.copyfileobj(source, file, _COPY_BYTES)
+            else:
+                file.write(data)
             file.flush()
             os.fsync(file.fileno())
         return temporary

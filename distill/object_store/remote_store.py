@@ -8,6 +8,7 @@ does, and reports its waits.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import obstore
@@ -20,6 +21,8 @@ from distill.object_store.interface import StoredObject
 
 TIMEOUT_S = 60
 """For one request: an object of 50 MB at 1 MB/s comes in time."""
+_PART_BYTES, _PARTS = 8 << 20, 9_000
+"""Of an upload in parts; S3 takes 10,000 parts at most."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Other statuses stay as they are when the same request is sent again."""
@@ -67,9 +70,10 @@ class RemoteStore:
             ]
         return sorted(found, key=lambda stored: stored.key)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | Path) -> None:
+        size = data.stat().st_size if isinstance(data, Path) else len(data)
         with self._errors("write", key):
-            obstore.put(self._store, key, data)
+            obstore.put(self._store, key, data, chunk_size=max(_PART_BYTES, size // _PARTS + 1))
 
     def create(self, key: str, data: bytes) -> bool:
         """As the interface says, but False also where the answer to this caller's earlier request was lost."""

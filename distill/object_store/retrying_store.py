@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from distill.errors import StorageError, StoreUnavailable
@@ -36,7 +37,7 @@ class RetryingStore:
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         return self._repeat(lambda: self.store.list_objects(folder))
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | Path) -> None:
         self._repeat(lambda: self.store.put(key, data))
 
     def create(self, key: str, data: bytes) -> bool:

@@ -9,6 +9,7 @@ the lease, by the clock of the store, is taken for lost, and its work goes to an
 Two agents at the same work would cost money and no correctness: commits decide what counts.
 """
 
+import logging
 import os
 import platform
 import secrets
@@ -77,6 +78,20 @@ class AgentRecord:
     def release(self, work: str) -> None:
         """Give back work, or end the claims of work that is done."""
         self.store.delete(stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}"))
+
+    @contextmanager
+    def alone(self, work: str) -> Iterator[None]:
+        """Do some work inside the block that one agent does at a time; waits while another one does it."""
+        told = False
+        while not self.claim(work):
+            if not told:
+                logging.getLogger(__name__).warning(f"{work}: another agent works on it; waiting for it to end")
+                told = True
+            time.sleep(_LOOK_S)
+        try:
+            yield
+        finally:
+            self.release(work)
 
     def make_once(self, work: str, find: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
         """What `find` finds. Where it finds nothing one agent makes it, and the others wait."""

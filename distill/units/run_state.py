@@ -37,6 +37,10 @@ class RunState:
     """Units whose signals are committed, of the filter that measured last."""
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Counts of a finished filter stage."""
+    trained: Mapping[str, int] = field(default_factory=dict)
+    """Counts of finished training stages together."""
+    evaluated: Mapping[str, int] = field(default_factory=dict)
+    """Counts of a finished evaluation."""
 
     @property
     def waiting(self) -> int:
@@ -56,8 +60,9 @@ class RunState:
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s", "eta_s")
-        return {name: getattr(self, name) for name in (*names, "agents", "failures", "measured", "filtered")}
+        names = ["units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s", "eta_s"]
+        names += ["agents", "failures", "measured", "filtered", "trained", "evaluated"]
+        return {name: getattr(self, name) for name in names}
 
 
 def read_run_state(store: ObjectStore) -> RunState:
@@ -81,6 +86,8 @@ def read_run_state(store: ObjectStore) -> RunState:
         failures=tuple(_objects(store, FAILURES)),
         measured=_count_measured(store),
         filtered=stage_counts(store, "filter"),
+        trained=stage_counts(store, "train"),
+        evaluated=stage_counts(store, "eval"),
     )
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from distill.errors import StoreUnavailable
 from distill.object_store.interface import StoredObject
@@ -38,8 +39,9 @@ class MemoryStore:
             if key.startswith(prefix)
         ]
 
-    def put(self, key: str, data: bytes) -> None:
-        self._write(lambda: self.objects.__setitem__(key, (data, self.clock())))
+    def put(self, key: str, data: bytes | Path) -> None:
+        content = data.read_bytes() if isinstance(data, Path) else data
+        self._write(lambda: self.objects.__setitem__(key, (content, self.clock())))
 
     def create(self, key: str, data: bytes) -> bool:
         """As a raw store: False for every key that is taken, by this caller's own lost request too."""

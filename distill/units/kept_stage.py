@@ -1,0 +1,212 @@
+"""A stage that one agent of a run makes in a folder of its machine, and that the store keeps while it is unfinished.
+
+    run/<stage>/attempts/<agent>/<sha256>   a file of the agent's folder, as it was some seconds ago
+    run/<stage>/attempts/<agent>.json       the names of the files that count, put after them; what it was begun from
+
+`train` and `eval` work so: one agent at a time, in the folder of a run, with checkpoints and journals of their own.
+The store has a copy of this folder, so another machine goes on from the last checkpoint or reply that was copied. A
+finished stage is put as every other one is (distill/units/stored_stage.py), and ends all attempts that were begun
+before it.
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from distill.artifacts.files import Output, remembered_sha256
+from distill.artifacts.manifest import MANIFEST, canonical
+from distill.errors import DataError, StorageError
+from distill.object_store.interface import ObjectStore
+from distill.units.agent_record import AgentRecord
+from distill.units.stored_stage import (
+    Place,
+    file_names,
+    finished_place,
+    make_equal,
+    parse_files,
+    push_stage,
+    put_files,
+    stage_files,
+    stage_folder,
+)
+
+_GROWING = ".jsonl"
+_TRIES = 20
+
+Listing = Mapping[str, tuple[int, int, int]]
+"""Size, time and inode of each file."""
+
+
+@contextmanager
+def kept_stage(agent: AgentRecord, stage: str, folder: Path, *, every_s: float) -> Iterator[None]:
+    """Make a stage in `folder`, which one agent of a run does at a time; others wait.
+
+    The folder begins as the newest copy that the store has. It is copied to the store every `every_s` seconds and
+    when the block ends. If it holds a manifest then, the stage is finished and put as such.
+    """
+    with agent.alone(stage):
+        begun_from = pull_newest(agent.store, stage, folder)
+        copy = FolderCopy(store=agent.store, stage=stage, folder=folder, agent=agent.name, begun_from=begun_from)
+        with _copying(copy, every_s):
+            yield
+        if (folder / MANIFEST).is_file():
+            push_stage(agent.store, stage, folder)
+            agent.store.delete(stored.key for stored in agent.store.list_objects(_attempts(stage)))
+        else:
+            copy.renew()
+
+
+def pull_newest(store: ObjectStore, stage: str, folder: Path) -> str:
+    """Let a folder be what is newest of a stage, finished or not; it is empty where the store has nothing.
+
+    Returns the digest of the finished stage that the store has; "" for none. DataError where it is damaged.
+    """
+    finished = stage_files(store, stage)
+    begun_from = _digest(finished)
+    listed = [stored for stored in store.list_objects(_attempts(stage)) if stored.key.endswith(".json")]
+    for stored in sorted(listed, key=lambda each: each.modified_s, reverse=True):
+        try:
+            attempt = orjson.loads(store.read(stored.key))
+            if attempt["begun_from"] == begun_from:
+                place = _place(stage, Path(stored.key).stem, attempt["files"])
+                make_equal(store, folder, parse_files(attempt["files"]), place=place)
+                return begun_from
+        except (FileNotFoundError, DataError) as error:
+            logging.getLogger(__name__).warning(f"a copy of stage {stage} is left out: {error}")
+    make_equal(store, folder, finished, place=finished_place(stage))
+    return begun_from
+
+
+@dataclass(slots=True, kw_only=True)
+class FolderCopy:
+    """The copy of a stage's folder that an agent keeps in the store."""
+
+    store: ObjectStore
+    stage: str
+    folder: Path
+    agent: str
+    begun_from: str
+    _earlier: list[str] = field(init=False)
+    """Objects of agents that worked on the stage before; they end with the first copy of this one."""
+    _copied: Listing | None = None
+
+    def __post_init__(self) -> None:
+        self._earlier = [stored.key for stored in self.store.list_objects(_attempts(self.stage))]
+
+    @property
+    def _held(self) -> Path:
+        """Links to the files that are copied: the stage itself may remove its old checkpoints meanwhile."""
+        return self.folder.parent / f".{self.stage}.held"
+
+    def renew(self) -> None:
+        """Copy the folder as it is now, if it has changed. A file that changes meanwhile is left to the next copy."""
+        listing = self._hold()
+        if listing is None or listing == self._copied:
+            return
+        own, store = f"{_attempts(self.stage)}/{self.agent}", self.store
+        files = {
+            name: Output(sha256=remembered_sha256(self._held / name), bytes=(self._held / name).stat().st_size)
+            for name in listing
+        }
+        place = _place(self.stage, self.agent, files)
+        for finished in (True, False):
+            group = {name: files[name] for name in files if _is_finished(name, files) == finished}
+            put_files(store, f"{stage_folder(self.stage)}/files" if finished else own, self._held, group, place=place)
+        changed = [name for name in listing if not _is_growing(name) and _status(self._held / name) != listing[name]]
+        if changed:
+            store.delete(place(name, files[name]) for name in changed)
+            return
+        store.put(f"{own}.json", canonical({"begun_from": self.begun_from, "files": files}))
+        self._copied = listing
+        named = {place(name, output) for name, output in files.items()}
+        store.delete(stored.key for stored in store.list_objects(own) if stored.key not in named)
+        store.delete(self._earlier)
+        self._earlier = []
+
+    def _hold(self) -> Listing | None:
+        """Link the files of the folder as they are at one moment; None where they do not stand still."""
+        for _ in range(_TRIES):
+            try:
+                listing = _listing(self.folder)
+                for name in file_names(self._held) if self._held.is_dir() else ():
+                    (self._held / name).unlink()
+                for name in listing:
+                    target = self._held / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    (shutil.copyfile if _is_growing(name) else os.link)(self.folder / name, target)
+                if _listing(self.folder) == listing:
+                    return listing
+            except FileNotFoundError:  # removed since the listing
+                continue
+        return None
+
+
+@contextmanager
+def _copying(copy: FolderCopy, every_s: float) -> Iterator[None]:
+    """Renew a copy every few seconds inside the block, and once more when an error or a signal ends it."""
+    closed = threading.Event()
+
+    def work() -> None:
+        while not closed.wait(every_s):
+            _try_renew(copy)
+
+    thread = threading.Thread(target=work, name="copy", daemon=True)
+    thread.start()
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        closed.set()
+        thread.join()
+        if failed:
+            _try_renew(copy)
+        shutil.rmtree(copy._held, ignore_errors=True)
+
+
+def _try_renew(copy: FolderCopy) -> None:
+    try:
+        copy.renew()
+    except StorageError as error:  # the stage goes on; the next copy, or its end, meets the same error
+        logging.getLogger(__name__).warning(f"stage {copy.stage} is not copied: {error}")
+
+
+def _listing(folder: Path) -> Listing:
+    return {name: _status(folder / name) for name in file_names(folder)} if folder.is_dir() else {}
+
+
+def _status(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _is_growing(name: str) -> bool:
+    return name.endswith(_GROWING)
+
+
+def _is_finished(name: str, files: Mapping[str, object]) -> bool:
+    """Whether a file is of a training stage that is finished, which the whole result will hold as it is."""
+    return f"{name.partition('/')[0]}/{MANIFEST}" in files
+
+
+def _place(stage: str, agent: str, files: Mapping[str, object]) -> Place:
+    done = finished_place(stage)
+    return lambda name, output: (
+        done(name, output) if _is_finished(name, files) else f"{_attempts(stage)}/{agent}/{output.sha256}"
+    )
+
+
+def _attempts(stage: str) -> str:
+    return f"{stage_folder(stage)}/attempts"
+
+
+def _digest(files: Mapping[str, Output]) -> str:
+    return hashlib.sha256(canonical(files)).hexdigest() if files else ""

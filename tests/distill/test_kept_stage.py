@@ -1,0 +1,181 @@
+"""The store's copy of a stage that is being made: whole, of the newest attempt, ended by the result."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from store_in_memory import MemoryStore
+
+from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.errors import DataError, StorageError
+from distill.object_store.local_store import LocalStore
+from distill.units.agent_record import AgentRecord
+from distill.units.kept_stage import FolderCopy, kept_stage, pull_newest
+from distill.units.stored_stage import push_stage, stage_files
+
+ATTEMPTS = "run/train/attempts"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def finish(folder: Path, name: str = "") -> None:
+    Manifest(stage="train", fingerprint=name, fields={}, counts={"steps": 3}).write(folder)
+
+
+def copy_of(store: MemoryStore | LocalStore, folder: Path, agent: str) -> FolderCopy:
+    return FolderCopy(store=store, stage="train", folder=folder, agent=agent, begun_from="")
+
+
+def test_a_copy_is_the_folder_at_one_moment_while_checkpoints_come_and_go(tmp_path: Path) -> None:
+    folder, store, ended = tmp_path / "train", LocalStore(tmp_path / "store"), threading.Event()
+
+    def work() -> None:
+        step = 0
+        while not ended.is_set():
+            step += 1
+            with (folder / "a" / "metrics.jsonl").open("a") as lines:
+                lines.write(f"{step}\n")
+            checkpoint = folder / "a" / "checkpoints" / f"{step}"
+            write(checkpoint / "weights", f"{step} " * 1000)
+            write(checkpoint / "complete", "")
+            if step > 1:
+                shutil.rmtree(folder / "a" / "checkpoints" / f"{step - 1}")
+            ended.wait(0.01)
+
+    (folder / "a").mkdir(parents=True)
+    thread, copy, seen = threading.Thread(target=work), copy_of(store, folder, "one"), set[int]()
+    thread.start()
+    try:
+        while len(seen) < 12:
+            copy.renew()
+            pull_newest(store, "train", tmp_path / "pulled")
+            complete = [path.parent for path in (tmp_path / "pulled").rglob("complete")]
+            if not complete:
+                continue
+            for checkpoint in complete:
+                assert (checkpoint / "weights").read_text() == f"{checkpoint.name} " * 1000
+            lines = (tmp_path / "pulled" / "a" / "metrics.jsonl").read_text().splitlines()
+            newest = max(int(checkpoint.name) for checkpoint in complete)
+            assert newest <= len(lines) <= newest + 1
+            seen.add(newest)
+    finally:
+        ended.set()
+        thread.join()
+    copy.renew()
+    objects = [stored.key for stored in store.list_objects(f"{ATTEMPTS}/one")]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(objects) <= len(files), "what no copy names is deleted"
+
+
+def test_the_next_agent_goes_on_from_the_newest_whole_copy(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for number, agent in enumerate(("one", "two"), 1):
+        write(tmp_path / agent / "checkpoint", agent)
+        write(tmp_path / agent / ".cache" / "tokens", "can be computed again")
+        store.clock = lambda number=number: float(number)  # type: ignore[misc]
+        copy_of(store, tmp_path / agent, agent).renew()
+        if agent == "one":
+            kept = dict(store.objects)
+    assert not any("cache" in key for key in store.objects)
+    assert not any("/one" in key for key in store.objects), "the first copy of an attempt ends the earlier ones"
+    store.objects |= kept
+    pull_newest(store, "train", tmp_path / "next")
+    assert (tmp_path / "next" / "checkpoint").read_text() == "two"
+    damaged = next(key for key in store.objects if key.startswith(f"{ATTEMPTS}/two/"))
+    store.objects[damaged] = (b"TWO", 2.0)
+    pull_newest(store, "train", tmp_path / "other")
+    assert (tmp_path / "other" / "checkpoint").read_text() == "one", "a damaged copy costs time and nothing else"
+
+
+def test_an_agent_that_was_taken_for_lost_changes_nothing_after_the_end(tmp_path: Path) -> None:
+    store = MemoryStore()
+    write(tmp_path / "lost" / "checkpoint", "1")
+    lost = copy_of(store, tmp_path / "lost", "lost")
+    lost.renew()
+    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=60):
+        assert (tmp_path / "train" / "checkpoint").read_text() == "1"
+        (tmp_path / "train" / "checkpoint").unlink()
+        write(tmp_path / "train" / "model", "trained")
+        finish(tmp_path / "train")
+    assert not store.list_objects(ATTEMPTS)
+    write(tmp_path / "lost" / "checkpoint", "2")
+    lost.renew()
+    pull_newest(store, "train", tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "model").read_text() == "trained" and Manifest.read(tmp_path / "pulled")
+    with kept_stage(AgentRecord(store=store), "train", tmp_path / "again", every_s=60):
+        (tmp_path / "again" / MANIFEST).unlink()
+        write(tmp_path / "again" / "checkpoint", "3")
+    pull_newest(store, "train", tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "checkpoint").read_text() == "3", "made again from the finished stage, it is newer"
+    assert "model" in stage_files(store, "train"), "and the result stays until the next one"
+
+
+def test_a_stage_goes_on_while_the_store_refuses_copies_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(MemoryStore):
+        refuses = False
+
+        def put(self, key: str, data: bytes | Path) -> None:
+            if self.refuses:
+                raise StorageError("the store refuses the credentials")
+            super().put(key, data)
+
+    store, refused = Refusing(), threading.Event()
+    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
+        write(tmp_path / "train" / "checkpoint", "1")
+        store.refuses = True
+        refused.wait(0.2)
+        write(tmp_path / "train" / "checkpoint", "2")
+        store.refuses = False
+    assert "not copied: the store refuses" in caplog.text
+    pull_newest(store, "train", tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "checkpoint").read_text() == "2"
+
+
+def test_an_error_or_a_signal_leaves_the_last_state_in_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(KeyboardInterrupt), kept_stage(AgentRecord(store=store), "t", tmp_path / "t", every_s=60):
+        write(tmp_path / "t" / "checkpoint", "1")
+        raise KeyboardInterrupt
+    pull_newest(store, "t", tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "checkpoint").read_text() == "1" and not store.list_objects("claims")
+
+
+def test_students_of_finished_training_stages_are_put_once(tmp_path: Path) -> None:
+    store, puts = MemoryStore(), list[str]()
+    put = store.put
+
+    def count(key: str, data: bytes | Path) -> None:
+        puts.append(key)
+        put(key, data)
+
+    store.put = count  # type: ignore[method-assign]
+    folder = tmp_path / "train"
+    write(folder / "a" / "model", "weights of a")
+    finish(folder / "a", "a")
+    write(folder / "b" / "checkpoint", "1")
+    copy_of(store, folder, "one").renew()
+    pull_newest(store, "train", tmp_path / "other")
+    write(tmp_path / "other" / "b" / "checkpoint", "2")
+    copy_of(store, tmp_path / "other", "two").renew()
+    finish(tmp_path / "other")
+    push_stage(store, "train", tmp_path / "other")
+    large = [key for key in puts if "/files/" in key]
+    assert len(large) == len(set(large)) == len([name for name in stage_files(store, "train") if name])
+
+
+def test_a_damaged_result_is_told_and_not_used(tmp_path: Path) -> None:
+    store = MemoryStore()
+    write(tmp_path / "train" / "model", "weights")
+    finish(tmp_path / "train")
+    push_stage(store, "train", tmp_path / "train")
+    key = next(key for key, (data, _) in store.objects.items() if data == b"weights")
+    store.objects[key] = (b"WEIGHTS", 0.0)
+    with pytest.raises(DataError, match=r"missing or changed.*run/train/stage\.json"):
+        pull_newest(store, "train", tmp_path / "pulled")
+    assert Manifest.read(tmp_path / "pulled") is None

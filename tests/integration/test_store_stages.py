@@ -1,0 +1,192 @@
+"""`train` and `eval` of a run in a store give what they give in a folder, on any machine, after any kill."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import store_servers
+import student_worlds as worlds
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.cli import app
+from distill.object_store.interface import ObjectStore
+from distill.object_store.local_store import LocalStore
+from distill.object_store.open_store import open_store
+from distill.recipe.loading import load
+from distill.units.kept_stage import pull_newest
+from distill.units.stored_stage import push_stage, stage_counts, stage_files
+from student.train import train
+
+LORA = "[stages.lora]\nrank = 4\nalpha = 8\n"
+VALIDATION = '[stages.validation]\ndata = "test"\nevery_steps = 4\nquestions = 4\nmax_new_tokens = 4\n'
+STAGES = (
+    worlds.stage("align", "questions", train='["projector"]', steps=4, save=2),
+    worlds.stage("reason", steps=12, save=2, more=LORA + VALIDATION),
+)
+EVAL = '[eval]\ndata = "test"\nallow_overlap = true\nmax_new_tokens = 8\ngallery = 0\n[eval.arms]\nlast = "reason"\n'
+
+
+@pytest.fixture
+def address(place: Path) -> str:
+    """A store with a finished filter stage."""
+    write_recipe(place, "scratch")
+    push_stage(LocalStore(place / "store"), "filter", place / "run" / "filter")
+    return f"file://{place / 'store'}"
+
+
+def write_recipe(place: Path, scratch: str, more: str = "") -> Path:
+    """A recipe whose temporary folder is that of one machine."""
+    engine = f'[engine]\nscratch = "{scratch}"\nseal_s = 0.05\nlease_s = 2.0\n'
+    recipe = worlds.recipe(place, *STAGES, more=EVAL + engine + more)
+    return Path(shutil.copyfile(recipe.path, place / f"{scratch}.toml"))
+
+
+def call(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+    return done.output
+
+
+def weights(train_folder: Path, stage: str) -> dict[str, torch.Tensor]:
+    return load_file(train_folder / stage / "model" / "model.safetensors")
+
+
+def require_equal(found: Path, plain: Path) -> None:
+    for stage in ("align", "reason"):
+        ours, theirs = weights(found, stage), weights(plain, stage)
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+        first, second = (read_jsonl(folder / stage / "metrics.jsonl") for folder in (found, plain))
+        assert [(line["step"], line["loss"]) for line in first] == [(line["step"], line["loss"]) for line in second]
+
+
+def pulled(store: ObjectStore, folder: Path, *stages: str) -> Path:
+    for stage in stages:
+        pull_newest(store, stage, folder / stage)
+    return folder
+
+
+def test_a_run_in_a_store_is_trained_and_evaluated_as_in_a_folder(place: Path, address: str, tmp_path: Path) -> None:
+    store, one, two = LocalStore(place / "store"), write_recipe(place, "one"), write_recipe(place, "two")
+    assert "students: file://" in call("train", str(one), "--run", address)
+    assert "distill pull" in call("eval", str(one), "--run", address)
+    assert not store.list_objects("run/train/attempts") and not store.list_objects("run/eval/attempts")
+    assert not store.list_objects("claims") and not store.list_objects("agents")
+    call("train", str(place / "recipe.toml"), "--run", str(place / "run"))
+    call("eval", str(place / "recipe.toml"), "--run", str(place / "run"))
+    found = pulled(store, tmp_path / "pulled", "train", "eval")
+    require_equal(found / "train", place / "run" / "train")
+    first, second = (read_jsonl(folder / "eval" / "predictions.jsonl") for folder in (found, place / "run"))
+    replies = [(line["sample_id"], line["text"]) for line in first]
+    assert len(replies) == 12 and replies == [(line["sample_id"], line["text"]) for line in second]
+    before = store.list_objects("run")
+    assert "reason" in call("train", str(two), "--run", address), "another machine finds it finished"
+    call("eval", str(two), "--run", address)
+    same = {stored.key: stored.bytes for stored in store.list_objects("run")}
+    assert {stored.key: stored.bytes for stored in before} == same
+    assert stage_counts(store, "train")["stages"] == 2 and stage_counts(store, "eval")["questions"] == 12
+
+
+def test_other_settings_are_refused_and_replaced_with_fresh(place: Path, address: str, tmp_path: Path) -> None:
+    one = write_recipe(place, "one")
+    call("train", str(one), "--run", address)
+    before = stage_files(LocalStore(place / "store"), "train")
+    other = ["train", str(one), "--run", address, "--set", "stages.reason.learning_rate=0.001"]
+    done = CliRunner().invoke(app, other)
+    assert done.exit_code == 2 and "learning_rate" in done.output
+    assert stage_files(LocalStore(place / "store"), "train") == before
+    call(*other, "--stage", "reason", "--fresh")
+    newest = pulled(LocalStore(place / "store"), tmp_path / "pulled", "train")
+    assert (newest / "train" / "reason" / MANIFEST).is_file() and (newest / "train" / "align" / MANIFEST).is_file()
+    call(*other)
+    after = stage_files(LocalStore(place / "store"), "train")
+    assert after != before and {name for name in after if name.startswith("align/model")} <= before.keys()
+
+
+def started(recipe: Path, address: str, verb: str = "train") -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "distill", verb, str(recipe), "--run", address]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def copied_steps(store: LocalStore) -> list[int]:
+    """The checkpoints that the newest copies of a run name."""
+    found = []
+    for stored in store.list_objects("run/train/attempts"):
+        if stored.key.endswith(".json"):
+            text = store.read(stored.key).decode()
+            found += [int(part.split("/")[0]) for part in text.split("reason/checkpoints/checkpoint-")[1:]]
+    return sorted(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
+    place: Path, address: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    store, chance = LocalStore(place / "store"), random.Random(int(number))
+    reached = []
+    for machine in range(3):
+        process = started(write_recipe(place, f"machine{machine}"), address)
+        deadline, known = time.monotonic() + 200, copied_steps(store)
+        while copied_steps(store) <= known and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.1))
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (-number, 130, 0), err.decode()
+        reached.append(copied_steps(store)[-1:])
+    call("train", str(write_recipe(place, "last")), "--run", address)
+    assert reached[0] and reached[0] < reached[1], "the second machine went on from what the first had reached"
+    train(worlds.recipe(place, *STAGES, more=EVAL), place / "run")
+    require_equal(pulled(store, tmp_path / "pulled", "train") / "train", place / "run" / "train")
+
+
+@pytest.mark.slow
+def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
+    store = LocalStore(place / "store")
+    processes = [started(write_recipe(place, f"machine{number}"), address) for number in range(2)]
+    results = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], results
+    assert sum(b"waiting for it to end" in err for _, err in results) == 1
+    manifests = [stored for stored in stage_files(store, "train") if stored.endswith(MANIFEST)]
+    assert len(manifests) == 3 and not store.list_objects("run/train/attempts")
+    logs = sorted(place.glob("machine*/*/run/train/reason/manifest.json"))
+    assert len(logs) == 2 and logs[0].read_bytes() == logs[1].read_bytes(), "one trained, the other has its result"
+
+
+@pytest.fixture
+def s3(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, store_servers.StoreFaults]]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    faults = store_servers.StoreFaults()
+    with store_servers.s3_server() as upstream, store_servers.faulty_proxy(upstream, faults) as endpoint:
+        yield f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n', faults
+
+
+def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
+    place: Path, s3: tuple[str, store_servers.StoreFaults], tmp_path: Path
+) -> None:
+    section, faults = s3
+    recipe, address = write_recipe(place, "one", section), f"s3://{store_servers.BUCKET}/run"
+    store = open_store(address, config=load(recipe).store.client_options())
+    push_stage(store, "filter", place / "run" / "filter")
+    faults.statuses |= {"GET": [503] * 3, "PUT": [503] * 6}
+    faults.cut_after += ["PUT"] * 3
+    call("train", str(recipe), "--run", address)
+    call("eval", str(recipe), "--run", address)
+    assert not faults.statuses["PUT"] and not faults.cut_after
+    train(worlds.recipe(place, *STAGES, more=EVAL), place / "run")
+    found = pulled(store, tmp_path / "pulled", "train")
+    require_equal(found / "train", place / "run" / "train")
+    assert Manifest.read(found / "train") is not None
