@@ -40,6 +40,9 @@ class PlanSource(Protocol):
     def finish(self, generation: Generation) -> None:
         """Take a plan whose requests are all answered and on disk."""
 
+    def take_news(self) -> None:
+        """Take over what others have made of the open plans. Called often, in the event loop; does not block."""
+
 
 class NoMorePlans:
     """The source of a run that has one plan, which it opens itself."""
@@ -50,6 +53,9 @@ class NoMorePlans:
         return None
 
     def finish(self, generation: Generation) -> None:
+        pass
+
+    def take_news(self) -> None:
         pass
 
 
@@ -119,10 +125,11 @@ class Agent:
             await engine.answer(feed.get, feed.done)
 
     async def _charge(self, serving: Sequence[Teacher]) -> None:
-        """Charge for the servers' time."""
+        """Charge for the servers' time, and hear of other agents."""
         before = time.monotonic()
         while True:
             await asyncio.sleep(_CHARGE_INTERVAL_S)
+            self._source.take_news()
             now = time.monotonic()
             for teacher in serving:
                 self._progress.spend(teacher, now - before)
@@ -230,12 +237,14 @@ class TeacherFeed:
 
     def done(self, request: Request, completion: Completion) -> None:
         """Write down the answer to a request."""
-        job = self._jobs[0] if len(self._jobs) == 1 else self._job_of(request.sample)
-        assert job.writer is not None
-        job.writer.done(request, completion)
+        job = self._job_of(request.sample)
+        if job is not None:
+            assert job.writer is not None
+            job.writer.done(request, completion)
 
-    def _job_of(self, sample: Sample) -> TeacherJob:
-        return next(job for job in self._jobs if job.queue.holds(sample))
+    def _job_of(self, sample: Sample) -> TeacherJob | None:
+        """The job that a sample is under way for; None where another agent has made its traces meanwhile."""
+        return next((job for job in self._jobs if job.queue.holds(sample)), None)
 
     def close_writers(self) -> None:
         """Make everything that was answered durable."""

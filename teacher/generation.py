@@ -85,6 +85,7 @@ class Generation:
             progress = GenerateProgress(progress, done=outcomes.total(), total=total, outcomes=outcomes)
         self.progress = progress
         self._engines, self._media_root = engines, media_root
+        self.open_jobs: list[TeacherJob] = []
         for note in notes:
             self.progress.note(note)
 
@@ -109,7 +110,8 @@ class Generation:
                 jobs[teacher.name] = TeacherJob(
                     generation=self, teacher=teacher, model=model, index=index, queue=queue
                 )
-        return list(jobs.values())
+        self.open_jobs = list(jobs.values())
+        return self.open_jobs
 
     def engine_settings(self, job: "TeacherJob") -> EngineSettings:
         """The settings of the engine that answers a job."""
@@ -201,6 +203,8 @@ class Writer:
 
     def done(self, request: Request, completion: Completion) -> None:
         job = self.job
+        if job.index.status_of(request.id) is not None:
+            return  # another agent that works on the same unit was faster
         record = self.journal.append(make_trace(self._form, request, completion))
         job.queue.done(request, record)
         extra = bool(request.attempt or job.teacher.after)
@@ -208,6 +212,13 @@ class Writer:
             self._progress.expect(extra - (job.queue.skipped - self._skipped))
             self._skipped = job.queue.skipped
         self._progress.count(job.teacher, record)
+
+    def take_over(self, record: Mapping[str, Any]) -> None:
+        """Put the trace of another agent on disk, and hear what follows from it."""
+        if self.job.index.status_of(record["id"]) is None:
+            self.journal.take_over(record)
+            self._progress.found({record["outcome"]: 1})
+            self.job.queue.found(record["id"], record["sample_id"])
 
     def close(self) -> None:
         """Write what is held, and end."""

@@ -31,7 +31,7 @@ from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, committed_units
+from distill.units.commits import Attempt, Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
 from distill.units.stored_run import (
@@ -43,7 +43,7 @@ from distill.units.stored_run import (
     samples_key,
     write_bytes,
 )
-from distill.units.unit_queue import UnitQueue
+from distill.units.unit_queue import UNDRAWN, UnitQueue
 from teacher.agent import Agent
 from teacher.engines.provenance import server_settings
 from teacher.generation import Generation
@@ -53,8 +53,11 @@ from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.routing import route
 from teacher.store import question_plan
 from teacher.store.question_plan import QuestionPlan
+from teacher.unit_exchange import UnitExchange
 from teacher.unit_journals import Sealer, put_journals, write_sealed
 
+_SHARED_PART = 64
+"""An agent without a unit joins one of which more than this part of the samples of a unit is not drawn."""
 _HELD_SAMPLES = 200_000
 """Samples in memory while a source is cut into partitions; a larger one is read several times."""
 
@@ -197,11 +200,11 @@ def _ask_units(
         set(generate_units(plan)).difference(committed),
         lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit.partition])),
     )
-    agent.live = lambda: {**progress.facts(), "units": queue.at_work}
     if not queue.ended:
         # It was made of other commits.
         store.delete([f"run/generate/{MANIFEST}"])
-    with UnitPlans(recipe, models, store, queue, scratch, progress) as source:
+    with UnitPlans(recipe, models, agent, queue, scratch, progress) as source:
+        agent.live = lambda: {**progress.facts(), "units": queue.at_work, UNDRAWN: source.undrawn()}
         Agent(recipe.teachers, progress, source).run()
 
 
@@ -212,26 +215,41 @@ class UnitPlans:
         self,
         recipe: Recipe,
         models: Mapping[str, Model],
-        store: ObjectStore,
+        agent: AgentRecord,
         queue: UnitQueue,
         scratch: Path,
         progress: GenerateProgress,
     ) -> None:
-        self._recipe, self._models, self._store, self._queue = recipe, models, store, queue
-        self._scratch, self._progress = scratch, progress
+        self._recipe, self._models, self._agent, self._queue = recipe, models, agent, queue
+        self._store, self._scratch, self._progress = agent.store, scratch, progress
+        self._least = max(1, recipe.engine.unit_rows // _SHARED_PART)
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
 
     @property
     def ended(self) -> bool:
         return self._queue.ended
 
+    def undrawn(self) -> dict[str, int]:
+        """Samples of each open unit that are not drawn, about."""
+        return {
+            attempt.unit.name: max((job.queue.undrawn for job in generation.open_jobs), default=0)
+            for generation, attempt, _ in [*self._open.values()]
+        }
+
     def draw(self) -> Generation | None:
         unit = self._queue.draw()
-        if unit is None:
-            return None
+        if unit is not None:
+            return self._open_unit(unit)
+        unit = self._queue.join(self._least)
+        return None if unit is None else self._open_unit(unit, from_end=True)
+
+    def _open_unit(self, unit: Unit, *, from_end: bool = False) -> Generation:
         attempt = Attempt(store=self._store, unit=unit)
         folder = self._scratch / "units" / attempt.name
         write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
+        if from_end:
+            samples_from_end = [*sample_files.read_samples(folder / SAMPLES)][::-1]
+            sample_files.write_samples(folder / SAMPLES, samples_from_end)
         samples = sample_files.count_samples(folder / SAMPLES)
         routed = Counter(
             teacher.name
@@ -244,10 +262,15 @@ class UnitPlans:
         plan = QuestionPlan(folder=folder, samples=samples, quarantined=Counter(), routed=routed)
         generation = Generation(self._recipe, self._models, plan, self._progress, engines=self._scratch / "engines")
         names = [teacher.name for teacher in self._recipe.teachers]
-        sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s)
+        exchange = UnitExchange(attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs)
+        sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
         sealer.__enter__()
         self._open[id(generation)] = generation, attempt, sealer
         return generation
+
+    def take_news(self) -> None:
+        for _, _, sealer in [*self._open.values()]:
+            sealer.exchange.take_news()
 
     def finish(self, generation: Generation) -> None:
         _, attempt, sealer = self._open[id(generation)]

@@ -15,6 +15,10 @@ from distill.recipe.recipe import Recipe
 from distill.units.commits import Attempt, compress
 from distill.units.stored_run import traces_file
 from teacher.store.trace_journal import trace_parts
+from teacher.unit_exchange import UnitExchange
+
+SHARED_S = 5.0
+"""Between two looks while several agents work on a unit, at most: what they draw in this time may be asked twice."""
 
 
 def write_sealed(attempt: Attempt, folder: Path) -> None:
@@ -40,10 +44,16 @@ def put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]
 
 
 class Sealer:
-    """Seals the new lines of some journals every few seconds, in a thread of its own, and once more at the end."""
+    """Seals the new lines of some journals every few seconds, in a thread of its own, and once more at the end.
 
-    def __init__(self, attempt: Attempt, folder: Path, streams: Sequence[str], seal_s: float) -> None:
+    Then it looks at what other agents write about the same unit.
+    """
+
+    def __init__(
+        self, attempt: Attempt, folder: Path, streams: Sequence[str], seal_s: float, exchange: UnitExchange
+    ) -> None:
         self._attempt, self._folder, self._streams, self._seal_s = attempt, folder, streams, seal_s
+        self.exchange = exchange
         self._ends: Counter[Path] = Counter()
         self._failure: Exception | None = None
         self._closed = threading.Event()
@@ -63,9 +73,10 @@ class Sealer:
             raise self._failure
 
     def _keep_sealing(self) -> None:
-        while not self._closed.wait(self._seal_s):
+        while not self._closed.wait(min(self._seal_s, SHARED_S) if self.exchange.shared else self._seal_s):
             try:
                 self._seal_new_lines()
+                self.exchange.look()
             except Exception as error:  # raised where the unit ends
                 self._failure = error
                 return

@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
+
 from distill import redact
 from distill.artifacts.files import write_text
 from distill.artifacts.manifest import canonical
@@ -61,6 +63,16 @@ class AgentRecord:
         found = {stored.key: stored.modified_s for stored in self.store.list_objects(AGENTS)}
         silent_since_s = found[_key(self.name)] - self.lease_s
         return {_name(key) for key, modified_s in found.items() if modified_s > silent_since_s}
+
+    def read_others(self) -> list[dict[str, Any]]:
+        """What the other living agents tell."""
+        told = []
+        for name in self.living() - {self.name}:
+            try:
+                told.append(orjson.loads(self.store.read(_key(name))))
+            except FileNotFoundError:  # ended since
+                continue
+        return told
 
     def claim(self, work: str, living: Collection[str] | None = None) -> bool:
         """Whether this agent may do some work: no agent has claimed it, or the one that has is not `living`."""

@@ -9,6 +9,8 @@ from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import CLAIMS, AgentRecord
 from distill.units.commits import GENERATE, Unit, committed_units, read_commit
 
+UNDRAWN = "undrawn"
+"""What an agent tells of its units: samples that it has not drawn, by the name of the unit."""
 LOOK_S = 3.0
 """Between two looks at what other agents have left."""
 
@@ -31,7 +33,7 @@ class UnitQueue:
         # Agents that begin together do not run after the same units.
         random.Random(agent.name).shuffle(self._unclaimed)
         self._at_work: set[Unit] = set()
-        self._next_look_s = 0.0
+        self._next_look_s = self._next_join_s = 0.0
         # Signs of the agent, which name its units, are also given while a unit is drawn.
         self._lock = threading.RLock()
 
@@ -50,6 +52,26 @@ class UnitQueue:
             living = self._agent.living()
             return next((unit for unit in self._open - self._at_work if self._take(unit, living)), None)
 
+    def join(self, least: int) -> Unit | None:
+        """A unit of another agent that has not drawn `least` or more of its samples, to share the work on it.
+
+        One agent joins a unit at a time. None where there is no such unit, or a look at others is not due.
+        """
+        with self._lock:
+            if time.monotonic() < self._next_join_s:
+                return None
+            self._next_join_s = time.monotonic() + LOOK_S
+            undrawn: dict[str, int] = {}
+            for facts in self._agent.read_others():
+                undrawn |= facts.get(UNDRAWN, {})
+            for unit in sorted(self._open - self._at_work, key=lambda each: -undrawn.get(each.name, 0)):
+                if undrawn.get(unit.name, 0) < least:
+                    return None
+                if self._agent.claim(_join_claim(unit)):
+                    self._at_work.add(unit)
+                    return unit
+            return None
+
     def _take(self, unit: Unit, living: set[str] | None) -> bool:
         if not self._agent.claim(_claim(unit), living):
             return False
@@ -67,6 +89,7 @@ class UnitQueue:
     def done(self, unit: Unit) -> None:
         """Take note that this agent has ended a unit, which is committed."""
         self._agent.release(_claim(unit))
+        self._agent.release(_join_claim(unit))
         with self._lock:
             self._at_work.discard(unit)
             self._open.discard(unit)
@@ -92,3 +115,7 @@ def claimed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
 
 def _claim(unit: Unit) -> str:
     return f"{unit.work}/{unit.name}"
+
+
+def _join_claim(unit: Unit) -> str:
+    return f"joined/{unit.work}/{unit.name}"

@@ -5,7 +5,7 @@ another one waits for each of its samples until the other is done with it; both 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from distill.recipe.teachers import Teacher
@@ -44,6 +44,9 @@ class RequestQueue:
         self._active: dict[str, SamplingPolicy] = {}
         self._asked: set[str] = set()
         self._held: dict[str, Sample] = {}
+        self._elsewhere: set[str] = set()
+        self._left: dict[str, Sample] = {}
+        """Samples that another agent has drawn, by id, while it works on them."""
         self._upstream = upstream
         self._dependents: list[RequestQueue] = []
         self._drained = False
@@ -55,7 +58,7 @@ class RequestQueue:
     @property
     def finished(self) -> bool:
         """Whether no request will ever come again."""
-        return self._drained and not self._ready and not self._active and not self._held
+        return self._drained and not (self._ready or self._active or self._held or self._left)
 
     @property
     def undrawn(self) -> int:
@@ -65,6 +68,47 @@ class RequestQueue:
     def holds(self, sample: Sample) -> bool:
         """Whether requests about a sample are under way."""
         return sample.id in self._active
+
+    @property
+    def under_way(self) -> list[str]:
+        """The samples with requests that are not answered, by id."""
+        return list(self._active)
+
+    @property
+    def waits(self) -> bool:
+        """Whether samples are left to another agent."""
+        return bool(self._left)
+
+    def leave(self, sample_ids: Iterable[str]) -> None:
+        """Leave samples to another agent that has drawn them, but those that are under way here too."""
+        self._elsewhere.update(sample_ids)
+
+    def take_back(self) -> None:
+        """Ask what was left to others."""
+        self._elsewhere.clear()
+        left, self._left = self._left, {}
+        for sample in left.values():
+            self._add_sample(sample)
+        self.on_change()
+
+    def found(self, trace_id: str, sample_id: str) -> None:
+        """Take note that the index has a trace that another agent has made."""
+        self._asked.discard(trace_id)
+        if sample_id in self._active:
+            known = self.policy.status_of
+            self._ready = deque(each for each in self._ready if not all(known(part.id) for part in each.parts))
+            self._queue_open(self._active[sample_id], first=False)
+        elif sample_id in self._left:
+            self._settle(sample_id)
+        self.on_change()
+
+    def _settle(self, sample_id: str) -> None:
+        """End a sample that is left to another agent, if that is done with it."""
+        sample = self._left[sample_id]
+        sample_policy = self.policy.sample_policy(sample)
+        if sample_policy is not None and sample_policy.state_of(self.policy.status_of).done:
+            del self._left[sample_id]
+            self._add_sample(sample)
 
     def take(self) -> Request | None:
         """The next request; None when none is ready now."""
@@ -99,7 +143,11 @@ class RequestQueue:
         if sample is None:
             self._drained = True
             return False
-        self._add_sample(sample)
+        if sample.id in self._elsewhere:
+            self._left[sample.id] = sample
+            self._settle(sample.id)
+        else:
+            self._add_sample(sample)
         return True
 
     def _add_sample(self, sample: Sample) -> None:

@@ -258,6 +258,11 @@ class TraceJournal:
                 del record[key]
         if usage["cached"] is None:
             del usage["cached"]
+        self.take_over(record)
+        return record
+
+    def take_over(self, record: Mapping[str, Any]) -> None:
+        """Write the record of a trace, also of one that another agent has made."""
         journal = self._open()
         start = journal.append(record, hold=self._soon is not None)
         self._index.records[self._part] = self._index.records.get(self._part, 0) + 1
@@ -266,7 +271,6 @@ class TraceJournal:
         if self._soon is not None and not self._is_called:
             self._is_called = True
             self._soon(self._write_held)
-        return record
 
     def _write_held(self) -> None:
         """Write the lines of this moment together: one call of the system in the place of one a trace."""

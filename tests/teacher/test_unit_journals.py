@@ -8,8 +8,10 @@ from store_worlds import small_world
 
 from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
+from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, decompress
 from distill.units.stored_run import collect_units
+from teacher.unit_exchange import UnitExchange
 from teacher.unit_journals import Sealer, put_journals, write_sealed
 
 UNIT = Unit(round=0, partition="00")
@@ -26,7 +28,8 @@ def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> N
     write_sealed(attempt, folder / "stub")
     first, second = sorted((folder / "stub").glob("part-*"))
     assert first.read_bytes() == b'{"id": 1}\n' and second.read_bytes() == b""
-    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01):
+    exchange = UnitExchange(attempt=attempt, agent=AgentRecord(store=store), jobs=list)
+    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01, exchange):
         second.write_bytes(b'{"id": 2}\n{"id":')
         deadline = time.monotonic() + 30
         while len(sealed(store)) < 2 and time.monotonic() < deadline:
