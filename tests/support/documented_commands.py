@@ -46,7 +46,7 @@ TESTED = {
 
 TRAINS = "trains for minutes; its functions are tested in tests/distill/test_runner.py and tests/student"
 NETWORK = "network: installs or downloads"
-STORE = "an object store; test_store_run.py and test_filter_store_run.py run it against a local one"
+STORE = "an object store; test_store_run.py, test_filter_store_run.py, test_store_stages.py run it on a local one"
 PROCESSES = "a launcher of several processes; tests/student/test_processes.py starts several on small models"
 BENCHMARK = "minutes of a benchmark; its figures are in docs/log.md"
 DAEMON = "a Docker daemon and network; tests/structure/test_docker.py reads the Dockerfile"
@@ -65,7 +65,6 @@ NEEDS = {
     "distill ablate my-recipe --plan": TRAINS,
     "distill ablate my-recipe --report": TRAINS,
     "distill train RECIPE --jobs 2": TRAINS,
-    "distill train RECIPE --run runs/mine": TRAINS,
     "distill run RECIPE --jobs 2": TRAINS,
     "torchrun --nproc-per-node 2 -m distill train RECIPE": PROCESSES,
     "accelerate launch -m distill train RECIPE": PROCESSES,
