@@ -3,8 +3,10 @@
     python benchmarks/answers/slow_texts.py [--seed 0] [--seconds 100] [--shown 20]
 
 Begins with repeats of the signs of `answer_fuzz.py`, the pieces of `mutated_answers.py` and the units of its hostile
-texts, then joins, nests and cuts the slowest ones. Every text is measured by all families with empty caches, three
-times if it takes more than 45 ms; the smallest processor time of each family counts. Prints the slowest texts.
+texts, then joins, nests and cuts the slowest ones. Before that come texts that never repeat: lists of addresses,
+accounts, equations and the like with drawn numbers, and drawn signs of Unicode. Every text is measured by all
+families with empty caches, three times if it takes more than 45 ms; the smallest processor time of each family counts.
+Prints the slowest texts.
 """
 
 import argparse
@@ -28,6 +30,30 @@ _UNITS = (
     "10:30 ", "2 + 3 = 5. ", "the 3 bars are 4, ", "red 8 blue 6, ", "Wait, ", "no, ", "step 3: ",
     "The bar of Sweden reaches 12 and the bar of Norway reaches 30. ",
 )  # fmt: skip
+_SHAPES = (
+    "{n}.{b}.{b}.{b} ", "+49 {n} {m}{m} ", "DE{n}3704{m}{m}{m}{m} ", "4{m}{m}{m}{m} ", "{c}.{c}.{c}-{n} ",
+    "{m}{m}-A ", "a{n}@b{n}.com ", "tel {c} {m} ", "{n} + {n} = {n}. ", "{n}*{n}={m}\n",
+    "The total of {n}, {n} and {n} is {c}. ",
+    "{w}-{d} plus {w} is {w}. ", "| {n} | {n} | {c} |\n", "{c}, ", "\\frac{{{n}}}{{{d}}} + \\sqrt{{{n}}} = {n} \\\\ ",
+    "{n}% of {n} is {n}, so a drop of {n} ", "{n}.1.20{n} 1{n}:{n} ", "第{n}条柱子是{n}，比{n}多{n}。",
+    "{n}.{c},{n} Euro plus einundzwanzig ist {n},5. ", "x{n} = {n}; y[{n}] += x{n} * {n};\n",
+    "If x = {n} then {n}x + {n} = {c} > {n} ", "{n} boxes at {n} each cost {c} in all, {n} more than {n} is {n}, ",
+    "from {n} to {n}, an increase of {n}, ", "{n}:{n} = {n}:{n}, ", "{n} km are {m} m, {n} min {n} s is {c} s, ",
+    "{u}", "{u}{n}",
+)  # fmt: skip
+
+
+def distinct_text(shape: str, rng: random.Random) -> str:
+    """A text of 64 kB in this shape, each time with other numbers (n, b, c, m), words (w, d) and signs (u)."""
+    tens, digits = ("twenty", "thirty", "forty", "ninety"), ("one", "two", "six", "nine")
+    pieces: list[str] = []
+    size = 0
+    while size < MOST:
+        numbers = {"n": rng.randint(2, 99), "b": rng.randint(0, 255), "c": rng.randint(100, 999)}
+        words = {"w": rng.choice(tens), "d": rng.choice(digits), "u": chr(rng.randint(0x370, 0x2FFF))}
+        pieces.append(shape.format(**numbers, **words, m=rng.randint(1000, 9999)))
+        size += len(pieces[-1].encode())
+    return "".join(pieces)
 
 
 class Search:
@@ -48,7 +74,10 @@ class Search:
 
     def attempt(self, unit: str) -> None:
         """Measure a text of this unit, and keep it if it is slow."""
-        text = unit * (MOST // max(1, len(unit.encode("utf-8", "surrogatepass"))) + 1)
+        self.measure(unit, unit * (MOST // max(1, len(unit.encode("utf-8", "surrogatepass"))) + 1))
+
+    def measure(self, unit: str, text: str) -> None:
+        """Measure a text that this unit stands for."""
         text = text.encode("utf-8", "surrogatepass")[:MOST].decode("utf-8", "ignore")
         trace = trace_of(self.rng.choice(list(FRAMES.values())).replace("{}", text))
         sample = self.rng.choice(SAMPLES)
@@ -74,6 +103,8 @@ class Search:
         return first[:place] + second[place:]
 
     def run(self, seconds: float) -> None:
+        for shape in _SHAPES:
+            self.measure(shape, distinct_text(shape, self.rng))
         ends = time.process_time() + seconds
         for unit in self.units:
             for separator in ("", " "):

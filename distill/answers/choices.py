@@ -172,16 +172,20 @@ def _letter_of_misspelled_option(text: str, options: Sequence[str]) -> set[str]:
 
 def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
     """Options that are the number stated: 18.0, eighteen and 12 + 6 = 18 for an option 18."""
-    if not options:
+    offered = [
+        (letter, quantity)
+        for letter, option in zip(LETTERS, options, strict=False)
+        if (quantity := read_single_quantity(option)) is not None
+    ]
+    if not offered:
         return set()
     number = read_single_quantity(text) or (pick_stated_number(text, read_quantities(text)) if "=" in text else None)
     if number is None:
         return set()
-    offered = ((letter, read_single_quantity(option)) for letter, option in zip(LETTERS, options, strict=False))
     same = {
         letter: quantity.unit
         for letter, quantity in offered
-        if quantity is not None and quantity.value == number.value and quantity.percent == number.percent
+        if quantity.value == number.value and quantity.percent == number.percent
     }
     if len(same) > 1 and number.unit:
         factor = unit_factor(number.unit)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from distill.grounding.canonical_text import MARK, mark_numbers, max_numbers_of
 from distill.grounding.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
+from distill.grounding.reading_effort import ReadingEffort
 from distill.grounding.table_sums import find_table_claims
 from distill.grounding.unit_equations import UNIT_WORDS, find_unit_claims
 from distill.grounding.worded_equations import WORDED_WORDS, find_worded_claims
@@ -49,7 +50,7 @@ class Slips:
     """Claims that were judged."""
     slips: tuple[Slip, ...] = ()
     complete: bool = True
-    """Whether the whole text was read: it may hold too many numbers."""
+    """Whether the whole text was read: it may hold too many numbers, or need too much work."""
 
     @property
     def verdict(self) -> Arithmetic:
@@ -58,7 +59,9 @@ class Slips:
 
 def find_slips(text: str) -> Slips:
     """Every arithmetic claim of a text that is wrong."""
-    marked = mark_numbers(text, max_numbers_of(text))
+    max_numbers = max_numbers_of(text)
+    marked = mark_numbers(text, max_numbers)
+    effort = ReadingEffort.for_numbers(max_numbers)
     scaled = any(word in marked.text for word in _SCALED_WORDS) and _SCALED.search(marked.text) is not None
     arithmetic_claims: list[ArithmeticClaim] = []
     offset = 0
@@ -68,9 +71,11 @@ def find_slips(text: str) -> Slips:
             # Each pattern has words without which it cannot match: most sentences spare most searches.
             letters = sentence.encode("ascii", "replace").translate(_TO_SPACES).decode()
             words = _WORDS.intersection(letters.split())
-            arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset)
-            arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset)
+            arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
+            arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
             arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, scaled)
+            if effort.is_used_up:
+                break
         offset += count
     if "|\n" in marked.text:
         arithmetic_claims += find_table_claims(marked.text, marked.numbers)
@@ -83,7 +88,8 @@ def find_slips(text: str) -> Slips:
         Slip(written=_as_written(marked.plain, spans[claim.first][0], spans[claim.last][1]), expected=claim.expected)
         for claim in wrong.values()
     )
-    return Slips(checked=len(arithmetic_claims), slips=slips, complete=marked.complete)
+    complete = marked.complete and not effort.is_used_up
+    return Slips(checked=len(arithmetic_claims), slips=slips, complete=complete)
 
 
 def _sentences(text: str) -> Iterator[str]:

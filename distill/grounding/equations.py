@@ -18,6 +18,7 @@ from distill.grounding.canonical_text import MARK, Number
 from distill.grounding.equation_sides import SAYS, EquationReader, Side, split_parts
 from distill.grounding.expressions import evaluate_expression, stands_for
 from distill.grounding.numbers_in_text import word_set
+from distill.grounding.reading_effort import ReadingEffort
 
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"
@@ -97,7 +98,7 @@ class ArithmeticClaim:
 
 
 def find_equation_claims(
-    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, effort: ReadingEffort
 ) -> Iterator[ArithmeticClaim]:
     """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
     if not _EQUALITY_SIGN.search(sentence) and (words.isdisjoint(_EQUALITIES) or not _EQUALITY.search(sentence)):
@@ -121,7 +122,9 @@ def find_equation_claims(
     for part, start in split_parts(sentence):
         count = part.count(MARK)
         if count > 1 and _may_state(part):
-            for chain in EquationReader(sentence, offset, start, start + len(part)).chains():
+            reader = EquationReader(sentence, offset, start, start + len(part))
+            effort.tokens -= len(reader.tokens)
+            for chain in reader.chains():
                 yield from _check_chain(chain, numbers)
         offset += count
 

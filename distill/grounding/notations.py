@@ -12,6 +12,7 @@ _DIGITS: Final = r"\d[\d.,]*"
 _COLUMNS: Final = re.compile(
     rf"({_DIGITS})[ \t]*\n[ \t]*([-+−–×*])[ \t]*({_DIGITS})[ \t]*\n[ \t]*[-—–_=]{{3,}}[ \t]*\n[ \t]*(?==?[ \t]*\d)"
 )
+_RULE_LINE: Final = re.compile(r"\n[ \t]*[-—–_=]{3,}[ \t]*\n")
 _PROMPT: Final = re.compile(r"(?m)^[ \t]*>>> ?([\d(][\d .+*/()-]*)\n[ \t]*(-?\d[\d.]*)(?=\s|$)")
 _FRACTION: Final = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(\d)\s*(\d))")
 # Beside ÷ a fraction written without spaces is one operand.
@@ -44,7 +45,7 @@ _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
 def plain_notation(text: str) -> str:
     """The text with these notations written out; most texts hold none of them and pass in a few looks."""
     if "\n" in text:
-        if "--" in text or "==" in text or "__" in text or "—" in text or "––" in text:
+        if _RULE_LINE.search(text):
             text = _COLUMNS.sub(r"\1 \2 \3 = ", text)
         if ">>>" in text:
             text = _PROMPT.sub(r"\1 = \2\n", text)

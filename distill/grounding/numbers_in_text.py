@@ -135,7 +135,8 @@ def find_numbers(text: str, max_numbers: int = sys.maxsize) -> list[tuple[int, i
 
 def count_separators(text: str, spans: list[tuple[int, int]]) -> int:
     """How many signs at these spans may separate numbers that stand in a row ("8,6")."""
-    return sum(text.count(sign, start, end) for start, end in spans for sign in _SEPARATORS)
+    present = [sign for sign in _SEPARATORS if sign in text]
+    return sum(text.count(sign, start, end) for sign in present for start, end in spans)
 
 
 def read_numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
@@ -324,11 +325,14 @@ def _extreme_of(tokens: list[str], index: int, kind: int) -> str:
 
 _SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
 
+_ENDING = re.compile(r"[.\n?!;]")
+
 
 def find_last_break(gap: str) -> int:
     """The end of the last complete sentence or line in this text; -1 if there is none."""
     if len(gap) > _LONG:
-        return max((match.end() for match in _SENTENCE.finditer(gap)), default=-1)
+        signs = [sign.start() for sign in _ENDING.finditer(gap)]
+        return next((sign + 1 for sign in reversed(signs) if _SENTENCE.match(gap, sign)), -1)
     return _last_break(gap)
 
 

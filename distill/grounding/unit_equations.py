@@ -7,6 +7,7 @@ from typing import Final
 from distill.grounding.canonical_text import MARK, Number
 from distill.grounding.equations import ArithmeticClaim
 from distill.grounding.expressions import stands_for
+from distill.grounding.quick_patterns import compile_quick
 
 _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("mm", "millimetres", "millimeters"), ("length", 0.001)),
@@ -38,13 +39,15 @@ UNIT_WORDS: Final = frozenset(
 )
 """The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
-_SAME: Final = re.compile(
+_SAME: Final = compile_quick(
     rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}}(?P<tie>,? ?(?:which |that )?"
     rf"(?:is|are|equals?|=|same|corresponds to|makes?)) ?{_ONE}(?:(?: and | ){_ONE})?"
     r"(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
 )
-_DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
-_COINS: Final = re.compile(r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])")
+_DOZEN: Final = compile_quick(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
+_COINS: Final = compile_quick(
+    r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])"
+)
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 

@@ -18,6 +18,8 @@ from distill.grounding.canonical_text import MARK, Number
 from distill.grounding.equations import ArithmeticClaim
 from distill.grounding.expressions import stands_for
 from distill.grounding.numbers_in_text import word_set
+from distill.grounding.quick_patterns import compile_quick
+from distill.grounding.reading_effort import ReadingEffort
 
 _EQ: Final = (
     r"(?>(?:,? (?:which |that |this |we |you |i |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"
@@ -78,7 +80,7 @@ def _pattern(
     percents: bool = False,
     needs: tuple[str, ...] = (),
 ) -> Pattern:
-    return Pattern(clues, re.compile(pattern), comes_to, stated, percents, needs)
+    return Pattern(clues, compile_quick(pattern), comes_to, stated, percents, needs)
 
 
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
@@ -175,17 +177,17 @@ PATTERNS: Final = (
 )  # fmt: skip
 _COMPARED: Final = (
     (
-        re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"),
+        compile_quick(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"),
         "than N",
         True,
     ),
     (
-        re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"),
+        compile_quick(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"),
         "than N",
         False,
     ),
-    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
-    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
+    (compile_quick(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
+    (compile_quick(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
 )
 _GOES_ON: Final = re.compile(r"(?: [a-z/]+)? ?[-+*/^] ?[N(√]")
 _LABELLED: Final = re.compile(
@@ -206,17 +208,17 @@ _EQUATION: Final = re.compile(
 _RATIO: Final = re.compile(
     r"N:N[^N.!?;]{0,30}(?:simplif\w+ to|reduces? to|is the same as|equals|=|same|, or) N:N(?!:)"
 )
-_CLOCK: Final = re.compile(
+_CLOCK: Final = compile_quick(
     r"\bfrom N:N(?: [ap]m)? to N:N(?: [ap]m)?(?: is| takes| are| lasts|,| =)(?: about)? N (minutes?|min|hours?)\b"
 )
-_TAKES: Final = re.compile(
+_TAKES: Final = compile_quick(
     r"\b(?:at|from) N:N\b[^N.!?;]{0,40}\bN:N\b[^N.!?;]{0,40}\b(?:takes|took|lasts|lasted|is|for) (?:about )?N (?:hours?|h)(?: and|,)? N min"
 )
-_ARRIVAL: Final = re.compile(
+_ARRIVAL: Final = compile_quick(
     r"\bat N:N\b[^N.!?;]{0,30}N (minutes?|min|hours?|h)\b[^N.!?;]{0,40}\b(?:at|until|by) N:N(?! ?[-+])"
 )
-_SHIFT: Final = re.compile(r"\bN:N ([-+]) (?:N (minutes?|min|hours?|h)\b|N:N) ?= ?N:N(?!:)")
-_SCALED: Final = re.compile(r"\bN:N,? (?:scaled|multiplied)(?: up)? by N (?:is|gives|becomes|=) N:N(?!:)")
+_SHIFT: Final = compile_quick(r"\bN:N ([-+]) (?:N (minutes?|min|hours?|h)\b|N:N) ?= ?N:N(?!:)")
+_SCALED: Final = compile_quick(r"\bN:N,? (?:scaled|multiplied)(?: up)? by N (?:is|gives|becomes|=) N:N(?!:)")
 _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
     clue: tuple(place for place, one in enumerate(PATTERNS) if clue in one.clues.split())
     for clue in {clue for one in PATTERNS for clue in one.clues.split()}
@@ -231,7 +233,7 @@ WORDED_WORDS: Final = _CLUE_WORDS | _OVERRULING
 
 
 def find_worded_claims(
-    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, effort: ReadingEffort
 ) -> Iterator[ArithmeticClaim]:
     """The claims of a sentence of these words; its first number has the index `offset`."""
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
@@ -240,6 +242,7 @@ def find_worded_claims(
         pattern = PATTERNS[index]
         if pattern.needs and not any(text in sentence for text in pattern.needs):
             continue
+        effort.characters -= len(sentence)
         for match in pattern.pattern.finditer(sentence):
             if _GOES_ON.match(sentence, match.end()):
                 continue  # "3 pens at 2.20 each are 3 * 2.20": the result is an expression

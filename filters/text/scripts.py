@@ -45,6 +45,12 @@ _KANA_SHARE: Final = 0.1
 
 def scripts(text: str) -> Counter[str]:
     """Letters by script: latin, han, japanese, hangul, cyrillic, greek, arabic, hebrew, thai and so on."""
+    return _count_letters(text).copy()
+
+
+@lru_cache(maxsize=4)
+def _count_letters(text: str) -> Counter[str]:
+    """A text without quotes is often the text itself."""
     counts: Counter[str] = Counter()
     latin = latin_letters(text)
     if latin:

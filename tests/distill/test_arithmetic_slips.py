@@ -362,6 +362,17 @@ def test_a_slip_is_written_as_it_stands_in_the_text():
     assert [slip.written for slip in slips.slips] == ["rst 3 + 4 = 7. Then 12 - 4 = 9".lower()]
 
 
+def test_a_text_that_takes_too_much_work_is_said_to_be_incomplete() -> None:
+    """Few numbers, and many signs and words between them; what was found before the end of the work counts."""
+    signs = "sum of 3, f f " + "</a> " * 40 + "r = 4 "
+    assert find_slips(signs * 20).complete
+    endless = find_slips(signs * 260)
+    assert not endless.complete and not endless.slips
+    assert [slip.expected for slip in find_slips("8 + 6 = 15. " + signs * 260).slips] == [14]
+    exercise = "There are 20 boxes of 5 pens each, so 20 * 5 = 100 pens in total. "
+    assert find_slips(exercise * 90).complete
+
+
 def test_of_a_text_full_of_numbers_no_more_is_split_than_is_read() -> None:
     marked = mark_numbers("2 " * 32_768, 400)
     assert not marked.complete and marked.number_spans()[:3] == [(0, 1), (2, 3), (4, 5)]

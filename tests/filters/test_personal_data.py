@@ -5,8 +5,8 @@ from run_fixtures import default, recipe, sample, trace
 
 from distill.errors import RecipeError
 from filters.signals.families import personal_data
-from filters.signals.families.personal_data import FINDERS, Sensitive
-from filters.signals.registry import build, identity
+from filters.signals.families.personal_data import FINDERS, MOST_CHECKED, Checks, Sensitive
+from filters.signals.registry import build, identity, rows
 
 
 def kinds(text):
@@ -114,6 +114,28 @@ def test_every_finding_counts_and_none_is_kept():
     }
 
 
+def test_of_a_long_list_the_first_candidates_are_checked():
+    """A list of false numbers that is not read to its end is not said to hold nothing."""
+    asked = sample()
+    true = "8.8.4.200, " * (MOST_CHECKED + 50)
+    false = "1.300.4.200, " * (MOST_CHECKED + 50)
+    short = "1.300.4.200, " * (MOST_CHECKED - 50)
+    states = {}
+    for name, text in (("true", true), ("false", false), ("short", short), ("mixed", f"a@b.de {false}")):
+        (row,) = rows((default(Sensitive),), asked, [trace(reasoning=text)])
+        states[name] = row["sensitive_state"], row.get("sensitive"), row.get("sensitive_count")
+    assert states == {
+        "true": ("ok", True, MOST_CHECKED),
+        "false": ("timed_out", None, None),
+        "short": ("ok", False, 0),
+        "mixed": ("ok", True, 1),
+    }
+
+
+def test_a_word_before_an_earlier_number_says_nothing_of_the_next_one():
+    assert list(FINDERS["phone"]("tel 030 1234567 / height 7654321", Checks())) == ["030 1234567"]
+
+
 def test_an_empty_trace_has_nothing_to_hide():
     empty = trace(reasoning="", answer="", outcome="error")
     (row,) = default(Sensitive).measure(sample(), [empty])
@@ -156,15 +178,15 @@ def test_a_list_that_cannot_be_used_is_said_at_once(tmp_path, content):
 def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     for find in FINDERS.values():
-        list(find(text))
+        list(find(text, Checks()))
     assert time.process_time() - begun < 8
 
 
 def test_an_address_with_digits_of_another_writing_is_none_and_no_error():
-    assert list(FINDERS["ip"]("the server 93.184.216.3\u0663 and 93.184.216.34")) == ["93.184.216.34"]
+    assert list(FINDERS["ip"]("the server 93.184.216.3\u0663 and 93.184.216.34", Checks())) == ["93.184.216.34"]
 
 
 def test_a_number_is_a_phone_number_after_a_word_of_any_case():
     for word in ("Phone", "TEL", "whatſapp", "MOBİLE", "电话"):
-        assert list(FINDERS["phone"](f"{word}: 030 1234567")) == ["030 1234567"], word
-    assert not list(FINDERS["phone"]("height: 030 1234567"))
+        assert list(FINDERS["phone"](f"{word}: 030 1234567", Checks())) == ["030 1234567"], word
+    assert not list(FINDERS["phone"]("height: 030 1234567", Checks()))

@@ -8,7 +8,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.families.language import foreign_sentences, measure_mix
-from filters.signals.families.personal_data import addresses
+from filters.signals.families.personal_data import Checks, addresses
 
 SAMPLE = Sample(id="a", images=(), question="How many more?", answers=("7",), meta={"table": {"red": 8, "blue": 6}})
 
@@ -62,4 +62,4 @@ def test_of_very_many_sentences_some_stand_for_their_neighbours() -> None:
 
 def test_an_address_is_found_among_times_and_words_with_colons() -> None:
     text = "At 10:30:15 abc::x asked 2606:4700:4700::1111, 1:2:3 and 2a00:1450:4001:081b:0000:0000:0000:200e, done"
-    assert list(addresses(text)) == ["2606:4700:4700::1111", "2a00:1450:4001:081b:0000:0000:0000:200e"]
+    assert list(addresses(text, Checks())) == ["2606:4700:4700::1111", "2a00:1450:4001:081b:0000:0000:0000:200e"]

@@ -138,9 +138,19 @@ _MOST = 400
 """Quantities of a text that are read: more of them are a listing, and no answer."""
 
 
-@lru_cache(maxsize=4096)
+_MOST_JOINED = 32
+"""No quantity is written in so many parts: each has a smaller unit of the same kind than the one before it."""
+
+
 def read_quantities(text: str) -> tuple[Quantity, ...]:
     """The quantities stated in a normalised text, in order. Number words count only when there are no digits."""
+    first = _read_first(text, _MOST_JOINED)
+    return first if len(first) < _MOST_JOINED else _read_first(text, _MOST)
+
+
+@lru_cache(maxsize=4096)
+def _read_first(text: str, most: int) -> tuple[Quantity, ...]:
+    """The first quantities of a text, at most so many of those in digits, or of those in words."""
     if _SIMPLE.fullmatch(text):
         return (_plain_quantity(text),)
     if text.lower() in ORDINALS:
@@ -150,11 +160,11 @@ def read_quantities(text: str) -> tuple[Quantity, ...]:
         quantity = _quantity(match, text)
         if quantity is not None and (not numbers or quantity.start >= numbers[-1].end):
             numbers.append(quantity)
-            if len(numbers) == _MOST:
+            if len(numbers) == most:
                 break
     if numbers:
         return tuple(numbers)
-    in_words = islice(spelled(text) if text.isascii() else chain(spelled(text), numerals(text)), _MOST)
+    in_words = islice(spelled(text) if text.isascii() else chain(spelled(text), numerals(text)), most)
     from_words = tuple(_quantity_in_words(value, start, end, text) for value, start, end in in_words)
     return from_words or tuple(replace(_quantity_in_words(*item, text), abroad=True) for item in spelled_abroad(text))
 
@@ -163,7 +173,7 @@ def read_single_quantity(text: str) -> Quantity | None:
     """The quantity a normalised text consists of, with nothing else around it; None for anything else."""
     if _SIMPLE.fullmatch(text):
         return _plain_quantity(text)
-    numbers = read_quantities(text)
+    numbers = _read_first(text, _MOST_JOINED)
     if len(numbers) > 1:
         numbers = _join_compound(numbers, text)
     if len(numbers) != 1 or numbers[0].bound or numbers[0].negated:

@@ -205,18 +205,13 @@ def _without_accents(text: str) -> str:
 
 def _compare_assigned(text: str, gold: str) -> CompareResult | None:
     """x = 3 and 3."""
-    assignments = [
-        (match[1], read_single_quantity(match[2]))
-        for answer in (text, gold)
-        if (match := _ASSIGNED.fullmatch(answer))
-    ]
-    if (
-        len(assignments) != 2
-        or (assignments[0][0] and assignments[1][0] and assignments[0][0] != assignments[1][0])
-        or assignments[0][0] == assignments[1][0]
-    ):
+    assigned = [_ASSIGNED.fullmatch(answer) for answer in (text, gold)]
+    if assigned[0] is None or assigned[1] is None:
         return None
-    value, gold_value = assignments[0][1], assignments[1][1]
+    name, gold_name = assigned[0][1], assigned[1][1]
+    if name == gold_name or (name and gold_name):
+        return None
+    value, gold_value = (read_single_quantity(match[2]) for match in assigned if match is not None)
     if value is None or gold_value is None:
         return None
     return correct("same_value") if value.value == gold_value.value else wrong("other_value")

@@ -24,7 +24,7 @@ FEW = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "arithmetic",
@@ -47,7 +47,7 @@ class Arithmetic:
         slips = find_slips(readable(text))
         if not slips.complete and not slips.slips:
             # A slip is one wherever the reading ended; that there is none was not seen.
-            raise TooMuch("more numbers than are read of a text of this length")
+            raise TooMuch("more numbers, or more signs around them, than are read of a text of this length")
         return {
             "arithmetic_state": OK,
             "arithmetic": slips.verdict,

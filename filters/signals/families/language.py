@@ -217,10 +217,9 @@ def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None
         return 0.0, None
     starts = [phrase.start() for phrase in phrases[:1]]
     own_scripts = {dominant, "latin", *(("han", "kana") if dominant == "japanese" else ())}
-    foreign = (
-        letter for letter in set(unquoted) if letter > "\x7f" and (script_of(letter) or dominant) not in own_scripts
-    )
-    starts += map(unquoted.find, foreign)
+    letters = (letter for letter in dict.fromkeys(unquoted) if letter > "\x7f")
+    foreign = (letter for letter in letters if (script_of(letter) or dominant) not in own_scripts)
+    starts += map(unquoted.find, islice(foreign, 1))
     return outside / (inside_count + outside), min(starts, default=None)
 
 

@@ -7,14 +7,14 @@ not found; a trace without a finding may still hold personal data. Only the kind
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, metadata
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -23,8 +23,10 @@ from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
+from filters.signals.time_limits import TooMuch
 from filters.text.words import spaced, visible_text
 
+T = TypeVar("T")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
@@ -37,13 +39,16 @@ class Sensitive:
     """The libraries that check national and phone numbers, with their versions."""
 
     name: ClassVar[str] = "sensitive"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "sensitive",
         sensitive=("flag", "the text holds personal data or a listed word"),
         sensitive_kinds=("text", "email, phone, card, iban, ip, national_id or word, each once, joined by +"),
-        sensitive_count=("count", "how many pieces of personal data the text holds"),
+        sensitive_count=(
+            "count",
+            "how many pieces of personal data the text holds, of the first ones that are checked",
+        ),
         sensitive_words=("count", "how often words and phrases of the user's list occur"),
     )
 
@@ -61,9 +66,13 @@ class Sensitive:
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():
             return {"sensitive_state": NOT_APPLICABLE}
-        kinds = {kind: sum(1 for _ in find(text)) for kind, find in FINDERS.items()}
+        checks = Checks()
+        kinds = {kind: sum(1 for _ in find(text, checks)) for kind, find in FINDERS.items()}
         words = 0 if self.words is None else count_listed(text, word_list(self.words))
         found_kinds = [kind for kind, count in kinds.items() if count] + ["word"] * bool(words)
+        if checks.left < 0 and not found_kinds:
+            # A finding is one wherever the search ended; that there is none was not seen.
+            raise TooMuch("more numbers that may be personal data than are checked")
         return {
             "sensitive_state": OK,
             "sensitive": bool(found_kinds),
@@ -74,6 +83,25 @@ class Sensitive:
 
 
 # --- personal data ----------------------------------------------------------------------------------------------
+
+MOST_CHECKED: Final = 400
+"""Candidates of a text that are checked: a longer list of accounts or addresses holds personal data anyway."""
+
+
+@dataclass(slots=True)
+class Checks:
+    """How many candidates of a text may still be checked: checks take most of the time on a text of many."""
+
+    left: int = MOST_CHECKED
+
+    def of(self, candidates: Iterable[T]) -> Iterator[T]:
+        """The candidates until no more may be checked."""
+        for candidate in candidates:
+            self.left -= 1
+            if self.left < 0:
+                return
+            yield candidate
+
 
 # Patterns begin with the first character of a finding and look back from there, which makes the search fast.
 _EMAIL: Final = re.compile(r"@(?<=[A-Za-z0-9_%+-]@)((?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,24})(?![\w@])")
@@ -138,15 +166,15 @@ _NATIONAL: Final = (
 )
 
 
-def emails(text: str) -> Iterator[str]:
+def emails(text: str, checks: Checks) -> Iterator[str]:
     if "@" in text:
-        yield from (match[1] for match in _EMAIL.finditer(text) if not _RESERVED.search(match[1]))
+        yield from (match[1] for match in checks.of(_EMAIL.finditer(text)) if not _RESERVED.search(match[1]))
 
 
-def phones(text: str) -> Iterator[str]:
+def phones(text: str, checks: Checks) -> Iterator[str]:
     """Numbers with a country code, with an area code in parentheses, or after a word that says what they are."""
     plus_end = -1
-    for match in _PLUS.finditer(text) if "+" in text else ():
+    for match in checks.of(_PLUS.finditer(text)) if "+" in text else ():
         if 8 <= len(_digits(match[0])) <= 15:
             plus_end = match.end()
             if _possible_phone(match[0]):
@@ -154,16 +182,17 @@ def phones(text: str) -> Iterator[str]:
     for match in _PARENTHESES.finditer(text) if "(" in text else ():
         if not _fictional(_digits(match[0])):
             yield match[0]
-    phone_word = None
-    for match in _PLAIN.finditer(text) if _says_phone(text) else ():
-        if match.start() < plus_end or _PARENTHESES.match(match[0]):
-            continue
-        digits = _digits(match[0])
-        if 7 <= len(digits) <= 15 and not _fictional(digits):
-            phone_word = _PHONE_WORDS.search(text, max(0, match.start() - 40), match.start())
-            before = text[match.start() - 1 : match.start()]
-            if phone_word is not None and before != "+":
-                yield match[0]
+    end = 0
+    for match in checks.of(filter(_phone_like, _PLAIN.finditer(text))) if _says_phone(text) else ():
+        before, start, end = max(end, match.start() - 40), match.start(), match.end()  # no digit stands between
+        if start >= plus_end and text[start - 1 : start] != "+" and _PHONE_WORDS.search(text, before, start):
+            yield match[0]
+
+
+def _phone_like(match: re.Match[str]) -> bool:
+    """Whether digits are as many as those of a phone number, which is not set aside for films."""
+    digits = _digits(match[0])
+    return 7 <= len(digits) <= 15 and not _fictional(digits) and _PARENTHESES.match(match[0]) is None
 
 
 def _says_phone(text: str) -> bool:
@@ -178,8 +207,8 @@ def _fictional(digits: str) -> bool:
     return len(digits) == 10 and digits[3:8] == "55501"
 
 
-def cards(text: str) -> Iterator[str]:
-    for match in _CARD.finditer(text) if _FOUR_DIGITS.search(text) else ():
+def cards(text: str, checks: Checks) -> Iterator[str]:
+    for match in checks.of(_CARD.finditer(text)) if _FOUR_DIGITS.search(text) else ():
         digits = _digits(match[0])
         if _BRANDS.fullmatch(digits) and luhn(digits) and len(set(digits)) > 2:
             yield match[0]
@@ -190,8 +219,8 @@ def luhn(digits: str) -> bool:
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 
 
-def ibans(text: str) -> Iterator[str]:
-    for match in _IBAN.finditer(text):
+def ibans(text: str, checks: Checks) -> Iterator[str]:
+    for match in checks.of(_IBAN.finditer(text)):
         length = _IBAN_LENGTHS.get(match[1][:2])
         joined = match[0].replace(" ", "")
         # A word in capitals may follow the number.
@@ -203,16 +232,16 @@ def _remainder(account: str) -> int:
     return int("".join(str(int(letter, 36)) for letter in account)) % 97
 
 
-def addresses(text: str) -> Iterator[str]:
+def addresses(text: str, checks: Checks) -> Iterator[str]:
     """Public addresses of machines. Four small numbers are more often a version or a section."""
-    for match in _IPV4.finditer(text) if text.count(".") >= 3 else ():
+    for match in checks.of(_IPV4.finditer(text)) if text.count(".") >= 3 else ():
         parts = [int(part) for part in match.groups()]
         if max(parts) > 255 or max(parts) < 32 or any(part[0] == "0" and part != "0" for part in match.groups()):
             continue
         before = text[max(0, match.start() - 12) : match.start()]
         if _global(match[0]) and not _VERSION.search(before):
             yield match[0]
-    for address in _ipv6_addresses(text) if text.count(":") >= 3 and _IPV6_LIKE.search(text) else ():
+    for address in checks.of(_ipv6_addresses(text)) if text.count(":") >= 3 and _IPV6_LIKE.search(text) else ():
         if _global(address.rstrip(":")):
             yield address
 
@@ -243,13 +272,13 @@ def _global(text: str) -> bool:
         return False
 
 
-def national_ids(text: str) -> Iterator[str]:
+def national_ids(text: str, checks: Checks) -> Iterator[str]:
     """Numbers of persons in Brazil, China, Finland, France, Italy and Spain."""
     present = [digits for digits in (_THREE_DIGITS, _SIX_DIGITS) if digits.search(text)]
     for digits, pattern, module in _NATIONAL:
         if digits not in present:
             continue
-        yield from (match[0] for match in pattern.finditer(text) if _valid(module, match[0]))
+        yield from (match[0] for match in checks.of(pattern.finditer(text)) if _valid(module, match[0]))
 
 
 def checked_by() -> str:
@@ -287,7 +316,7 @@ def _digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-FINDERS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
+FINDERS: Final[dict[str, Callable[[str, Checks], Iterator[str]]]] = {
     "email": emails,
     "phone": phones,
     "card": cards,
