@@ -5,7 +5,7 @@
 Begins with repeats of the signs of `answer_fuzz.py`, the pieces of `mutated_answers.py` and the units of its hostile
 texts, then joins, nests and cuts the slowest ones. Before that come texts that never repeat: lists of addresses,
 accounts, equations and the like with drawn numbers, and drawn signs of Unicode. Every text is measured by all
-families with empty caches, three times if it takes more than 45 ms; the smallest processor time of each family counts.
+families with empty caches, three times if it takes more than 45 ms; the smallest time of each family counts.
 Prints the slowest texts.
 """
 
