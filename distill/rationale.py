@@ -60,10 +60,10 @@ def split(text: str, style: Style = "think") -> SplitText:
     start = before.find(opening)
     inside = before[start + len(opening) :] if start >= 0 else before
     well_formed = closes <= 1 and opens <= 1 and opening not in after and not before[: max(start, 0)].strip()
-    rationale = inside.replace(opening, "").replace(closing, "").strip()
     if not well_formed:
+        rationale = inside.replace(opening, "").replace(closing, "").strip()
         return SplitText(rationale, after.replace(opening, ""), "malformed")
-    return SplitText(rationale, after, "closed" if closes else "open")
+    return SplitText(inside.strip(), after, "closed" if closes else "open")
 
 
 def _tags_in(text: str) -> tuple[str, str] | None:

@@ -6,7 +6,8 @@
 Both ask a stub server the same questions about images, with the same number of requests in flight. The bare client
 (benchmarks/generate/peers/bare_client.py) encodes every body beforehand, checks nothing and keeps nothing. CPU time
 is user and system time of the process, which a busy machine changes less than wall time. Each `--tree` is another
-checkout of this project, measured by turns with this one. The clients have one core, the server another one.
+checkout of this project, measured by turns with this one. The clients have one core, the server another one. A
+first run of each is not counted: it compiles the modules, which an installation has done.
 """
 
 import argparse
@@ -78,17 +79,19 @@ def _write_job(folder: Path, url: str, options: argparse.Namespace) -> Path:
 
 def _compare(folder: Path, recipe: Path, job: Path, options: argparse.Namespace) -> None:
     spent: dict[str, list[measure.Spent]] = {}
-    for turn in range(options.rounds):
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    for turn in range(options.rounds + 1):
         bare = [sys.executable, ROOT / "benchmarks" / "generate" / "peers" / "bare_client.py", "run", job]
-        spent.setdefault("bare client", []).append(measure.timed(bare, folder / "log"))
+        spent.setdefault("bare client", []).append(measure.timed(bare, folder / "log", compiled))
         for tree in (*options.tree, ROOT):
             name = "this tree" if tree == ROOT else str(tree)
             run = folder / f"run {turn} {name.replace('/', '_')}"
             command = measure.command_of_ours(recipe, run)
-            used = measure.timed(command, folder / "log", {"PYTHONPATH": str(tree.resolve())})
+            used = measure.timed(command, folder / "log", {**compiled, "PYTHONPATH": str(tree)})
             if used.code or len(measure.records(run)) != options.rows:
                 raise SystemExit(f"{name}: exit code {used.code}:\n{(folder / 'log').read_text()[-2000:]}")
             spent.setdefault(name, []).append(used)
+    spent = {name: runs[1:] for name, runs in spent.items()}
     bare_wall, bare_cpu = _median(spent["bare client"])
     for name, runs in spent.items():
         wall, cpu = _median(runs)

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 KEY_BYTES = 10
 """Of the ids of samples and traces. Keys of another length stay in the dict."""
@@ -103,6 +102,8 @@ class CompactMap:
 
 def _sorted(value_bytes: int, keys: bytes, values: bytes) -> tuple[bytes, bytes]:
     """Keys and values in the order of the keys."""
+    import pyarrow.compute as pc  # takes as long as a thousand requests, and small runs never merge
+
     key_array = fixed_size_array(keys, KEY_BYTES)
     order = pc.sort_indices(key_array)
     return _taken(key_array, order), _taken(fixed_size_array(values, value_bytes), order)

@@ -36,18 +36,24 @@ def golds(value: Any) -> tuple[str, ...]:
     Nothing means no gold. Raises RowError for anything else.
     """
     texts = _texts(value)
+    if len(texts) < 2:
+        return tuple(texts)
     counts = Counter(texts)
     return tuple(sorted(counts, key=lambda text: -counts[text]))  # stable: equally frequent ones keep their order
 
 
 def votes(value: Any) -> Mapping[str, list[str]]:
     """For Sample.meta: the answers of a cell that holds those of ANNOTATORS or more people, else nothing."""
+    if value is None:
+        return {}
     texts = _texts(value)
     return {VOTES: texts} if len(texts) >= ANNOTATORS else {}
 
 
 def _texts(value: Any) -> list[str]:
-    if isinstance(value, str) and _QUOTED_LIST.fullmatch(value.strip()):
+    if value is None:
+        return []
+    if isinstance(value, str) and "[" in value and _QUOTED_LIST.fullmatch(value.strip()):
         value = _literal(value.strip())
     items = value if isinstance(value, list | tuple) else [value]
     return [text for text in map(_gold, items) if text]
@@ -63,6 +69,8 @@ def _literal(text: str) -> Any:
 
 
 def _gold(item: Any) -> str:
+    if isinstance(item, str):
+        return item.strip()
     if isinstance(item, Mapping) and "answer" in item:
         item = item["answer"]
     if item is None or (isinstance(item, float) and not isfinite(item)):

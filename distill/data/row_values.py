@@ -113,6 +113,8 @@ def read_question(value: Any) -> str:
     if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
         raise RowError("malformed_row", f"the question is {type(value).__name__}, not text")
     text = str(value if value is not None else "").replace(PLACEHOLDER, "").strip()
+    if text and text.isascii() and text.isprintable():  # nearly every question; no blanks are left around it
+        return text
     if not any(character.isprintable() and not character.isspace() for character in text):
         raise RowError("empty_question", "the question has no visible character")
     return text

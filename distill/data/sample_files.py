@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
@@ -134,6 +133,8 @@ def read_samples(
         with pq.ParquetFile(path) as table:
             for batch in _batches_after(table, skip, but) if skip else table.iter_batches(batch_size=_ROW_GROUP):
                 if wanted_ids is not None:
+                    import pyarrow.compute as pc
+
                     batch = batch.filter(pc.is_in(batch["id"], value_set=wanted_ids))
                 yield from map(from_record, batch.to_pylist())
     except (OSError, pa.ArrowException) as error:

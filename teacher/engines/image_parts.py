@@ -65,7 +65,7 @@ class ImageParts:
         """The content part of one image. Raises UnreadableError."""
         task = self._ready.get(ref.sha256)
         now = time.monotonic()
-        if task is not None and now >= self._look_again.get(ref.sha256, 0.0) and ref.sha256 in self._weights:
+        if task is not None and now >= self._look_again.get(ref.sha256, now + 1):
             self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
             if await asyncio.to_thread(self._changed, ref) and self._ready.get(ref.sha256) is task:
                 self._forget(ref.sha256)
@@ -142,6 +142,7 @@ class ImageParts:
             return
         self._weights[name] = _ENTRY_BYTES + len(task.result())
         self._bytes += self._weights[name]
+        self._look_again[name] = time.monotonic() + _LOOK_AGAIN_S
         while self._bytes > _CACHE_BYTES and len(self._ready) > 1:
             oldest = next(iter(self._ready))
             if oldest not in self._weights:

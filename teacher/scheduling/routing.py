@@ -48,7 +48,8 @@ def route(teachers: Sequence[Teacher], sample: Sample) -> tuple[Teacher, ...]:
     regular = [teacher for teacher in covering if not teacher.fallback]
     chosen: dict[str, Teacher] = {}
     for teacher in regular or covering:
-        if _position(sample.id, teacher.name) < teacher.weight and (teacher.after is None or teacher.after in chosen):
+        share = teacher.weight >= 1 or _position(sample.id, teacher.name) < teacher.weight
+        if share and (teacher.after is None or teacher.after in chosen):
             chosen[teacher.name] = teacher
     return tuple(chosen.values())
 

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts.compact_map import KEY_BYTES, fixed_size_array
+from distill.artifacts.compact_map import KEY_BYTES
 from distill.artifacts.files import Output, atomic_path, describe
 from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
 from distill.artifacts.snapshot import read_snapshot, write_snapshot
 from distill.data import sample_files
-from distill.data.arrow import table_of
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Outcome, Sample
@@ -60,6 +58,7 @@ _COLUMNS: Any = np.dtype(
     ]
 )
 """`may_pass`: an error that is worth asking again. `row`: the sample's row of the plan, once it is known."""
+_KEY = f"S{KEY_BYTES}"
 _SNAPSHOT, _SNAPSHOT_VERSION = ".finals", 1
 
 
@@ -185,30 +184,30 @@ class FinalTraces:
         new = np.flatnonzero(rows["row"] < 0)
         if not len(new):
             return
-        # The new ones are the value set: its hash table takes the memory, and after a resume they are few.
-        samples = fixed_size_array(np.ascontiguousarray(rows["sample"][new]).tobytes()).dictionary_encode()
-        keys = fixed_size_array(sample_files.read_keys(plan.folder / SAMPLES))
-        positions = pc.index_in(keys, value_set=samples.dictionary)
-        planned = pc.indices_nonzero(positions.is_valid())
-        row_of = np.empty(len(samples.dictionary), np.int32)
-        row_of[_numbers(positions.take(planned), np.int32)] = _numbers(planned, np.uint64)
-        rows["row"][new] = row_of[_numbers(samples.indices, np.int32)]
+        # The new ones are sorted: after a resume they are few.
+        samples, sample_of = np.unique(np.ascontiguousarray(rows["sample"][new]).view(_KEY), return_inverse=True)
+        keys = np.frombuffer(sample_files.read_keys(plan.folder / SAMPLES), _KEY)
+        places = np.minimum(np.searchsorted(samples, keys), len(samples) - 1)
+        planned = np.flatnonzero(samples[places] == keys)
+        row_of = np.empty(len(samples), np.int32)
+        row_of[places[planned]] = planned
+        rows["row"][new] = row_of[sample_of]
 
     def _listed(self, rows: Any) -> pa.Table:
         """Collected traces as rows of `plan.parquet`."""
-        teacher = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(rows["teacher"].astype("<i4"))])
-        # `pa.array` would import pandas where it is installed, for 0.25 s.
-        names = [{"teacher": name, "hinted": each.hinted} for name, (_, each) in self._teachers.items()]
-        about = table_of(names, pa.schema([_SCHEMA.field("teacher"), _SCHEMA.field("hinted")])).take(teacher)
+        # From buffers: `pa.array` would import pandas where it is installed, and `take` all functions of Arrow.
+        hinted = np.array([teacher.hinted for _, teacher in self._teachers.values()])[rows["teacher"]]
         columns = [
             _hex_column(rows["id"]),
             _hex_column(rows["sample"]),
-            about["teacher"].combine_chunks(),
+            _text_column(list(self._teachers), rows["teacher"]),
             *(
                 pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows[name]))])
                 for name in ("k", "attempt")
             ),
-            about["hinted"].combine_chunks(),
+            pa.Array.from_buffers(
+                pa.bool_(), len(rows), [None, pa.py_buffer(np.packbits(hinted, bitorder="little"))]
+            ),
         ]
         return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
@@ -252,9 +251,13 @@ class FinalTraces:
             self._done.update(dict.fromkeys(self._teachers, rows - len(self.done_before.but)))
 
 
-def _numbers(array: pa.Array, kind: Any) -> Any:
-    """An Arrow array without nulls as one of NumPy; `to_numpy` would import pandas where it is installed."""
-    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)
+def _text_column(texts: Sequence[str], numbers: Any) -> pa.Array:
+    """For each number the text that has it."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum(np.array([len(text) for text in encoded])[numbers], dtype="<i4")
+    offsets = np.concatenate([np.zeros(1, "<i4"), ends])
+    data = b"".join([encoded[number] for number in numbers.tolist()])
+    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def _hex_column(ids: Any) -> pa.Array:

@@ -187,7 +187,7 @@ def _image_paths(path: Path) -> list[str]:
     with pq.ParquetFile(path) as table:
         for batch in table.iter_batches(batch_size=_PATHS_AT_ONCE, columns=["images.list.element.path"]):
             images: Any = batch["images"]
-            paths.update(images.flatten().field("path").unique().to_pylist())
+            paths.update(images.values.field("path").to_pylist())
     return sorted(paths)
 
 
@@ -315,7 +315,8 @@ def _routable(
 
 def _count_routed(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
     for sample in samples:
-        routed.update(teacher.name for teacher in route(recipe.teachers, sample))
+        for teacher in route(recipe.teachers, sample):
+            routed[teacher.name] += 1
         yield sample
 
 

@@ -23,8 +23,8 @@ class TeacherCoverage:
         """Count a sample; whether a teacher is for it."""
         self.domains[sample.domain] += 1
         self.difficulties[str(sample.meta.get("difficulty", ""))] += 1
-        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
-        self.covering |= covering
+        covering = [teacher.name for teacher in recipe.teachers if covers(teacher, sample)]
+        self.covering.update(covering)
         return bool(covering)
 
 

@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,7 @@ OUTCOMES = tuple(str(outcome) for outcome in Outcome)
 USAGE = ("prompt", "image", "reasoning", "answer")
 _ENTRY = struct.Struct("<BHQIIII")
 """Outcome, number of the part, position of the line in it, token counts."""
+_usage_of = itemgetter(*USAGE)
 _SNAPSHOT = ".index"
 _SNAPSHOT_VERSION = 1
 
@@ -82,7 +84,8 @@ class TraceIndex:
     def add(self, record: Mapping[str, Any], part: int, start: int) -> None:
         """Count one record on disk, in a part, its line starting at byte `start`. Errors count as of this run."""
         key = bytes.fromhex(record["id"])
-        self.odd += bool(record.get("notes"))
+        if "notes" in record:
+            self.odd += bool(record["notes"])
         if record["outcome"] == Outcome.ERROR:
             self.with_errors.add(part_path(self.folder, part, ".jsonl"))
             # What is not proven may have been an outage: it counts as never asked.
@@ -91,7 +94,7 @@ class TraceIndex:
             return
         usage = record["usage"]
         code = OUTCOMES.index(record["outcome"])
-        self._done[key] = _ENTRY.pack(code, part, start, *(usage[name] for name in USAGE))
+        self._done[key] = _ENTRY.pack(code, part, start, *_usage_of(usage))
         self.engines[record["engine"]["name"]] = record["engine"]["version"]
 
     def outcomes(self) -> Counter[str]:

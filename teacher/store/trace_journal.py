@@ -238,6 +238,7 @@ class TraceJournal:
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None
         self._part = max(index.records, default=part_path(index.folder, 0, ".jsonl"))
+        self._number = part_number(self._part)
         self._changing = threading.Lock()
         self._closed = threading.Event()
         self._failure: StorageError | None = None
@@ -254,7 +255,7 @@ class TraceJournal:
         record: dict[str, Any] = dict(zip(_TRACE_FIELDS, _trace_values(finished), strict=True))
         usage = record["usage"] = dict(zip(_USAGE_FIELDS, _usage_values(finished.usage), strict=True))
         for key in _RARE:
-            if record[key] is None or record[key] is False or record[key] in ("", ()):
+            if not record[key]:
                 del record[key]
         if usage["cached"] is None:
             del usage["cached"]
@@ -267,7 +268,7 @@ class TraceJournal:
         start = journal.append(record, hold=self._soon is not None)
         self._index.records[self._part] = self._index.records.get(self._part, 0) + 1
         self._index.ends[self._part] = journal.end
-        self._index.add(record, part_number(self._part), start)
+        self._index.add(record, self._number, start)
         if self._soon is not None and not self._is_called:
             self._is_called = True
             self._soon(self._write_held)
@@ -285,7 +286,8 @@ class TraceJournal:
         if self._index.records.get(self._part, 0) >= PART_RECORDS:
             self._close_part()
             self._index.save()
-            self._part = part_path(self._index.folder, part_number(self._part) + 1, ".jsonl")
+            self._number += 1
+            self._part = part_path(self._index.folder, self._number, ".jsonl")
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
             self._index.extend(self._part, self._journal.end)

@@ -194,6 +194,43 @@ def test_the_end_of_a_program_waits_for_no_name_server(monkeypatch: pytest.Monke
             thread.join()
 
 
+async def _ask_at_once(host: str, requests: int) -> list[bytes]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        await asyncio.sleep(0.1)
+        writer.write(WHOLE)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pool = ConnectionPool(f"http://{host}:{port}/v1", {}, proxy=None, max_body_bytes=1000)
+    first = asyncio.create_task(pool.send(b"{}", total_s=5))
+    given_up = asyncio.create_task(pool.send(b"{}", total_s=5))
+    others = [asyncio.create_task(pool.send(b"{}", total_s=5)) for _ in range(requests - 1)]
+    await asyncio.sleep(0)
+    given_up.cancel()
+    responses = await asyncio.gather(first, *others)
+    pool.close()
+    server.close()
+    return [response.body for response in responses]
+
+
+def test_connections_that_are_opened_at_once_ask_a_name_server_once_and_none_for_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_for, look_up = [], socket.getaddrinfo
+
+    def counted(host: str, *arguments: object, **options: object) -> object:
+        asked_for.append(host)
+        return look_up("127.0.0.1" if host == "server.test" else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", counted)
+    assert asyncio.run(_ask_at_once("server.test", 20)) == [TEXT] * 20
+    assert asked_for.count("server.test") == 1
+    asked_for.clear()
+    assert asyncio.run(_ask_at_once("127.0.0.1", 3)) == [TEXT] * 3
+    assert set(asked_for) <= {"127.0.0.1"} and len(asked_for) <= 1  # by the test's own server
+
+
 def test_no_header_can_be_smuggled_in_and_an_address_must_be_one() -> None:
     for url, headers in (("http://host/v1", {"authorization": "a\r\nb: c"}), ("ftp://host", {}), ("http://", {})):
         with pytest.raises(ValueError, match=r"line break|no address"):

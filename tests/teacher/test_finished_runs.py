@@ -239,17 +239,18 @@ def test_parts_that_are_full_are_in_the_snapshot_of_a_run_that_was_killed(
     assert asked_of(url) - before == 430 and world.ids() == world.planned()
 
 
-def test_neither_a_run_nor_its_resume_imports_pandas(tmp_path: Path) -> None:
+def test_neither_a_run_nor_its_resume_imports_pandas_and_a_new_run_no_functions_of_arrow(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.add_rows(5)
     program = (
         "import sys; from distill.recipe.loading import load; from teacher.generate import generate; "
-        "generate(load(sys.argv[1]), sys.argv[2]); sys.exit('pandas' in sys.modules)"
+        "generate(load(sys.argv[1]), sys.argv[2]); "
+        "sys.exit(bool({'pandas', sys.argv[3]} & sys.modules.keys()))"
     )
     with stub_server.serve() as url:
         world.add_teacher(url)
-        for _ in range(2):
+        for unwanted in ("pyarrow.compute", "pandas"):
             world.recipe()
-            command = [sys.executable, "-c", program, str(world.folder / "recipe.toml"), str(world.run)]
+            command = [sys.executable, "-c", program, str(world.folder / "recipe.toml"), str(world.run), unwanted]
             assert subprocess.run(command, check=False).returncode == 0
             world.add_rows(1)

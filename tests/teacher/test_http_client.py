@@ -361,6 +361,30 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     assert not cache._ready and not cache._weights
 
 
+def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[ImageRef] = []
+    cache = image_parts.ImageParts(
+        teacher(url, images="base64"), Folders(patience_s=0.5), max_pixels=10**8, local_media=False, urls=(url,)
+    )
+    monkeypatch.setattr(cache, "_changed", lambda ref: bool(looks.append(ref)))
+    monkeypatch.setattr(image_parts, "_LOOK_AGAIN_S", 0.5)
+    path = tmp_path / "1.png"
+    tiny_models.picture(path, 1, size=8)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+
+    async def run() -> None:
+        await asyncio.gather(*(cache.part(ref) for _ in range(5)))
+        await cache.part(ref)
+        assert looks == []
+        await asyncio.sleep(0.6)
+        await cache.part(ref)
+        assert looks == [ref]
+
+    asyncio.run(run())
+
+
 def test_a_lost_server_that_is_started_again_costs_no_try() -> None:
     calls: list[str] = []
     with stub_server.serve() as url:

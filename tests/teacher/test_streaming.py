@@ -73,3 +73,21 @@ def test_thoughts_in_parts_of_a_message_are_kept(pieces: bool) -> None:
         body = parse_json(orjson.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}))
     completion = completion_from_body(body, b"", 0.1, logprobs=False)
     assert completion.text == "<think>Two bars of 2.</think>4"
+
+
+def test_a_text_that_a_piece_has_under_two_names_counts_once_and_thoughts_are_no_content() -> None:
+    deltas = [
+        {"role": "assistant", "content": "", "reasoning": None},
+        {"reasoning": "one ", "reasoning_content": "one "},
+        {"reasoning_content": "two ", "reasoning": ""},
+        {"content": [{"type": "thinking", "thinking": "three"}, {"type": "text", "text": "4"}]},
+        {"content": "2", "reasoning": None, "tool_calls": []},
+    ]
+    ends = [None] * (len(deltas) - 1) + ["stop"]
+    events = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+        for delta, end in zip(deltas, ends, strict=True)
+    ]
+    body = assemble_body(b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in events))
+    message = body["choices"][0]["message"]
+    assert (message["reasoning"], message["content"]) == ("one two three", "42")

@@ -209,6 +209,8 @@ class ConnectionPool:
         self._context: ssl.SSLContext | None = None
         self._idle: list[HttpConnection] = []
         self._all: set[HttpConnection] = set()
+        self._look_up: asyncio.Task[list[AddrInfoType]] | None = None
+        """The address of the server, or of the proxy, that connections wait for."""
         host = parts.netloc.rpartition("@")[2]
         target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (f"?{parts.query}" if parts.query else "")
         fields = {"host": host, "accept": "*/*", "accept-encoding": "identity", "user-agent": "cot-distill"}
@@ -273,7 +275,7 @@ class ConnectionPool:
         secured = self._proxy.scheme == "https" if self._proxy else self._tls
         context = (self._context or ssl.create_default_context()) if secured else None
         async with asyncio.timeout(limit_s):
-            opened = await start_connection(await _resolve(host, port), happy_eyeballs_delay=0.25)
+            opened = await start_connection(await self._addresses(host, port), happy_eyeballs_delay=0.25)
             _, connection = await loop.create_connection(
                 lambda: HttpConnection(self._max_body_bytes),
                 sock=opened,
@@ -286,6 +288,18 @@ class ConnectionPool:
                 await self._tunnel(connection, self._proxy, limit_s)
                 await connection.start_tls(self._context, self._host)
         return connection
+
+    async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
+        """The addresses of a host; connections that are opened at the same time ask once. Raises OSError."""
+        if known := _written_address(host, port):
+            return known
+        if self._look_up is None or self._look_up.done():
+            self._look_up = asyncio.create_task(_resolve(host, port))
+        try:
+            return await asyncio.shield(self._look_up)
+        except asyncio.CancelledError:
+            self._look_up = None  # a name server may be silent: the next connection asks anew
+            raise
 
     async def _tunnel(self, connection: HttpConnection, proxy: SplitResult, limit_s: float) -> None:
         target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
@@ -301,6 +315,17 @@ class ConnectionPool:
             connection.close()
         self._all.clear()
         self._idle.clear()
+        if self._look_up is not None:
+            self._look_up.cancel()
+
+
+def _written_address(host: str, port: int) -> list[AddrInfoType]:
+    """The address that a host is written as; empty where it is a name."""
+    for family, more in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port, *more))]
+    return []
 
 
 async def _resolve(host: str, port: int) -> list[AddrInfoType]:

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 _MAX_HEAD_BYTES = 1 << 16
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?\Z")
@@ -160,6 +161,8 @@ class ResponseParser:
                 at += len(text)
                 self._in_chunk -= len(text)
                 self._after_chunk = not self._in_chunk
+                if self._after_chunk and data.startswith(b"\r\n", at):
+                    at, self._after_chunk = at + 2, False
                 continue
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
@@ -201,6 +204,7 @@ class ResponseParser:
         return unpacked
 
 
+@lru_cache(maxsize=1024)  # the chunks of an answer in pieces are of few sizes
 def _chunk_size(line: bytes) -> int:
     size = line.partition(b";")[0].strip(b" \t")
     if not _CHUNK.match(size):

@@ -20,6 +20,13 @@ _SILENCE_FACTOR = 8
 _MIN_SILENCE_S = 60.0
 STREAM_SETTINGS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 _CONTENT_TYPE = "text/event-stream"
+_MESSAGE_KEYS: Mapping[str, str] = {
+    "content": "content",
+    "reasoning": "reasoning",
+    "reasoning_content": "reasoning",
+    "refusal": "refusal",
+}
+"""What the texts of a piece are parts of. A server that writes one text under two names means it once."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -86,7 +93,10 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                 body[key] = event[key]
         try:
             for piece in event.get("choices") or ():
-                _add(piece, choices.setdefault(piece.get("index", 0), _no_choice()))
+                index = piece.get("index", 0)
+                if index not in choices:
+                    choices[index] = _no_choice()
+                _add(piece, choices[index])
         except (KeyError, TypeError, AttributeError):
             raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
     if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
@@ -108,8 +118,8 @@ def _events(payload: bytes) -> Iterator[bytes]:
         if line.startswith(b"data:"):
             lines.append(line[5:].strip())
         elif not line and lines:
-            yield from _data(lines)
-            lines = []
+            yield from lines if len(lines) == 1 else _data(lines)
+            lines.clear()
     yield from _data(lines)
 
 
@@ -126,12 +136,15 @@ def _no_choice() -> dict[str, Any]:
 
 def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
     """Add one piece to what there is. Raises TypeError, KeyError or AttributeError when it is none."""
-    delta = piece.get("delta") or {}
-    for key, other in (("content", None), ("reasoning", "reasoning_content"), ("refusal", None)):
-        if value := delta.get(key) or (delta.get(other) if other else None):
-            text, thoughts = message_text(value)
-            choice["message"][key].append(text)
-            choice["message"]["reasoning"].append(thoughts)
+    delta, message = piece.get("delta") or {}, choice["message"]
+    for key, value in delta.items():
+        name = _MESSAGE_KEYS.get(key)
+        if not value or name is None or (key != name and delta.get(name)):
+            continue
+        text, thoughts = (value, "") if type(value) is str else message_text(value)
+        message[name].append(text)
+        if thoughts:
+            message["reasoning"].append(thoughts)
     if logprobs := piece.get("logprobs"):
         choice["logprobs"]["content"].extend(logprobs.get("content") or ())
     for key in ("finish_reason", "stop_reason"):
