@@ -18,6 +18,8 @@ _EXTRA_OF: Mapping[str, str] = {
     "gguf": "gguf",
     "obstore": "store",
     "ray": "ray",
+    "rapidocr": "ocr",
+    "onnxruntime": "ocr",
 }
 
 

@@ -20,6 +20,7 @@ from distill.artifacts.files import Output, describe, locked, set_aside, storage
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT, SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
+from distill.child_process import available_cores
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
@@ -42,7 +43,7 @@ from filters.tables import measure
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import PlannedTraces, count_planned, index
-from filters.tables.workers import Workers, available_cores, workers_for
+from filters.tables.workers import Workers, workers_for
 from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
@@ -201,7 +202,9 @@ def _measure(
         folder / SIGNALS,
         scheme=scheme,
         workers=workers,
+        readers=settings.workers or available_cores(),
         on_done=watch.measured,
+        on_read=watch.pictures_read,
     )
     side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
@@ -369,6 +372,10 @@ class _Watch:
 
     def measured_beside(self, rows: int, reused: bool) -> None:
         self.measured(rows, rows if reused else 0)
+
+    def pictures_read(self, read: int, pictures: int) -> None:
+        """Report so many pictures of which OCR has read the text."""
+        self._on_progress(Progress(stage="filter: ocr", done=read, total=pictures, unit="images"))
 
     def measured(self, rows: int, reused: int) -> None:
         """Add `rows` finished traces, of which the values of `reused` were reused."""

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
 from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
+from distill.child_process import available_cores
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
@@ -46,7 +47,7 @@ from filters.signals.base import Extractor
 from filters.tables import measure
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.trace_index import count_planned, index, partition_count
-from filters.tables.workers import Workers, available_cores
+from filters.tables.workers import Workers
 
 _TABLE = "signals.parquet"
 _LOOK_S = 0.5
@@ -163,7 +164,14 @@ def _measure_unit(
     write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(source.partition)))
     _write_plan(scratch / PLAN, folder / "generate")
     traces = index(folder / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
-    files = measure.measure(traces, extractors, folder / SIGNALS, scheme=corpus_scheme(recipe), workers=workers)
+    files = measure.measure(
+        traces,
+        extractors,
+        folder / SIGNALS,
+        scheme=corpus_scheme(recipe),
+        workers=workers,
+        readers=recipe.filter.workers or available_cores(),
+    )
     table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")

@@ -67,7 +67,11 @@ def generate(
         if fresh or not question_plan.is_current(folder, inputs):
             inputs = _wait_for_images(recipe, folder, fields, limit, inputs, lambda what: announce(on_progress, what))
             pending, routed = question_plan.write_pending_plan(
-                recipe, folder, limit=limit, inputs=None if fresh else inputs
+                recipe,
+                folder,
+                limit=limit,
+                inputs=None if fresh else inputs,
+                on_read=lambda images: announce(on_progress, f"reads the text of images: {images:,} read"),
             )
             (folder / MANIFEST).unlink(missing_ok=True)
             question_plan.install_plan(pending, folder, inputs, routed)

@@ -8,6 +8,8 @@ PROGRESS = "progress.json"
 """In the run directory while a stage runs: its last report."""
 TRACKERS = "trackers"
 """In the run directory: what experiment trackers write there."""
+OCR = "ocr"
+"""In the run directory: the text that OCR reads in its pictures."""
 REPORT = "report.html"
 """In `filter/`, `eval/` and the folder of an ablation: the page for people."""
 

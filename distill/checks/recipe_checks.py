@@ -37,6 +37,7 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,
     ("teachers", sources.check_coverage),
+    ("teachers", sources.check_cues),
     ("teachers.server", teachers.check_requests),
     ("cost", machine.check_cost),
     ("filter.card", machine.check_licences),

@@ -7,6 +7,8 @@ from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
 from distill.recipe.stages import Stage, is_traces
+from distill.recipe.teachers import OCR_CUES
+from teacher.messages.prompts import cues
 from teacher.store.question_plan import SOURCE
 from teacher.store.teacher_coverage import coverage_problems
 
@@ -86,6 +88,30 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
         )
     for name, count in context.routed.items():
         yield fine(f"teachers.{name}", f"is for {count:,} questions")
+
+
+def check_cues(context: CheckContext) -> Iterator[CheckResult]:
+    """The rows have what prompts show of them besides the question."""
+    survey = context.readable(SOURCE)
+    for teacher in context.recipe.teachers if survey is not None and not context.is_done("generate") else ():
+        if teacher.cues is None:
+            continue
+        assert survey is not None
+        of_images = teacher.cues == OCR_CUES
+        has = sum(bool(cues(teacher, sample) or (of_images and sample.images)) for sample in survey.kept)
+        key = f"teachers.{teacher.name}.cues"
+        if not has:
+            there = ", ".join(sorted({name for sample in survey.kept for name in sample.meta})) or "nothing"
+            lacking = "no row has an image" if of_images else f"no row has {teacher.cues!r} in its meta"
+            yield problem(
+                key, f"{lacking}, so {{cues}} stays empty (in meta: {there})",
+                "name a key that the rows have, or add it to their column meta",
+            )  # fmt: skip
+        elif has < len(survey.kept):
+            yield warning(
+                key, f"{len(survey.kept) - has:,} of {len(survey.kept):,} rows have none: {{cues}} is empty there",
+                "add what is missing, or word the prompt so that it may be empty",
+            )  # fmt: skip
 
 
 def check_golds(context: CheckContext) -> Iterator[CheckResult]:

@@ -11,7 +11,7 @@ where it first appears, not in what is computed from it. Knows English.
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from distill.grounding.chart_table import ChartTable
 from distill.grounding.derivation import NO_QUESTION, KnownNumbers, QuestionFacts
@@ -56,11 +56,14 @@ def check_rationale(
     items = read_items(text, table, question.words)
     if items is None:
         return GroundingResult(checked=0, complete=False)
-    return _RationaleCheck(text, items, table, question, tolerance, max_items).run()
+    return RationaleCheck(text, items, table, question, tolerance, max_items).run()
 
 
-class _RationaleCheck:
-    """One rationale against one table, read from left to right."""
+class RationaleCheck:
+    """One rationale against one table, read from left to right.
+
+    `distill.ocr.claims` overrides `report`, to ask how sure what OCR read in the picture is.
+    """
 
     __slots__ = (
         "axis_words", "compares", "count", "expressions", "groups", "items", "known", "labels", "lower", "max_items",
@@ -101,8 +104,7 @@ class _RationaleCheck:
                 known.sentence = []
                 self.sentence_start = end + broken
             if number is None:
-                checked += not item.in_table
-                self._label(item, gap, broken >= 0)
+                checked += self._label(item, gap, broken >= 0) is not None
             else:
                 verdict = self._number(index, item, gap)
                 checked += verdict is not None
@@ -114,20 +116,21 @@ class _RationaleCheck:
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
-    def _label(self, item: Item, gap: str, broken: bool) -> None:
+    def _label(self, item: Item, gap: str, broken: bool) -> bool | None:
+        """The verdict on a strange label; None for one of the table."""
         if not item.in_table:
-            self._report(item, "label")
             self.labels.chain = []
-            return
+            return self.report(item, "label")
         axis = self.table.axis[item.label]
         if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := read_lead(gap).extreme):
             # Called the tallest or the shortest, with or without a number.
             extreme_value = max(self.table.values) if extreme == "high" else min(self.table.values)
             if extreme_value not in self.table.under[item.label]:
-                self._report(item, "reading", f"{extreme}est", (extreme_value,))
+                self.report(item, "reading", f"{extreme}est", (extreme_value,))
         self.labels.add(item, gap, broken)
         for value in self.known.values_of(item.label):
             self.known.sentence.append((item.label, value))
+        return None
 
     # --- one number -----------------------------------------------------------------------------------------------
 
@@ -148,7 +151,7 @@ class _RationaleCheck:
             return self._operand(item, role)
         if self.compares and (gap[-2:].strip() in COMPARED or self.text[item.end : item.end + 2].strip() in COMPARED):
             if index and not comparison_holds(gap.strip(), self.items[index - 1], item):
-                return self._report(item, "arithmetic")
+                return self.report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
         if gap[:1] == ")" and len(self.labels.chain) == 1 and read_lead(gap[1:]).tie and not tail:
             before = self.items[index - 2] if index > 1 else item
@@ -176,7 +179,7 @@ class _RationaleCheck:
             return self._reading(index, item, next(reversed(self.labels.focus.values())), how)
         return self._unattached(item, gap, how)
 
-    def _unattached(self, item: Item, gap: str, how: Lead) -> bool:
+    def _unattached(self, item: Item, gap: str, how: Lead) -> bool | None:
         """A number without a label: the table, the question or a derivation must give it."""
         number, value, known = item.number, item.value, self.known
         assert number is not None
@@ -184,7 +187,7 @@ class _RationaleCheck:
         known.row = [*known.row[-_MOST_IN_A_ROW:], value] if in_row else [value]
         known.sentence.append(("", value))
         if in_row and not known.fits(value, known.row):
-            return self._report(item, "value")
+            return self.report(item, "value")
         if known.is_known(item, how.hedged):
             return True
         if not in_row:
@@ -199,7 +202,7 @@ class _RationaleCheck:
             ):
                 known.derived.append(value)
                 return True
-        return self._report(item, "value")
+        return self.report(item, "value")
 
     def _words(self, item: Item) -> str:
         return self.lower[max(self.sentence_start, item.start - _MOST_WORDS) : item.end + 40]
@@ -239,20 +242,20 @@ class _RationaleCheck:
             known.sentence = [
                 (name, value if name == label.label else earlier_value) for name, earlier_value in known.sentence
             ]
-        return self._report(item, "reading", label.label, allowed)
+        return self.report(item, "reading", label.label, allowed)
 
-    def _outcome(self, item: Item, role: Role, hedged: bool) -> bool:
+    def _outcome(self, item: Item, role: Role, hedged: bool) -> bool | None:
         """The result of written arithmetic."""
         if role.outcome:
             if not self.known.is_among(item, role.outcome, hedged):
-                return self._report(item, "arithmetic", expected=role.outcome)
+                return self.report(item, "arithmetic", expected=role.outcome)
         elif not self.known.is_known(item, hedged):
-            return self._report(item, "value")
+            return self.report(item, "value")
         self.known.derived.extend(role.outcome)
         self.known.add_derived(item.value)
         return True
 
-    def _operand(self, item: Item, role: Role) -> bool:
+    def _operand(self, item: Item, role: Role) -> bool | None:
         """An operand of written arithmetic: read before, given, derived, or what the question asks about."""
         assert item.number is not None
         table, known, value = self.table, self.known, item.number.value
@@ -267,11 +270,11 @@ class _RationaleCheck:
         if role.operands in self.groups:
             allowed = self.groups[role.operands]
             once = role.operands.count(value) <= max(1, allowed.count(value))
-            return (once and known.is_among(item, allowed, False)) or self._report(item, "reading", expected=allowed)
+            return (once and known.is_among(item, allowed, False)) or self.report(item, "reading", expected=allowed)
         if value in known.question.numbers or is_count(self.lower, item, table):
             return True
         if role.summand and len(role.operands) > 2 and not known.fits(value, role.operands):
-            return value in known.derived or self._report(item, "value")
+            return value in known.derived or self.report(item, "value")
         pair = len(role.operands) == 2
         if pair and (known.readings or len(known.question.values) == 2):
             operands = known.known_operands()
@@ -282,15 +285,15 @@ class _RationaleCheck:
             )
         else:
             supported = known.is_among(item, table.numerals, False)
-        return supported or known.came_before(item, False) or self._report(item, "value")
+        return supported or known.came_before(item, False) or self.report(item, "value")
 
-    def _extreme(self, item: Item, how: Lead) -> bool:
+    def _extreme(self, item: Item, how: Lead) -> bool | None:
         pick = max if how.extreme == "high" else min
         allowed = {pick(line) for line in self.table.lines} | {pick(self.table.values)}
         self.known.sentence.append(("", item.value))
         if self.known.is_among(item, allowed, how.hedged):
             return True
-        return self._report(item, "reading", f"{how.extreme}est", tuple(allowed))
+        return self.report(item, "reading", f"{how.extreme}est", tuple(allowed))
 
     # --- results in words -----------------------------------------------------------------------------------------
 
@@ -328,9 +331,10 @@ class _RationaleCheck:
                 return True
             if not question.values and not question.steps and known.is_known(item, how.hedged):
                 return True
-        return self._report(item, "result")
+        return self.report(item, "result")
 
-    def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
+    def report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> bool | None:
+        """The verdict on an item without support: False, and it is counted."""
         self.count += 1
         if self.count > self.max_items:
             return False

@@ -25,6 +25,7 @@ SignalName = Literal[
     "duplicates",
     "agreement",
     "grounding",
+    "ocr",
     "contamination",
     "corpus",
     "question",

@@ -17,6 +17,8 @@ from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
 from distill.recipe.managed_server import Server
 from distill.recipe.sampling import Sampling, Until, extra_body_problem, omit_problem
 
+OCR_CUES = "ocr"
+"""Under this key of a sample's meta is the text that OCR reads in its images."""
 _ONLY_TIME = "it changes only how long is waited; what failed is asked again"
 _ONLY_COST = "it is used for estimates only"
 
@@ -133,11 +135,19 @@ class Teacher(Section):
     system: str = key("", "System prompt; empty: none.", affects="signals traces", compared_by="the rendered prompt")
     prompt: str = key(
         "{question}",
-        "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`) and {answer} "
-        '(the gold answer; needs hinted = true). Code that makes the prompt: "FILE.py:NAME", or an entry point of a '
-        "package.",
+        "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`), {cues} (what "
+        "`cues` names) and {answer} (the gold answer; needs hinted = true). Code that makes the prompt: "
+        '"FILE.py:NAME", or an entry point of a package.',
         affects="traces",
         compared_by="the rendered prompt",
+    )
+    cues: str | None = key(
+        None,
+        "What {cues} in the prompt shows of a question: ocr (the text that OCR reads in its images; needs the extra "
+        "ocr), or a key of its meta, such as table or caption.",
+        affects="generate",
+        omit_default="generate",
+        min_length=1,
     )
     hinted: bool = key(
         False,
@@ -310,6 +320,10 @@ class Teacher(Section):
             raise ValueError("prompt has {draft}, so `after` must name the teacher that writes it")
         if "{answer}" in self.prompt and not self.hinted:
             raise ValueError("prompt shows the gold {answer}; set hinted = true, and the traces are marked as hinted")
+        if "{cues}" in self.prompt and self.cues is None:
+            raise ValueError('prompt has {cues}; say what it shows: cues = "ocr", or a key of the meta of the rows')
+        if self.cues is not None and "{cues}" not in self.prompt:
+            raise ValueError(f"cues = {self.cues!r}, but the prompt does not contain {{cues}}")
         if self.hinted and "{answer}" not in self.prompt:
             raise ValueError("hinted = true, but the prompt does not contain {answer}")
 

@@ -18,14 +18,16 @@ import pyarrow as pa
 
 import filters.signals.families as families_folder
 from distill.errors import DistillError
+from distill.processor_time import OutOfTime, processor_time
 from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals import user_signals
 from filters.signals.base import ERROR, TIMED_OUT, Extractor
 from filters.signals.families import contamination
+from filters.signals.families.ocr import Ocr
 from filters.signals.schema import FACTS, SIDE
-from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
+from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, TooMuch, too_long
 
 
 def _find_families() -> dict[str, type[Extractor]]:
@@ -97,12 +99,13 @@ calls: Counter[str] = Counter()
 def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
     """The families that the recipe asks for, in the table's order whatever the recipe's.
 
-    The index of the test sets is built in `folder`, the stage's folder; without it contamination is not measured.
+    The index of the test sets is built in `folder`, the stage's folder, and the text of pictures lies beside it;
+    without a folder contamination and ocr are not measured.
     Raises DataError when that cannot be read, RecipeError when a family from outside cannot be used.
     """
     asked = [family for name, family in families(recipe).items() if name in signal_names(recipe)]
     built = (family.from_recipe(recipe) for family in asked)
-    return tuple(extractor if folder is None else _with_test_sets(extractor, recipe, folder) for extractor in built)
+    return tuple(extractor if folder is None else _with_files(extractor, recipe, folder) for extractor in built)
 
 
 def signal_names(recipe: Recipe) -> tuple[str, ...]:
@@ -111,7 +114,10 @@ def signal_names(recipe: Recipe) -> tuple[str, ...]:
     return (*(name for name in recipe.filter.signals if name in SIGNAL_NAMES), *outside_families)
 
 
-def _with_test_sets(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
+def _with_files(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
+    """A family with the files that it reads."""
+    if isinstance(extractor, Ocr):
+        return extractor.with_texts(folder.parent)
     return extractor if extractor.name != "contamination" else contamination.prepare(recipe, folder / TEST_SETS)
 
 

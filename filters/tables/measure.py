@@ -28,6 +28,7 @@ from filters.signals.base import Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
+from filters.tables.picture_texts import OnRead, read_pictures
 from filters.tables.trace_index import PlannedTraces, partitions_of, read_partition, read_traces
 from filters.tables.workers import SERIAL, Workers
 from filters.text.minhash import Scheme, remember_forms, sign
@@ -87,11 +88,14 @@ def measure(
     *,
     scheme: Scheme | None = None,
     workers: Workers = SERIAL,
+    readers: int = 1,
     on_done: Callable[[int, int], None] = lambda rows, reused: None,
+    on_read: OnRead = lambda read, pictures: None,
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    `on_done` is called for every partition with its number of rows and the number of reused rows.
+    `on_done` is called for every partition with its number of rows and the number of reused rows. Text in pictures is
+    read before, in `readers` processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks = list(_tasks(index, extractors, folder, scheme))
@@ -106,6 +110,8 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
+    samples = (sample for task in todo for sample in read_partition(task.samples, task.number))
+    read_pictures(extractors, samples, readers, on_read)
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
     return paths

@@ -5,20 +5,18 @@ of processes. One process is the caller's own.
 """
 
 import os
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing import forkserver, get_all_start_methods, get_context, parent_process
-from multiprocessing.connection import wait as wait_for
-from threading import Thread
-from typing import Any, Self, TypeVar
+from multiprocessing import forkserver, get_all_start_methods, get_context
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from distill import extensions
+from distill.child_process import available_cores, follow_parent
 from distill.errors import DistillError
 
 Task = TypeVar("Task")
@@ -113,11 +111,6 @@ def workers_for(traces: int) -> int:
     return max(1, min(available_cores(), traces // _TRACES_A_PROCESS))
 
 
-def available_cores() -> int:
-    """The cores that this process may use, which a container or `taskset` may limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Mapping[str, str]) -> None:
     # A process of the fork server has the environment of the first command of its parent.
     os.environ.clear()
@@ -126,14 +119,4 @@ def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Ma
     # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)
-    for number in (signal.SIGINT, signal.SIGHUP):  # the parent handles Ctrl-C and the end of a terminal
-        signal.signal(number, signal.SIG_IGN)
-    Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    """End this worker when its parent was killed; otherwise it waits for work for ever."""
-    parent: Any = parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)
+    follow_parent()

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
 from distill.extensions import PROMPTS, Extension, load
@@ -27,8 +29,8 @@ class Prompt:
     text: str
 
 
-PLACEHOLDERS = ("question", "draft", "answer")
-_PLACEHOLDER = re.compile("{(question|draft|answer)}")
+PLACEHOLDERS = ("question", "draft", "answer", "cues")
+_PLACEHOLDER = re.compile("{(question|draft|answer|cues)}")
 
 
 def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
@@ -41,9 +43,22 @@ def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
         return Prompt(system=teacher.system, images=sample.images, text=sample.question)
     if teacher.prompt_from_outside:
         return Prompt(system=teacher.system, images=sample.images, text=_made_by(_outside(teacher), teacher, sample))
-    values = {"question": sample.question, "draft": draft, "answer": sample.answer or ""}
+    values = {
+        "question": sample.question,
+        "draft": draft,
+        "answer": sample.answer or "",
+        "cues": cues(teacher, sample),
+    }
     text = _PLACEHOLDER.sub(lambda match: values[match[1]], template)
     return Prompt(system=teacher.system, images=sample.images, text=text)
+
+
+def cues(teacher: Teacher, sample: Sample) -> str:
+    """What a teacher is shown of the image in words; empty where the sample has nothing under that key."""
+    value = sample.meta.get(teacher.cues) if teacher.cues is not None else None
+    if value is None or isinstance(value, str):
+        return value or ""
+    return orjson.dumps(value, default=str).decode()
 
 
 def prompt_key(teacher: Teacher) -> str:

@@ -10,6 +10,7 @@ from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +27,7 @@ from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import unchanged_start
 from distill.errors import DataError, RecipeError
+from distill.ocr import reader as reader_of_text
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
@@ -36,6 +38,7 @@ from teacher.messages import parse
 from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, may_share, route
+from teacher.store.picture_cues import asks_for_picture_text, require_reader, with_picture_text
 from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
@@ -86,6 +89,7 @@ def check_teachers(recipe: Recipe) -> dict[str, Model]:
     """The model of every teacher. Raises RecipeError for teachers that cannot be asked as the recipe says."""
     for problem in checks.settings_problems(recipe):
         raise problem
+    require_reader(recipe)
     models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
     require_different(recipe, models)
     return models
@@ -113,6 +117,8 @@ def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, An
         "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
     }
+    if asks_for_picture_text(recipe):
+        fields["ocr"] = reader_of_text.identity()
     if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
         fields["relative_tolerance"] = recipe.filter.answer.relative_tolerance
     return flatten(fields)
@@ -125,7 +131,7 @@ def _teacher_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
 
 def _attempt_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides the text of an attempt."""
-    return affecting(teacher, "traces") | _author_settings(teacher, model)
+    return affecting(teacher, "traces") | {"cues": teacher.cues} | _author_settings(teacher, model)
 
 
 def _author_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
@@ -220,24 +226,31 @@ def _has_entries(folder: str) -> bool:
 
 
 def write_pending_plan(
-    recipe: Recipe, folder: Path, *, limit: int | None, inputs: Mapping[str, Any] | None = None
+    recipe: Recipe,
+    folder: Path,
+    *,
+    limit: int | None,
+    inputs: Mapping[str, Any] | None = None,
+    on_read: Callable[[int], None] = lambda images: None,
 ) -> tuple[Path, dict[str, int]]:
     """Read the source and write a new plan to a folder of its own, which `install_plan` puts in place.
 
     With `inputs` the plan in place is extended if it was made from them and all that changed since is that rows were
-    added at the end of the source. Returns the folder, and how many samples each teacher covers.
+    added at the end of the source. Returns the folder, and how many samples each teacher covers. `on_read` is called
+    with the number of images whose text was read, where teachers are shown it.
     """
     pending = folder / ".pending"
     shutil.rmtree(pending, ignore_errors=True)
     earlier = None if inputs is None or limit is not None else _earlier_plan(recipe, folder, inputs)
     routed = Counter({teacher.name: earlier.routed[teacher.name] if earlier else 0 for teacher in recipe.teachers})
     rows_read: list[int] = []
+    with_text = partial(with_picture_text, recipe, run=folder.parent, on_read=on_read)
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
         coverage = TeacherCoverage()
         samples = _routable(recipe, quarantine, coverage, earlier.read if earlier else None, rows_read.append)
         if earlier is not None:
             quarantine.write((folder / QUARANTINE).read_bytes())
-            new = _count_routed(recipe, samples, routed)
+            new = with_text(_count_routed(recipe, samples, routed))
             sample_files.append_samples(pending / SAMPLES, folder / SAMPLES, new)
         else:
             chosen = (
@@ -245,7 +258,7 @@ def write_pending_plan(
                 if limit is None
                 else iter(spread_over_domains(islice(samples, max(_LIMIT_POOL, 4 * limit)), limit))
             )
-            sample_files.write_samples(pending / SAMPLES, _count_routed(recipe, chosen, routed))
+            sample_files.write_samples(pending / SAMPLES, with_text(_count_routed(recipe, chosen, routed)))
             check_coverage(recipe, coverage)
     files = reader.source_files(recipe, SOURCE) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()

@@ -21,7 +21,17 @@ for package in sys.argv.pop(1).split(","):
 from distill.cli import main
 main()
 """
-OTHERS = ("bitsandbytes", "liger_kernel", "kernels", "vllm", "obstore", "ray", "torchvision")
+OTHERS = (
+    "bitsandbytes",
+    "liger_kernel",
+    "kernels",
+    "vllm",
+    "obstore",
+    "onnxruntime",
+    "rapidocr",
+    "ray",
+    "torchvision",
+)
 ABSENT = ",".join((*packages.TRAIN, *OTHERS))
 TEACHER = '[[teachers]]\nname = "only"\nmodel = "language"\nbackend = "embedded"\n'
 

@@ -262,3 +262,20 @@ def test_generate_check_says_all_that_is_lacking_before_it_estimates(folder: Pat
     check_world.save(folder, check_world.values())
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 0 and "usable questions" in done.stdout
+
+
+def test_cues_that_no_row_has_are_a_problem_and_those_that_some_lack_a_warning(folder: Path) -> None:
+    values = check_world.values()
+    shown = {"prompt": "{question} {cues}", "cues": "caption"}
+    values["teachers"][0] |= shown
+    check_world.save(folder, values)
+    name = values["teachers"][0]["name"]
+    (found,) = of(checked(folder), f"teachers.{name}.cues")
+    assert "no row has 'caption' in its meta" in found.message
+    rows = check_world.rows(folder / "questions.jsonl")
+    rows[0]["meta"] = {"caption": "Red squares."}
+    check_world.write(folder / "questions.jsonl", rows)
+    report = checked(folder)
+    assert not of(report, f"teachers.{name}.cues")
+    (found,) = of(report, f"teachers.{name}.cues", "warning")
+    assert f"{len(rows) - 1} of {len(rows)} rows have none" in found.message

@@ -8,13 +8,14 @@ import orjson
 import pytest
 from run_fixtures import default
 
+from distill.processor_time import OutOfTime, processor_time
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry, time_limits
 from filters.signals.families.arithmetic import Arithmetic
 from filters.signals.families.repetition import Repetition
 from filters.signals.registry import FAMILIES
-from filters.signals.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
+from filters.signals.time_limits import MOST_CHARACTERS
 from teacher.messages.parse import parse
 
 SAMPLE = Sample(id="s", images=(), question="How many are there?", answers=("15",))

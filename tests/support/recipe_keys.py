@@ -153,6 +153,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "teachers.*.until.at_once": [("teachers.started.until.at_once", 2)],
     "teachers.*.system": [("teachers.own.system", "x"), ("teachers.second.system", "x")],
     "teachers.*.prompt": [("teachers.own.prompt", "x {question}")],
+    "teachers.*.cues": [("teachers.own.*", {"cues": "caption", "prompt": "{question} {cues}"})],
     "teachers.*.hinted": [("teachers.own.*", {"hinted": True, "prompt": "{question} {answer}"})],
     "teachers.*.reasoning": [("teachers.own.reasoning", "none")],
     "teachers.*.sampling.temperature": [("teachers.own.sampling.temperature", 0.1)],

@@ -11,10 +11,12 @@ import pytest
 import stub_server
 import tiny_models
 import tomli_w
+from PIL import Image, ImageDraw, ImageFont
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.errors import CircuitOpen, RecipeError
+from distill.data.sample_files import read_samples
+from distill.errors import CircuitOpen, RecipeError, StaleError
 from distill.recipe.loading import load
 from teacher.generate import generate
 
@@ -144,6 +146,35 @@ def test_a_hinted_teacher_sees_the_answer_is_marked_and_skips_questions_without_
     assert len(records) == 3 and all(record["hinted"] for record in records)
     assert manifest.counts["hinted"] == 3 and manifest.counts["quarantined.no_teacher"] == 2
     assert all(row["hinted"] for row in world.planned("run"))
+
+
+def test_cues_from_the_rows_are_shown_and_other_cues_are_other_traces(world: World) -> None:
+    world.rows_about(2, meta={"caption": "a red wall", "note": "a blue door"})
+    teacher = {"name": "t", "prompt": "{question} Seen: {cues}."}
+    _, records = world.generate("run", {**teacher, "cues": "caption"})
+    assert len(records) == 2 and not any(record["hinted"] for record in records)
+    _, plain = world.generate("plain", {"name": "t", "prompt": "{question} Seen: a red wall."})
+    assert {record["id"] for record in records} == {record["id"] for record in plain}
+    _, other = world.generate("other", {**teacher, "cues": "note"})
+    assert not {record["id"] for record in other} & {record["id"] for record in records}
+    # In the same run directory the traces of the other cues are stale.
+    with pytest.raises(StaleError, match="cues"):
+        world.generate("run", {**teacher, "cues": "note"})
+
+
+def test_text_that_ocr_reads_is_shown_where_the_recipe_asks_for_it(world: World) -> None:
+    pytest.importorskip("rapidocr")
+    image = Image.new("RGB", (240, 80), "white")
+    ImageDraw.Draw(image).text((20, 25), "EXIT 14", fill="black", font=ImageFont.load_default(26))
+    image.save(world.folder / "sign.png")
+    world.rows_about(1, image="sign.png")
+    world.rows_about(1, image="sign.png", meta={"ocr": "OWN TEXT"})
+    teacher = {"name": "t", "prompt": "{question} Text: {cues}."}
+    _, records = world.generate("run", {**teacher, "cues": "ocr"})
+    samples = list(read_samples(world.folder / "run" / "generate" / "samples.parquet"))
+    assert sorted(sample.meta["ocr"] for sample in samples) == ["EXIT 14", "OWN TEXT"]
+    _, plain = world.generate("plain", {"name": "t", "prompt": "{question} Text: EXIT 14."})
+    assert len({record["id"] for record in records} & {record["id"] for record in plain}) == 1
 
 
 def test_difficulty_modality_and_fallback_route_rows(world: World) -> None:

@@ -1,5 +1,10 @@
 """A sample and a template become a chat."""
 
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.messages.prompts import messages, prompt, prompt_sha
@@ -45,3 +50,21 @@ def test_the_digest_changes_with_texts_and_image_bytes_and_with_nothing_else() -
     ]
     digests = {prompt_sha(asked) for asked in different}
     assert base not in digests and len(digests) == len(different)
+
+
+def test_cues_are_what_the_recipe_names_and_are_part_of_the_digest() -> None:
+    shown = replace(sample(), meta={"caption": "Two {dogs}.", "table": {"a": 1, "b": [2]}})
+    captioned = teacher(prompt="{question} ({cues})", cues="caption")
+    assert prompt(captioned, shown).text == "How many? (Two {dogs}.)"
+    assert prompt(teacher(prompt="{question} ({cues})", cues="table"), shown).text == 'How many? ({"a":1,"b":[2]})'
+    assert prompt(captioned, sample()).text == "How many? ()"
+    assert prompt_sha(prompt(captioned, shown)) != prompt_sha(prompt(captioned, sample()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"prompt": "{question} {cues}"}, "say what it shows"), ({"cues": "caption"}, "does not contain {cues}")],
+)
+def test_cues_and_their_placeholder_go_together(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        teacher(**settings)

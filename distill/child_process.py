@@ -1,0 +1,31 @@
+"""Processes that work for this one: how many there may be, and how each of them behaves.
+
+A child leaves the signals of a terminal to its parent, and ends with it.
+"""
+
+import os
+import signal
+from multiprocessing import parent_process
+from multiprocessing.connection import wait as wait_for
+from threading import Thread
+from typing import Any
+
+
+def follow_parent() -> None:
+    """Called first in a worker: its parent handles Ctrl-C and the end of a terminal."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent was killed; otherwise it waits for work for ever."""
+    parent: Any = parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+
+def available_cores() -> int:
+    """The cores that this process may use, which a container or `taskset` may limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,117 @@
+"""The text of pictures as a run keeps it: read once for each distinct picture, and found again by its digest.
+
+One append-only file for each version of the reader. A picture that cannot be decoded, or takes too long, has a reason
+instead of lines; what could not be decoded is tried again when the file is next asked for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.journal import Journal
+from distill.artifacts.json_lines import Damaged, record_at, requiring, scan
+from distill.artifacts.layout import OCR
+from distill.artifacts.manifest import fingerprint
+from distill.data import images
+from distill.errors import ImageError
+from distill.ocr import reader
+from distill.ocr.reader import TextLine
+from distill.processor_time import OutOfTime, processor_time
+from distill.types import ImageRef
+
+MOST_SECONDS: Final = 60.0
+"""Of processor time for a picture: a full page of text takes ten."""
+TIMED_OUT: Final = "timed_out"
+_NAMES: Final = tuple(field.name for field in fields(TextLine))
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+RunTasks = Callable[[Callable[["PictureTask"], dict[str, Any]], Iterable["PictureTask"]], Iterator[dict[str, Any]]]
+"""`map` over processes: the results in the order of the tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureTask:
+    """A picture that is to be read."""
+
+    ref: ImageRef
+    max_pixels: int
+
+
+class UnreadPicture(Exception):
+    """The text of a picture is not known; the message is the reason."""
+
+
+def texts_file(run: Path, *, max_pixels: int) -> Path:
+    """Where a run directory keeps the text of its pictures."""
+    return run / OCR / f"texts-{fingerprint({'reader': reader.identity(), 'max_pixels': max_pixels})[:16]}.jsonl"
+
+
+def read_missing(
+    refs: Mapping[str, ImageRef],
+    path: Path,
+    *,
+    max_pixels: int,
+    run_tasks: RunTasks,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Read the pictures, by digest, that `path` does not hold. Each is on disk before the next ones are counted.
+
+    `on_done` is called with the pictures that are known, and all of them.
+    """
+    known = {
+        record["image"]
+        for record in recovered(path, requiring("image"))
+        if "lines" in record or record.get("reason") == TIMED_OUT
+    }
+    # In the order of their files, so that a table with pictures is read once.
+    missing = sorted(
+        (ref for digest, ref in refs.items() if digest not in known),
+        key=lambda ref: (ref.path, ref.column, ref.row, ref.index),
+    )
+    if not missing:
+        return
+    tasks = (PictureTask(ref=ref, max_pixels=max_pixels) for ref in missing)
+    with Journal(path) as journal:
+        for done, record in enumerate(run_tasks(read_picture, tasks), start=len(refs) - len(missing) + 1):
+            journal.append(record)
+            on_done(done, len(refs))
+
+
+def read_picture(task: PictureTask) -> dict[str, Any]:
+    """The record of one picture: its lines, or the reason why there are none."""
+    record: dict[str, Any] = {"image": task.ref.sha256}
+    try:
+        image = images.load(task.ref, max_pixels=task.max_pixels)
+        with processor_time(MOST_SECONDS):
+            return record | {"lines": [astuple(line) for line in reader.read_lines(image)]}
+    except ImageError as error:
+        return record | {"reason": error.reason}
+    except OutOfTime:
+        return record | {"reason": TIMED_OUT}
+    # The reader may fail on a strange picture: that costs this picture alone.
+    except Exception as error:
+        return record | {"reason": f"{type(error).__name__}: {error}"[:200]}
+
+
+def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
+    """The lines of a picture that was read; none where it has no text. Raises UnreadPicture."""
+    status = path.stat() if path.exists() else None
+    start = _starts(path, (status.st_size, status.st_mtime_ns)).get(digest) if status else None
+    if start is None:
+        raise UnreadPicture("the text of the picture was not read")
+    with path.open("rb") as file:
+        record = record_at(file, start)
+    if record is None or "lines" not in record:
+        raise UnreadPicture(f"the text of the picture was not read: {(record or {}).get('reason', 'damaged')}")
+    return tuple(TextLine(**dict(zip(_NAMES, line, strict=True))) for line in record["lines"])
+
+
+@lru_cache(maxsize=4)
+def _starts(path: Path, state: tuple[int, int]) -> dict[str, int]:
+    """The byte at which the last record of each picture begins, of a file in this state."""
+    pieces = scan(path, requiring("image"))
+    return {piece[1]["image"]: piece[0] for piece in pieces if not isinstance(piece, Damaged)}

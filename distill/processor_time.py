@@ -1,0 +1,31 @@
+"""A limit on the processor time of a block of code: time of this process, so that a busy machine changes nothing."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class OutOfTime(BaseException):
+    """The time limit was reached. Not an Exception, so that `except Exception` does not catch it."""
+
+
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime in the block once it took so many seconds of processor time; outside the main thread never."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _end)
+    # The signal repeats, because a callback of a library may swallow the first one.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise OutOfTime
