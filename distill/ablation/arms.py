@@ -97,7 +97,8 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     values = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     stage_names = {stage.name for stage in lineage(recipe.stages, studied)}
     values["stages"] = [stage for stage in values["stages"] if stage["name"] in stage_names]
-    values.pop("ablate", None)
+    for section in ("ablate", "rounds"):
+        values.pop(section, None)
     draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
     measured = studied
     if name in recipe.ablate.own:

@@ -55,6 +55,9 @@ ABLATE = "ablate"
 RESULTS, POWER, ARMS, SHARED = "results.json", "power.json", "arms", "shared"
 """In `ablate/`: results, the statement before the runs, the run directories of arms, and what arms share."""
 
+ROUNDS, ROUNDS_RESULTS = "rounds", "rounds.json"
+"""In the run directory: the run directories of rounds by number, and what is known of every pass."""
+
 _PART = "part-"
 
 

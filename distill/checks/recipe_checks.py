@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from distill import hardware, packages
-from distill.checks import evaluation, filtering, ideal_traces, lengths, machine, overlap, sources, student, teachers
+from distill.checks import (
+    evaluation,
+    filtering,
+    ideal_traces,
+    lengths,
+    machine,
+    overlap,
+    rounds,
+    sources,
+    student,
+    teachers,
+)
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.errors import DistillError
@@ -61,6 +72,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("eval.metrics", evaluation.check_metrics),
     ("eval.students", evaluation.check_other_students),
     ("eval.engine", evaluation.check_vllm),
+    ("rounds", rounds.check_rounds),
     ("ablate", evaluation.check_ablation),
     ("--run", machine.check_earlier_work),
     ("ulimit", machine.check_limits),

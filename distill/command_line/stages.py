@@ -195,8 +195,8 @@ def run(
     engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Run all four stages in order, resuming."""
-    from distill.commands.stages import all_stages
+    """Run all four stages in order, then the rounds of the recipe, resuming."""
+    from distill.commands.whole_run import all_stages
 
     if isinstance(run, str):
         from distill.commands.store_stages import all_stages_in_store

@@ -4,7 +4,6 @@ No stage calls another; they meet here, and only through the files they leave in
 """
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from distill import packages, run_log, verbs
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT, SETTINGS
-from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
 from distill.errors import DataError, InputError, RecipeError, StaleError
@@ -34,7 +32,7 @@ Options = ParamSpec("Options")
 Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
 
-def _logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
+def logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
     """Record what a function does with a recipe and a run in the log of the run, as this verb."""
 
     def with_log(function: Stage[Options]) -> Stage[Options]:
@@ -50,10 +48,10 @@ def _logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
     return with_log
 
 
-@_logged("generate")
+@logged("generate")
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     compared = _summary(verbs.compare_asked(recipe, run))
-    with _recorded(recipe, run) as on_progress:
+    with recorded(recipe, run) as on_progress:
         verbs.generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
     log_state(run, "generate")
     return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
@@ -86,7 +84,7 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
     if not probe:
         preflight_text = preflight(recipe, run, limit=limit, fresh=fresh)
     else:
-        with _recorded(recipe, run) as on_progress:
+        with recorded(recipe, run) as on_progress:
             preflight_text = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
     return f"{report.as_text(only_open=True)}\n\n{preflight_text}"
 
@@ -102,9 +100,9 @@ def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> t
     return text, not report.problems
 
 
-@_logged("filter")
+@logged("filter")
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
-    with _recorded(recipe, run) as on_progress:
+    with recorded(recipe, run) as on_progress:
         verbs.filter(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "filter")
     blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
@@ -118,7 +116,7 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
     return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
 
 
-@_logged("train")
+@logged("train")
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False) -> str:
     from student.distributed import processes
     from student.train import train
@@ -130,7 +128,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
         compared = ""
         if processes.is_main():
             compared = _summary(verbs.prepare_training(recipe, run, stage))
-        with _recorded(recipe, run) as on_progress:
+        with recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
         if processes.is_main():
             log_state(run, "train")
@@ -253,17 +251,17 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     return evaluate_students(recipe, run, fresh=fresh) + f"\nreport:  {run / 'eval' / REPORT}"
 
 
-@_logged("eval")
+@logged("eval")
 def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     """The summary of an evaluation, without the place of its report."""
     compared = _summary(verbs.compare_trained(recipe, run))
-    with _recorded(recipe, run) as on_progress:
+    with recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "eval")
     return _blocks(evaluation(run), damage(run), compared)
 
 
-@_logged("ablate")
+@logged("ablate")
 def ablate_recipe(
     recipe: Recipe,
     run: Path,
@@ -305,52 +303,8 @@ def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str 
     return statement_text(state_power(recipe, run / ABLATE, names, tuple(seeds) or recipe.ablate.seeds))
 
 
-@_logged("run")
-def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1, redo_stale: bool = False) -> str:
-    """Every stage in order; each one returns at once when its work is done.
-
-    What a later stage will need is looked at first: a run that cannot end well does not begin. With `redo_stale` a
-    stage that was made with other settings, or by an older version, is set aside and made again; else it is an error.
-    """
-
-    def finish(stage: Callable[..., str], /, **options: Any) -> str:
-        try:
-            return stage(recipe, run, **options)
-        except StaleError:
-            if not redo_stale:
-                raise
-            return stage(recipe, run, fresh=True, **options)
-
-    require_fit(recipe, run, redo_stale=redo_stale)
-    finish(generate_stage)
-    filtered = finish(filter_stage)
-    if redo_stale:
-        # --fresh without a name would train all stages again.
-        for each in recipe.stages:
-            finish(train_stage, stage=each.name, jobs=jobs)
-    trained = train_stage(recipe, run, jobs=jobs)
-    evaluated = finish(eval_stage) if recipe.evaluates else not_evaluated(recipe)
-    return f"{filtered}\n\n{trained}\n\n{evaluated}"
-
-
-def not_evaluated(recipe: Recipe) -> str:
-    return f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
-
-
-def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
-    """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
-    from distill.checks.recipe_checks import check_recipe
-
-    if (run / "eval" / MANIFEST).is_file():
-        return
-    report = check_recipe(recipe, run, redo_stale=redo_stale)
-    if report.problems:
-        raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
-    sys.stderr.write(f"{report.as_text(only_open=True)}\n")
-
-
 @contextmanager
-def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
+def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
 
     A stage that refuses changed settings leaves the run, and so its recipe, as it was; one that refuses what it was

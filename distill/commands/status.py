@@ -18,6 +18,7 @@ from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
 from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import table
+from distill.rounds.results import read_results, rounds_text
 
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
@@ -29,6 +30,7 @@ def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
     _require_run(run)
     blocks = [_stages(run), running(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
+    blocks.append(rounds_text(run))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -50,6 +52,7 @@ def status_fields(run: Path) -> dict[str, Any]:
         "notes": [line.removeprefix("note: ") for line in told if line.startswith("note: ")],
         "damaged_lines": {str(path.relative_to(run)): count for path, count in count_damaged(run).items()},
         "evaluation": evaluation_fields(run)["metrics"],
+        "rounds": read_results(run),
     }
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, STAGES
-from distill.commands.stages import evaluate_students, not_evaluated, require_fit, train_stage
+from distill.commands.stages import evaluate_students, train_stage
 from distill.commands.status import evaluation_fields
 from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store
+from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import RecipeError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
@@ -47,6 +48,11 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
         raise RecipeError(
             "--engine slurm: `distill run` cannot wait for jobs; submit `distill generate`, then `distill filter`, "
             "and train in a job of your own: distill train RECIPE --run ADDRESS"
+        )
+    if recipe.rounds.count:
+        raise RecipeError(
+            f"{address}: rounds.count = {recipe.rounds.count}: rounds work on a run directory; set it to 0, or give "
+            "--run a directory"
         )
     with own_scratch(recipe, address) as scratch:
         run = scratch / "run"

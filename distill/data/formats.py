@@ -1,14 +1,14 @@
 """What the columns of known data sets mean: one row in, its images and questions out.
 
 Formats: plain (columns mapped in the recipe), finevision (also the Cauldron), llava (also ShareGPT and
-role/content messages), chartqa, cocoqa, scienceqa. A row with several question turns gives several questions, each
-asked on its own or, with `earlier_turns`, with a transcript of the turns before it. Reads no files; does not judge
-images.
+role/content messages), chartqa, cocoqa, scienceqa, traces (the dataset of a filter stage), returned (the questions
+of a round). A row with several question turns gives several questions, each asked on its own or, with
+`earlier_turns`, with a transcript of the turns before it. Reads no files; does not judge images.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
     mapped = {role: (getattr(source.columns, role),) for role in source.columns.model_fields_set}
     mapped = {role: names for role, names in mapped.items() if names[0]}
     match source.format:
-        case "plain":
+        case "plain" | "returned":
             needed = {"question": (source.columns.question,), "image": image_names(source)}
         case "finevision":
             needed = {"question": ("texts",), "image": image_names(source)}
@@ -129,6 +129,8 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
             needed = {"question": ("question",), "image": image_names(source, "image_id", "img_id")}
         case "scienceqa":
             needed = {"question": (source.columns.question,), "choices": CHOICES}
+        case "traces":
+            needed = {"question": ("messages",), "answer": ("answer",)}
         case _:
             needed = {}
     if source.columns.image == "":
@@ -136,7 +138,7 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
     return needed | mapped
 
 
-def _plain(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+def _plain(values: Mapping[str, Any], source: DataSource, *, with_image: bool = True) -> ParsedRow:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
     answers = pick_column(values, answer_names)[1]
@@ -147,7 +149,7 @@ def _plain(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         domain=read_domain(values, source),
         meta={**read_difficulty(values, source), **votes(answers), **read_meta(values.get("meta"))},
     )
-    return ParsedRow(images=read_images(values, source, required=True), questions=(question,))
+    return ParsedRow(images=read_images(values, source, required=with_image), questions=(question,))
 
 
 def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
@@ -303,11 +305,21 @@ def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name in ("solution", "rationales") if (value := values.get(name))}
 
 
-_FORMATS = {
+def _traces(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+    """The question of a trace and its answer; the rationale is for training alone (student/data/rows.py)."""
+    parsed = _llava(values, source)
+    if len(parsed.questions) != 1:
+        raise RowError("malformed_row", f"column 'messages': {len(parsed.questions)} questions, and a trace has one")
+    return replace(parsed, questions=(replace(parsed.questions[0], answers=golds(values.get("answer"))),))
+
+
+_FORMATS: Mapping[str, Callable[[Mapping[str, Any], DataSource], ParsedRow]] = {
     "plain": _plain,
     "finevision": _finevision,
     "llava": _llava,
     "chartqa": _chartqa,
     "cocoqa": _cocoqa,
     "scienceqa": _scienceqa,
+    "traces": _traces,
+    "returned": partial(_plain, with_image=False),
 }

@@ -25,6 +25,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.data import formats, images, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
 from distill.data.row_values import ImageCell, RowQuestion
+from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, ImageError
@@ -89,7 +90,10 @@ def require_enough(source: DataSource, name: str, good: int, reasons: Counter[st
     """Raise DataError for a source of which nothing, or too little, can be used: `good` samples beside bad rows."""
     where = f"[data.{name}] source = {source.source!r}"
     if not good and not reasons:
-        raise DataError(f"{where} holds no rows")
+        outside = (
+            "" if source.part == (0, 1) else f" whose image falls into part = {list(source.part)}; make it larger"
+        )
+        raise DataError(f"{where} holds no rows{outside}")
     bad = reasons.total() - reasons["duplicate_row"]
     if good and bad <= source.max_bad_share * (good + bad):
         return
@@ -113,9 +117,9 @@ def read(
     """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
 
     Of rows with the same question and images the first is kept; the others are duplicate_row, or
-    conflicting_answer when their gold differs. Stops after `limit` samples. Images of rows for whose number `decode`
-    is false are only looked for, and known by their place: for a survey, not for a run. The rows of `before` are
-    left out. Raises DataError when the source cannot be read at all.
+    conflicting_answer when their gold differs. Those outside `part` are passed over. Stops after `limit` samples.
+    Images of rows for whose number `decode` is false are only looked for, and known by their place: for a survey, not
+    for a run. The rows of `before` are left out. Raises DataError when the source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
@@ -127,6 +131,8 @@ def read(
         last_row = row.row if isinstance(row, BadRow) else row.number
         for item in items:
             if isinstance(item, Sample):
+                if not is_in_part(item, source.part):
+                    continue
                 same = seen.has_same_gold(item)
                 if same is not None:
                     item = _repeated(item, last_row, table, same=same)

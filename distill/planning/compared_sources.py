@@ -23,8 +23,10 @@ def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> t
 
 
 def evaluation_sources(recipe: Recipe) -> tuple[str, ...]:
-    """`eval.data`, what stages validate on, and named test sets."""
+    """`eval.data`, what stages validate on and rounds are compared with, and named test sets."""
     checks = [stage.validation for stage in recipe.stages if stage.validation is not None]
     validated = [check.data for check in checks if check.data is not None]
+    if recipe.rounds.count and recipe.rounds.validation is not None:
+        validated.append(recipe.rounds.validation)
     names = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
     return tuple(name for name in dict.fromkeys(names) if name in recipe.data)

@@ -35,7 +35,12 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
         outline, stage_plans = plans(recipe, run)
-    blocks = [_student(outline, stage_plans[0]), _stages(stage_plans), _generation(recipe)]
+    blocks = [
+        _student(outline, stage_plans[0]),
+        _stages(stage_plans),
+        _generation(recipe),
+        _rounds(recipe, stage_plans),
+    ]
     blocks += [_card(stage_plans, chosen, price) if chosen else _cards(stage_plans, price)]
     blocks.append(_measured(stage_plans))
     return "\n\n".join(block for block in blocks if block)
@@ -103,6 +108,23 @@ def _generation(recipe: Recipe) -> str:
         rows.append((teacher.name, f"<= {asked:,}", f"<= {_short(traces * attempts)}", f"<= {_short(tokens)}"))
     note = f"times and costs of teachers: distill generate {recipe.name} --check --probe 32"
     return f"{table(('teacher', 'questions', 'traces', 'output tokens'), rows)}\n{note}"
+
+
+def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
+    """What the rounds after the first pass add to it, at most."""
+    settings = recipe.rounds
+    if not settings.count:
+        return ""
+    stage = next(each for each in planned if each.stage == recipe.round_stage)
+    shares = f"{settings.steps_share:g} of the steps of {stage.stage.name}"
+    if stage.schedule is not None:
+        steps = max(1, round(settings.steps_share * stage.schedule.steps))
+        shares = f"{steps:,} steps, {_short(settings.steps_share * stage.schedule.tokens)} tokens"
+    limit = "" if settings.returned is None else f"; at most {settings.returned:,} questions go back"
+    return (
+        f"rounds: up to {settings.count} after the first pass, each {shares}{limit}. The student "
+        "answers training and validation questions before and after each"
+    )
 
 
 def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:

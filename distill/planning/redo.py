@@ -111,7 +111,7 @@ def _targets(effect: str, path: str, before: Recipe, now: Recipe) -> Iterator[st
         yield "filter"
     elif effect == "train":
         yield from (f"train:{stage.name}" for stage in now.stages if _trained_with(path, stage, both))
-    elif effect in ("card", "eval", "ablate"):
+    elif effect in ("card", "eval", "ablate") or (effect == "rounds" and any(each.rounds.count for each in both)):
         yield effect
 
 
@@ -135,6 +135,8 @@ def _readers(name: str, both: tuple[Recipe, Recipe], *, is_folder: bool) -> Iter
         yield from (f"train:{stage.name}" for stage in recipe.stages if name in _sources(stage, rows_only=is_folder))
         if name == recipe.eval.data:
             yield "eval"
+        if recipe.rounds.count and name == recipe.rounds.validation:
+            yield "rounds"
 
 
 def _test_sets(recipe: Recipe) -> tuple[str, ...]:
@@ -215,3 +217,5 @@ def _follow(causes: dict[str, list[str]], now: Recipe) -> None:
             causes[f"train:{stage.name}"].append(f"train:{start}")
     if any(target.startswith("train:") for target in causes):
         causes["eval"].append("train")
+        if now.rounds.count:
+            causes["rounds"].append("train")

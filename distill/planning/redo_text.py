@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
@@ -68,6 +69,9 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
         manifest = Manifest.read(run / "train" / stage.name)
         yield _row(f"train {stage.name}", manifest, f"train:{stage.name}" in redo.causes, _trained(manifest))
     yield _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
+    if "rounds" in redo.causes:
+        begun = "finished" if (run / ROUNDS / ROUNDS_RESULTS).is_file() else "not finished"
+        yield "rounds", begun, "run again", "as far as the changes reach them"
     if "ablate" in redo.causes:
         manifest = Manifest.read(run / "ablate")
         yield _row("ablate", manifest, True, "writes the results again; finished arms stay")

@@ -1,9 +1,9 @@
 """The recipe's sections about data: where samples come from, and which column holds what."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, PrivateAttr, WithJsonSchema
+from pydantic import AfterValidator, PrivateAttr, WithJsonSchema, model_validator
 
 from distill.extensions import ANSWER_TYPES, DATA_FORMATS
 from distill.recipe.base import LocalOrHub, Section, Share, from_outside, key, outside_schema
@@ -18,7 +18,9 @@ AnswerTypeEntry = Annotated[
 ]
 """An answer type of the project's, or one from a user's file or an installed package."""
 
-FORMAT_NAMES: tuple[str, ...] = ("plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa")
+FORMAT_NAMES: tuple[str, ...] = (
+    *("plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa", "traces", "returned"),
+)
 FormatEntry = Annotated[
     str, AfterValidator(from_outside(DATA_FORMATS, FORMAT_NAMES)), WithJsonSchema(outside_schema(FORMAT_NAMES))
 ]
@@ -50,7 +52,9 @@ class DataSource(Section):
     split: str = key("train", "Split of a dataset of the hub or of a dataset directory.", affects="source")
     format: FormatEntry = key(
         "plain",
-        "Layout of the rows: the dataset whose columns they have, or plain columns; or code that reads a row: "
+        "Layout of the rows: the dataset whose columns they have, or plain columns; traces: the dataset that a "
+        "filter stage wrote, whose rationales a stage that replays it learns too; returned: the "
+        "questions of a round; or code that reads a row: "
         '"FILE.py:NAME", or an entry point of a package.',
         affects="source",
     )
@@ -78,6 +82,14 @@ class DataSource(Section):
     limit: int | None = key(
         None, "Read at most so many rows from the start; default: all rows.", affects="source", ge=1
     )
+    part: tuple[float, float] = key(
+        (0.0, 1.0),
+        "Read only the questions whose first image falls into this part of all images, by a digest of its bytes; "
+        "`limit` counts these. [0, 0.9] and [0.9, 1] have no first image in common.",
+        affects="source",
+        omit_default="source",
+        strict=False,
+    )
     allow_outside_root: bool = key(False, "Also read images whose path leads out of images_root.", affects="source")
     max_pixels: int = key(
         50_000_000, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
@@ -88,6 +100,15 @@ class DataSource(Section):
         "images_root or a wrong column.",
         affects="source",
     )
+
+    @model_validator(mode="after")
+    def _some_part(self) -> Self:
+        low, high = self.part
+        if not 0 <= low < high <= 1:
+            raise ValueError(f"part goes from a number to a larger one, both between 0 and 1, got {[low, high]}")
+        if self.format == "traces" and (self.limit is not None or self.part != (0, 1)):
+            raise ValueError('a dataset of traces is learned whole; leave out limit and part of format = "traces"')
+        return self
 
     _folder: Path = PrivateAttr(Path())
     """The recipe's, where the files of a format and an answer type from outside are looked for."""

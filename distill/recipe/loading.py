@@ -19,6 +19,7 @@ from distill.local_paths import refuse_address
 from distill.recipe.filter import DEFAULT_RULES
 from distill.recipe.messages import explain_problems, nearest_name, unknown_value
 from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import with_held_out
 
 
 def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -64,7 +65,7 @@ def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     redact.know_environment()
     redact.know_recipe(values)
     try:
-        recipe = Recipe.model_validate_json(orjson.dumps(_with_trackers(values)), strict=True)
+        recipe = Recipe.model_validate_json(orjson.dumps(with_held_out(_with_trackers(values))), strict=True)
     except ValidationError as error:
         problems = "\n".join(f"  {line}" for line in explain_problems(error, values, Recipe))
         raise RecipeError(f"{where}: this recipe cannot be used:\n{problems}") from None

@@ -21,8 +21,9 @@ from distill.recipe.eval import BASE, Eval
 from distill.recipe.filter import ARMS, PAIRS, Filter
 from distill.recipe.generate import Generate
 from distill.recipe.messages import unknown_value
+from distill.recipe.rounds import Rounds
 from distill.recipe.scale import Placement, StoreSettings
-from distill.recipe.stages import Stage
+from distill.recipe.stages import Stage, learns_rationales
 from distill.recipe.student import Student
 from distill.recipe.teachers import Teacher
 
@@ -50,6 +51,7 @@ class Recipe(Section):
     student: Student | None = key(None, "The model that is trained.")
     stages: tuple[Stage, ...] = key((), "The training stages, in order.", strict=False)
     eval: Eval = key(Eval(), "Held-out evaluation.")
+    rounds: Rounds = key(Rounds(), "Rounds in which the student's failures go to the teachers again.")
     ablate: Ablate = key(Ablate(), "Controlled comparisons.")
     engine: Placement = key(Placement(), "How a run in an object store is worked on.")
     store: StoreSettings = key(StoreSettings(), "The object store of a run whose --run is an address.")
@@ -108,6 +110,40 @@ class Recipe(Section):
             if stage_name not in (BASE, *seen):
                 raise ValueError(unknown_value(f"eval.arms.{arm}", stage_name, [BASE, *seen]))
         return self
+
+    @model_validator(mode="after")
+    def _rounds_can_be_made(self) -> Self:
+        settings = self.rounds
+        if not settings.count:
+            return self
+        stages = [stage.name for stage in self.stages if learns_rationales(stage)]
+        if not stages:
+            raise ValueError(
+                f'rounds.count = {settings.count} trains a stage again that learns rationales (data = "traces"), and '
+                "no [[stages]] block does; add one, or set count = 0"
+            )
+        for name, value, known in (
+            ("stage", settings.stage, stages),
+            ("validation", settings.validation, [each for each in self.data if each != self.eval.data]),
+        ):
+            if value is not None and value not in known:
+                raise ValueError(unknown_value(f"rounds.{name}", value, known))
+        for teacher in settings.teachers:
+            if teacher not in (known := [each.name for each in self.teachers]):
+                raise ValueError(unknown_value("rounds.teachers", teacher, known))
+        if settings.validation in (None, "questions"):
+            raise ValueError(
+                "rounds.validation names the source whose questions decide whether a round helps: a source beside "
+                "[data.questions]. Leave it out, and leave data.questions.part out, to split one off"
+            )
+        return self
+
+    @property
+    def round_stage(self) -> Stage:
+        """The stage that rounds train again. Raises IndexError for a recipe that can have no rounds."""
+        return [each for each in self.stages if learns_rationales(each) and self.rounds.stage in (None, each.name)][
+            -1
+        ]
 
     @property
     def path(self) -> Path:

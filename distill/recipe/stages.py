@@ -300,6 +300,11 @@ def is_traces(stage: Stage) -> bool:
     return stage.data.partition(":")[0] == TRACES
 
 
+def learns_rationales(stage: Stage) -> bool:
+    """Whether a stage learns to say what the teachers wrote: traces with their rationales, and no pairs."""
+    return is_traces(stage) and stage.target == "rationale" and stage.preference is None
+
+
 def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
     """The stage whose model a stage starts from; None: the untrained student."""
     if stage.start is not None:

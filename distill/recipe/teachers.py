@@ -136,8 +136,8 @@ class Teacher(Section):
     prompt: str = key(
         "{question}",
         "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`), {cues} (what "
-        "`cues` names) and {answer} (the gold answer; needs hinted = true). Code that makes the prompt: "
-        '"FILE.py:NAME", or an entry point of a package.',
+        "`cues` names), {answer} (the gold answer; needs hinted = true) and {reply} (rounds.prompt). Code that makes "
+        'the prompt: "FILE.py:NAME", or an entry point of a package.',
         affects="traces",
         compared_by="the rendered prompt",
     )

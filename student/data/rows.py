@@ -1,13 +1,14 @@
 """What a training stage reads: a question, the response to learn, references to the images.
 
 A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source; it may replay
-other sources. Does not cover tokens (student/data/encode.py) or how often a row is drawn (student/data/mixture.py).
+other sources, also filtered datasets. Does not cover tokens (student/data/encode.py) or how often a row is drawn
+(student/data/mixture.py).
 """
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,12 +18,12 @@ import orjson
 
 from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
-from distill.data import images, reader
+from distill.data import images, reader, sources
 from distill.errors import DataError
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces
+from distill.recipe.stages import TRACES, Stage, is_traces
 from distill.types import BadRow, ImageRef
 
 NO_ANSWER = "no_answer"
@@ -93,10 +94,20 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
 
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
     """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
-    own = _traces(recipe, run, stage, dropped) if is_traces(stage) else _samples(recipe, stage.data, dropped)
+    if is_traces(stage):
+        own = _traces(_files_of_filter(run, stage), stage.data, recipe, stage, dropped)
+    else:
+        own = _of_source(recipe, stage.data, stage, dropped)
     yield from islice(own, stage.limit and stage.limit * stage.group_rows)
     for name in stage.replay:
-        yield from _samples(recipe, name, dropped)
+        yield from _of_source(recipe, name, stage, dropped)
+
+
+def _of_source(recipe: Recipe, name: str, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
+    """The rows of a named source; of one that holds traces with their rationales."""
+    if recipe.data[name].format != TRACES:
+        return _samples(recipe, name, dropped)
+    return _traces(sources.locate(recipe, name).files, name, recipe, stage, dropped)
 
 
 def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[TrainingRow]:
@@ -118,16 +129,24 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Train
         )
 
 
-def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _files_of_filter(run: Path, stage: Stage) -> list[Path]:
+    """The files of the dataset, or of the arm, that a stage learns from."""
     _, _, arm = stage.data.partition(":")
     folder = train_data_folder(run, arm)
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")
     _require_written(run / "filter", files)
+    return files
+
+
+def _traces(
+    files: Sequence[Path], source: str, recipe: Recipe, stage: Stage, dropped: Counter[str]
+) -> Iterator[TrainingRow]:
+    """The rows of filtered traces that lie in these files, named as the rows of `source`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for file in files:
         position = 0
         try:
@@ -136,7 +155,7 @@ def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> I
                 for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
                     for values in batch.to_pylist():
                         try:
-                            row = _trace(values, file, position, stage, recipe.filter.rationale)
+                            row = _trace(values, file, position, source, stage, recipe.filter.rationale)
                         except (TypeError, ValueError, AttributeError, IndexError):
                             dropped[MALFORMED] += 1
                         else:
@@ -162,7 +181,7 @@ def _require_written(stage_folder: Path, files: list[Path]) -> None:
         )
 
 
-def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, style: Style) -> TrainingRow:
+def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage: Stage, style: Style) -> TrainingRow:
     question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
     answer, identity = values["answer"], values["trace_id"]
     response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
@@ -186,7 +205,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, styl
         rationale=(begin, begin + len(rationale)) if begin >= 0 else (0, 0),
         answer=(len(response) - len(answer), len(response)),
         sample_id=values.get("sample_id") or identity,
-        source=stage.data,
+        source=source,
         teacher=values.get("teacher") or "",
         weight=_weight(values.get("weight")),
         rejected=stage.preference is not None and signals.get("answer_verdict") == "wrong",

@@ -16,6 +16,7 @@ import orjson
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
 from distill.extensions import PROMPTS, Extension, load
+from distill.recipe.rounds import REPLY
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 
@@ -29,8 +30,8 @@ class Prompt:
     text: str
 
 
-PLACEHOLDERS = ("question", "draft", "answer", "cues")
-_PLACEHOLDER = re.compile("{(question|draft|answer|cues)}")
+PLACEHOLDERS = ("question", "draft", "answer", "cues", "reply")
+_PLACEHOLDER = re.compile(f"{{({'|'.join(PLACEHOLDERS)})}}")
 
 
 def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
@@ -48,6 +49,7 @@ def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
         "draft": draft,
         "answer": sample.answer or "",
         "cues": cues(teacher, sample),
+        "reply": str(sample.meta.get(REPLY, "")),
     }
     text = _PLACEHOLDER.sub(lambda match: values[match[1]], template)
     return Prompt(system=teacher.system, images=sample.images, text=text)

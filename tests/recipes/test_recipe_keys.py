@@ -100,6 +100,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
             }
         ),
         "eval": evaluate.identity(recipe, folder / "run") + pictures_digest(recipe, recipe.eval.data),
+        "rounds": fingerprint(affecting(recipe.rounds, "rounds")),
         "ablate": fingerprint(affecting(recipe.ablate, "ablate")),
     }
 

@@ -66,6 +66,7 @@ NEEDS = {
     "distill ablate my-recipe --report": TRAINS,
     "distill train RECIPE --jobs 2": TRAINS,
     "distill run RECIPE --jobs 2": TRAINS,
+    "distill run tiny-steps --set rounds.count=2": TRAINS,
     "torchrun --nproc-per-node 2 -m distill train RECIPE": PROCESSES,
     "accelerate launch -m distill train RECIPE": PROCESSES,
     "distill generate RECIPE --run s3://bucket/run": STORE,

@@ -17,6 +17,9 @@ images_root = "images"
 [data.more]
 source = "more.jsonl"
 images_root = "images"
+[data.checked]
+source = "more.jsonl"
+images_root = "images"
 
 [[teachers]]
 name = "own"
@@ -89,6 +92,10 @@ base_url = "http://127.0.0.1:1/v1"
 [eval.students.hub]
 model = "owner/hub"
 
+[rounds]
+count = 1
+validation = "checked"
+
 [ablate.own.mine]
 set = { "seed" = 3 }
 [ablate.studies.one]
@@ -124,6 +131,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "data.*.domain": [("data.questions.domain", "x")],
     "data.*.answer_type": [("data.questions.answer_type", "number")],
     "data.*.limit": [("data.questions.limit", 1)],
+    "data.*.part": [("data.questions.part", [0.0, 0.5])],
     "data.*.allow_outside_root": [("data.questions.allow_outside_root", True)],
     "data.*.max_pixels": [("data.questions.max_pixels", 99)],
     "data.*.max_bad_share": [("data.questions.max_bad_share", 0.5)],
@@ -337,6 +345,22 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "eval.think": [("eval.think", False)],
     "eval.without_image": [("eval.without_image", False)],
     "eval.metrics": [("eval.metrics", ["mine.py:own_metric"])],
+    "rounds.count": [("rounds.count", 2)],
+    "rounds.stage": [("rounds.stage", "second")],
+    "rounds.validation": [("rounds.validation", "more")],
+    "rounds.hold_out": [("rounds.hold_out", 0.3)],
+    "rounds.answered": [("rounds.answered", 9)],
+    "rounds.returned": [("rounds.returned", 9)],
+    "rounds.teachers": [("rounds.teachers", ["own"])],
+    "rounds.samples": [("rounds.samples", 3)],
+    "rounds.prompt": [("rounds.prompt", "{question} Not this: {reply}")],
+    "rounds.start": [("rounds.start", "base")],
+    "rounds.steps_share": [("rounds.steps_share", 0.3)],
+    "rounds.new_share": [("rounds.new_share", 0.3)],
+    "rounds.ageing": [("rounds.ageing", 0.3)],
+    "rounds.min_gain_points": [("rounds.min_gain_points", 1.0)],
+    "rounds.max_length_growth": [("rounds.max_length_growth", 1.0)],
+    "rounds.max_common_answer_growth": [("rounds.max_common_answer_growth", 0.3)],
     "ablate.seeds": [("ablate.seeds", [5])],
     "ablate.stage": [("ablate.stage", "second")],
     "ablate.equal_steps": [("ablate.equal_steps", False)],

@@ -1,0 +1,124 @@
+"""The rounds of `distill run`: ask the student, send its failures to the teachers, train it again, see if it helped.
+
+Each round is a run directory of its own (distill/rounds/round_recipes.py says what lies where) with the stages of any
+run, so all that holds for them holds here: a killed command resumes, and finished work is found finished.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from distill import verbs
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import PREDICTIONS
+from distill.artifacts.manifest import Manifest, require
+from distill.commands.stages import filter_stage, generate_stage, logged, recorded
+from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import ASKED
+from distill.rounds.results import pass_fields, rounds_text, write_results
+from distill.rounds.returned_questions import write_returned
+from distill.rounds.round_recipes import (
+    ANSWERS,
+    QUESTIONS,
+    VALIDATION,
+    pass_folder,
+    questioning,
+    round_folder,
+    round_recipe,
+    student_of_pass,
+)
+from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
+
+
+class Finish(Protocol):
+    """Does a stage, or finds it done; makes it again where it is stale and the command says so."""
+
+    def __call__(self, stage: Callable[..., Any], recipe: Recipe, run: Path, /) -> Any: ...
+
+
+@dataclass(slots=True)
+class _Passes:
+    """What is known of the passes so far."""
+
+    recipe: Recipe
+    run: Path
+    replies: list[Replies] = field(default_factory=list)
+    """To the validation questions, by pass."""
+    fields: list[dict[str, Any]] = field(default_factory=list)
+    best: int = 0
+
+    def add(self, replies: Replies, counts: dict[str, int]) -> str:
+        """Judge the pass that gave these replies; the reason where the rounds end with it, else nothing."""
+        number = len(self.fields)
+        settings = self.recipe.rounds
+        verdict = judge_round(settings, self.replies[0], self.replies[self.best], replies) if number else None
+        self.replies.append(replies)
+        self.fields.append(pass_fields(number, pass_folder(self.run, number), measure(replies), verdict, counts))
+        if verdict is None:
+            return ""
+        if verdict.kind == BETTER:
+            self.best = number
+            return ""
+        return f"round {number} is the last one: {verdict.text}"
+
+    def write(self, ended: str) -> None:
+        student = student_of_pass(self.recipe, self.run, self.best)
+        write_results(self.run, self.fields, best=self.best, student=student, ended=ended)
+
+
+def all_rounds(
+    recipe: Recipe, run: Path, *, finish: Finish, train_and_evaluate: Callable[[Recipe, Path], Sequence[str]]
+) -> str:
+    """Make the rounds of a recipe after its first pass, until one does not help; what was found, as text."""
+    passes = _Passes(recipe, run)
+    passes.add(_validate(recipe, run, 0, finish), {"traces": _selected(run)})
+    ended = ""
+    for number in range(1, recipe.rounds.count + 1):
+        passes.write("")
+        returned = _return_questions(recipe, run, number, finish).counts["returned"]
+        if not returned:
+            ended = f"there is no round {number}: the student answers no training question wrong"
+            break
+        planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
+        finish(generate_stage, planned, folder)
+        finish(filter_stage, planned, folder)
+        if not (traces := _selected(folder)):
+            ended = (
+                f"there is no round {number}: the filter kept no new trace of {returned:,} questions; "
+                f"`distill status {folder}` says why"
+            )
+            break
+        train_and_evaluate(planned, folder)
+        ended = passes.add(_validate(recipe, run, number, finish), {"returned": returned, "traces": traces})
+        if ended:
+            break
+    passes.write(ended or f"all {recipe.rounds.count} rounds of the recipe are done")
+    return rounds_text(run)
+
+
+def _selected(run: Path) -> int:
+    return require(run, "filter", next_step="run `distill run` again").counts["selected"]
+
+
+def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies:
+    """The judged replies of the student of a pass to the validation questions."""
+    assert recipe.rounds.validation is not None
+    folder = round_folder(run, number) / VALIDATION
+    finish(_ask_student, questioning(recipe, run, number, recipe.rounds.validation), folder)
+    return list(read_jsonl(folder / "eval" / PREDICTIONS))
+
+
+def _return_questions(recipe: Recipe, run: Path, number: int, finish: Finish) -> Manifest:
+    """The questions of a round: those that the student of the pass before answers wrong."""
+    folder = round_folder(run, number)
+    finish(_ask_student, questioning(recipe, run, number - 1, ASKED), folder / ANSWERS)
+    return write_returned(recipe, folder / ANSWERS, folder / QUESTIONS)
+
+
+@logged("eval")
+def _ask_student(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    """An evaluation on questions that are no test: nothing is compared with what the student has learned."""
+    with recorded(recipe, run) as on_progress:
+        verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
+    return ""

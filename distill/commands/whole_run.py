@@ -1,0 +1,69 @@
+"""`distill run`: every stage in order, and the rounds that a recipe asks for."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import MANIFEST
+from distill.commands.rounds import all_rounds
+from distill.commands.stages import eval_stage, filter_stage, generate_stage, logged, train_stage
+from distill.errors import RecipeError, StaleError
+from distill.recipe.recipe import Recipe
+
+
+@logged("run")
+def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1, redo_stale: bool = False) -> str:
+    """Every stage in order, then the rounds; each stage returns at once when its work is done.
+
+    What a later stage will need is looked at first: a run that cannot end well does not begin. With `redo_stale` a
+    stage that was made with other settings, or by an older version, is set aside and made again; else it is an error.
+    """
+    require_fit(recipe, run, redo_stale=redo_stale)
+    finish = partial(finish_stage, redo_stale=redo_stale)
+    finish(generate_stage, recipe, run)
+    blocks = [finish(filter_stage, recipe, run)]
+    blocks += _train_and_evaluate(recipe, run, jobs=jobs, redo_stale=redo_stale)
+    if recipe.rounds.count:
+        later = partial(_train_and_evaluate, jobs=jobs, redo_stale=redo_stale)
+        blocks.append(all_rounds(recipe, run, finish=finish, train_and_evaluate=later))
+    return "\n\n".join(blocks)
+
+
+def finish_stage(stage: Callable[..., Any], recipe: Recipe, run: Path, /, *, redo_stale: bool, **options: Any) -> Any:
+    """What a stage returns; with `redo_stale` one that is stale is made again."""
+    try:
+        return stage(recipe, run, **options)
+    except StaleError:
+        if not redo_stale:
+            raise
+        return stage(recipe, run, fresh=True, **options)
+
+
+def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: bool) -> list[str]:
+    """Train every stage, and evaluate where the recipe has something to evaluate with."""
+    if redo_stale:
+        # --fresh without a name would train all stages again.
+        for each in recipe.stages:
+            finish_stage(train_stage, recipe, run, redo_stale=True, stage=each.name, jobs=jobs)
+    trained = train_stage(recipe, run, jobs=jobs)
+    if not recipe.evaluates:
+        return [trained, not_evaluated(recipe)]
+    return [trained, finish_stage(eval_stage, recipe, run, redo_stale=redo_stale)]
+
+
+def not_evaluated(recipe: Recipe) -> str:
+    return f"nothing is evaluated: {recipe.path} has no [data.{recipe.eval.data}]"
+
+
+def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
+    """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
+    from distill.checks.recipe_checks import check_recipe
+
+    if (run / "eval" / MANIFEST).is_file():
+        return
+    report = check_recipe(recipe, run, redo_stale=redo_stale)
+    if report.problems:
+        raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
+    sys.stderr.write(f"{report.as_text(only_open=True)}\n")

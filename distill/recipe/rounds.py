@@ -1,0 +1,139 @@
+"""The `[rounds]` section of a recipe: after the first pass the student's failures go to the teachers again.
+
+Part of the recipe models. What a round is made of is worked out by distill/rounds/.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from distill.recipe.base import Name, Section, Share, key
+
+HELD_OUT = "rounds_held_out"
+"""The source of the questions that compare the students of the rounds, where the recipe names none."""
+REPLY = "reply"
+"""The key of a returned question's meta that holds the student's wrong reply."""
+ASKED = "questions"
+"""The source that teachers are asked about."""
+
+
+class Rounds(Section):
+    """Rounds after the first pass: the student answers, its failures go to the teachers, it is trained again."""
+
+    count: int = key(
+        0,
+        "Largest number of rounds after the first pass; 0: none.",
+        because="finished rounds stay; a larger number adds rounds",
+        ge=0,
+        le=100,
+    )
+    stage: Name | None = key(
+        None,
+        "The stage whose student answers and is trained again; default: the last one that learns rationales.",
+        affects="rounds",
+    )
+    validation: Name | None = key(
+        None,
+        "The source whose questions decide whether a round helps. It is never trained on and never the test set; "
+        "default: a part of `questions` that `hold_out` splits off.",
+        affects="rounds",
+    )
+    hold_out: float = key(
+        0.1,
+        "Share of the images of `questions` that is split off for validation, with all their questions, where "
+        "`validation` names no source and data.questions has no `part`.",
+        because="it sets data.questions.part, which says what follows",
+        gt=0,
+        lt=1,
+    )
+    answered: int | None = key(
+        None,
+        "The student answers so many training questions, from the start of the source; default: all.",
+        affects="rounds",
+        ge=1,
+    )
+    returned: int | None = key(
+        None,
+        "Most questions that go back to the teachers in a round, chosen by their ids; default: all that the student "
+        "fails.",
+        affects="rounds",
+        ge=1,
+    )
+    teachers: tuple[Name, ...] = key(
+        (), "The teachers that are asked in a round; default: all.", affects="rounds", strict=False
+    )
+    samples: int | None = key(
+        None,
+        "Traces of each of these teachers for a returned question; default: the teacher's own `samples`.",
+        affects="rounds",
+        ge=1,
+        le=1024,
+    )
+    prompt: str | None = key(
+        None,
+        "Prompt of these teachers in a round; {reply} is the student's wrong reply; default: the teacher's own.",
+        affects="rounds",
+    )
+    start: Literal["base", "last"] = key(
+        "last",
+        "The student that a round trains. last: that of the pass before. base: the one that the stage started from.",
+        affects="rounds",
+    )
+    steps_share: float = key(
+        0.5, "Steps of a round, as a share of those that the stage took in the first pass.", affects="rounds", gt=0
+    )
+    new_share: float = key(
+        0.5,
+        "Share of the new traces among the tokens of traces of a round; traces of earlier passes have the rest.",
+        affects="rounds",
+        gt=0,
+        le=1,
+    )
+    ageing: float = key(
+        1.0,
+        "Weight of earlier traces for each round that they are older than the last ones; 1: all count the same.",
+        affects="rounds",
+        gt=0,
+        le=1,
+    )
+    min_gain_points: float = key(
+        0.0,
+        "The rounds end when a round gains at most so many points of accuracy on the validation questions.",
+        because="it decides which finished round is the last; their files stay",
+    )
+    max_length_growth: float = key(
+        0.5,
+        "Guard: the rounds end when the median reply is longer than in the first pass by more than this share.",
+        because="it decides which finished round is the last; their files stay",
+        gt=0,
+    )
+    max_common_answer_growth: Share = key(
+        0.2,
+        "Guard: the rounds end when the commonest answer has a share of the replies that exceeds its share in the "
+        "first pass, and that of the commonest gold answer, by more than this.",
+        because="it decides which finished round is the last; their files stay",
+    )
+
+    @model_validator(mode="after")
+    def _prompt_asks(self) -> Self:
+        if self.prompt is not None and "{question}" not in self.prompt:
+            raise ValueError("prompt must contain {question}")
+        return self
+
+
+def with_held_out(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A recipe's values in which rounds that name no validation source have one, split off `questions` by image."""
+    rounds, sources = values.get("rounds"), values.get("data") or {}
+    if not isinstance(rounds, Mapping) or not rounds.get("count") or rounds.get("validation") is not None:
+        return values
+    asked = sources.get(ASKED) if isinstance(sources, Mapping) else None
+    share = rounds.get("hold_out", Rounds.model_fields["hold_out"].default)
+    usable = isinstance(share, float) and 0 < share < 1
+    if not usable or not isinstance(asked, Mapping) or "part" in asked:
+        return values
+    held_out = {**asked, "part": [1 - share, 1.0]}
+    if isinstance(limit := asked.get("limit"), int):
+        held_out["limit"] = max(1, round(limit * share))
+    data = {**sources, ASKED: {**asked, "part": [0.0, 1 - share]}, HELD_OUT: held_out}
+    return {**values, "data": data, "rounds": {**rounds, "validation": HELD_OUT}}

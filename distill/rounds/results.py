@@ -1,0 +1,76 @@
+"""What is known of every pass of a run with rounds: `rounds/rounds.json`, and as text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.files import write_json
+from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
+from distill.reports.text_table import table
+from distill.rounds.verdicts import PassFigures, RoundVerdict
+
+
+def pass_fields(
+    number: int, folder: Path, measured: PassFigures, verdict: RoundVerdict | None, counts: Mapping[str, int]
+) -> dict[str, Any]:
+    """One pass as plain values; `counts` are those of its questions and traces."""
+    return {
+        "pass": number,
+        "run": str(folder),
+        **asdict(measured),
+        **counts,
+        "verdict": None if verdict is None else verdict.kind,
+        "text": "" if verdict is None else verdict.text,
+        "gain": None if verdict is None else asdict(verdict.gain),
+    }
+
+
+def write_results(run: Path, passes: Sequence[Mapping[str, Any]], *, best: int, student: Path, ended: str) -> None:
+    """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
+    fields = {"passes": passes, "best": best, "student": str(student), "ended": ended}
+    write_json(run / ROUNDS / ROUNDS_RESULTS, fields)
+
+
+def read_results(run: Path) -> dict[str, Any] | None:
+    """What `write_results` wrote; None where there are no rounds or the file is damaged."""
+    try:
+        result: dict[str, Any] = orjson.loads((run / ROUNDS / ROUNDS_RESULTS).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
+        return None
+    return result
+
+
+def rounds_text(run: Path) -> str:
+    """A table of the passes, and which student is the best; empty where there are no rounds."""
+    results = read_results(run)
+    if results is None:
+        return ""
+    rows = []
+    for each in results["passes"]:
+        gain = each["gain"]
+        rows.append(
+            (
+                "first pass" if each["pass"] == 0 else f"round {each['pass']}",
+                f"{each['returned']:,}" if "returned" in each else "",
+                f"{each['traces']:,}",
+                f"{100 * each['accuracy']:.1f} [{100 * each['ci95'][0]:.1f}, {100 * each['ci95'][1]:.1f}]",
+                "" if gain is None else f"{100 * gain['delta']:+.1f} {_interval(gain['ci95'])}",
+                "" if each["median_tokens"] is None else f"{each['median_tokens']:g}",
+                f"{100 * each['common_share']:.1f}",
+                (each["verdict"] or "").replace("_", " "),
+            )
+        )
+    head = ("validation", "returned", "new traces", "accuracy %", "gain, points", "tokens", "commonest answer %", "")
+    lines = [table(head, rows)]
+    if results["ended"]:
+        lines.append(results["ended"])
+    name = "the first pass" if results["best"] == 0 else f"round {results['best']}"
+    lines.append(f"best student: that of {name}, {results['student']}")
+    return "\n".join(lines)
+
+
+def _interval(ci95: Sequence[float]) -> str:
+    return f"[{100 * ci95[0]:+.1f}, {100 * ci95[1]:+.1f}]"

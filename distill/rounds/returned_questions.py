@@ -1,0 +1,114 @@
+"""The questions of a round: those that a student fails, with its wrong replies, as a source that lies beside them.
+
+A question goes back when the judge calls its reply wrong. Undecided ones stay: the judge could not tell a right trace
+of theirs from a wrong one.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.files import atomic_path, describe
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import PREDICTIONS
+from distill.artifacts.manifest import Manifest, fingerprint, require
+from distill.data import images, reader
+from distill.recipe.data import ANSWER_TYPE_NAMES
+from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import ASKED, REPLY
+from distill.rounds.round_recipes import QUESTIONS_FILE
+from distill.types import Sample
+
+_ROW_GROUP = 256
+_SCHEMA = pa.schema(
+    [
+        ("image", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("question", pa.string()),
+        ("answer", pa.list_(pa.string())),
+        ("answer_type", pa.string()),
+        ("domain", pa.string()),
+        ("meta", pa.string()),
+    ]
+)
+
+
+def write_returned(recipe: Recipe, answers: Path, folder: Path) -> Manifest:
+    """Write the questions that go back to `folder`, from the finished evaluation in the run directory `answers`.
+
+    Returns at once what is there and made from the same replies. Without a question to return it writes no file of
+    them.
+    """
+    evaluated = require(answers, "eval", next_step="run `distill run` again")
+    fields = {
+        "eval": evaluated.fingerprint,
+        "predictions": evaluated.outputs[PREDICTIONS].sha256,
+        "rounds.returned": recipe.rounds.returned,
+    }
+    made = fingerprint(fields)
+    before = Manifest.read(folder)
+    if before is not None and before.fingerprint == made and _is_there(before, folder):
+        return before
+    verdicts: Counter[str] = Counter()
+    replies: dict[str, str] = {}
+    for line in read_jsonl(answers / "eval" / PREDICTIONS):
+        verdicts[line["verdict"]] += 1
+        if line["verdict"] == "wrong":
+            replies[line["sample_id"]] = line["text"]
+    chosen = sorted(replies)[: recipe.rounds.returned]
+    path = folder / QUESTIONS_FILE
+    path.unlink(missing_ok=True)
+    if chosen:
+        _write(path, _rows(recipe, {identity: replies[identity] for identity in chosen}))
+    return Manifest(
+        stage="rounds/questions",
+        fingerprint=made,
+        fields=fields,
+        inputs={"eval": evaluated.fingerprint},
+        outputs={QUESTIONS_FILE: describe(path, len(chosen))} if chosen else {},
+        counts={
+            "answered": verdicts.total(),
+            **{verdict: verdicts[verdict] for verdict in ("correct", "wrong", "undecided")},
+            "returned": len(chosen),
+        },
+    ).write(folder)
+
+
+def _is_there(manifest: Manifest, folder: Path) -> bool:
+    return all(
+        (folder / name).is_file() and describe(folder / name, out.count) == out
+        for name, out in manifest.outputs.items()
+    )
+
+
+def _rows(recipe: Recipe, replies: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The questions in the order of their source, each with the reply that was wrong."""
+    for sample in reader.samples(recipe, ASKED):
+        if sample.id in replies:
+            yield _row(sample, replies[sample.id])
+
+
+def _row(sample: Sample, reply: str) -> dict[str, Any]:
+    meta = {**sample.meta, REPLY: reply}
+    known = sample.answer_type in ANSWER_TYPE_NAMES
+    return {
+        # The bytes as they are: the id of the question comes from them.
+        "image": [{"bytes": images.read_bytes(ref), "path": f"{ref.sha256[:16]}"} for ref in sample.images],
+        "question": sample.question,
+        "answer": list(sample.answers),
+        "answer_type": sample.answer_type if known else None,  # code of the user's is named by the source
+        "domain": sample.domain,
+        "meta": orjson.dumps(meta, option=orjson.OPT_SORT_KEYS, default=str).decode(),
+    }
+
+
+def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+        while group := list(islice(rows, _ROW_GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, schema=_SCHEMA))

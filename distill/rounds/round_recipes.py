@@ -1,0 +1,157 @@
+"""The recipes of rounds: an ordinary recipe for each run directory below `rounds/`. Trains and asks nothing.
+
+RUN                          the first pass: pass 0
+RUN/rounds/N                 round N, with generate, filter, train and eval as in any run
+RUN/rounds/N/answers         an evaluation: the student of the pass before answers the training questions
+RUN/rounds/N/questions       what it fails: the questions of round N
+RUN/rounds/N/validation      an evaluation: the student of pass N answers the validation questions (N from 0)
+"""
+
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.layout import DATASET, ROUNDS, model_folder
+from distill.artifacts.manifest import require
+from distill.recipe.loading import derived_recipe
+from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import ASKED
+from distill.recipe.stages import start_of
+
+STUDENT = "student"
+"""What the student is called in an evaluation that asks no other."""
+ANSWERS, VALIDATION, QUESTIONS = "answers", "validation", "questions"
+QUESTIONS_FILE = "questions.parquet"
+_EARLIER = "rounds_pass_"
+"""With the number of a pass: the source that holds its traces."""
+
+
+def round_folder(run: Path, number: int) -> Path:
+    """What belongs to one round; number 0 has only the validation of the first pass."""
+    return run / ROUNDS / str(number)
+
+
+def pass_folder(run: Path, number: int) -> Path:
+    """The run directory of a pass: 0 is the first one, the others are rounds."""
+    return round_folder(run, number) if number else run
+
+
+def student_of_pass(recipe: Recipe, run: Path, number: int) -> Path:
+    """The folder of the student that a pass has trained."""
+    return model_folder(pass_folder(run, number), recipe.round_stage.name)
+
+
+def questioning(recipe: Recipe, run: Path, number: int, source: str) -> Recipe:
+    """The recipe of an evaluation: the student of a pass answers the questions of a source, once."""
+    values = _values(recipe)
+    values["stages"] = []
+    values["eval"] = {
+        **values.get("eval", {}),
+        "data": source,
+        "arms": {},
+        "students": {STUDENT: {"model": str(student_of_pass(recipe, run, number).resolve())}},
+        "without_image": False,
+    }
+    most = recipe.rounds.answered
+    if source == ASKED and most is not None:
+        values["data"][ASKED]["limit"] = min(most, recipe.data[ASKED].limit or most)
+    return derived_recipe(recipe, values, f"the student of pass {number} answers [data.{source}]")
+
+
+def with_teachers_of_round(recipe: Recipe) -> Recipe:
+    """The recipe as it stands, with the teachers of a round: what can be told of rounds before the first pass.
+
+    Raises RecipeError where they cannot be asked, such as one whose `after` is left out.
+    """
+    values = _values(recipe)
+    values["teachers"] = _teachers(recipe, values)
+    return derived_recipe(recipe, values, "rounds")
+
+
+def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
+    """The recipe of a round from 1 on; the passes before it are finished, and its questions are written.
+
+    Raises RecipeError where the recipe of the round has an error, such as a teacher whose `after` is not asked.
+    """
+    settings, stage = recipe.rounds, recipe.round_stage
+    values = _values(recipe)
+    values["seed"] = (recipe.seed + number) % 2**31  # new seeds: no trace of an earlier pass comes again
+    asked = values["data"][ASKED]
+    kept = {name: asked[name] for name in ("answer_type", "max_pixels", "max_bad_share") if name in asked}
+    questions = round_folder(run, number) / QUESTIONS / QUESTIONS_FILE
+    values["data"][ASKED] = {**kept, "source": str(questions.resolve()), "format": "returned"}
+    values["teachers"] = _teachers(recipe, values)
+    trained = next(each for each in values["stages"] if each["name"] == stage.name)
+    trained["max_steps"] = max(1, round(settings.steps_share * _steps_of_first_pass(recipe, run)))
+    trained.pop("start", None)
+    weights = trained.get("teachers", {})
+    trained["teachers"] = {name: weight for name, weight in weights.items() if _asks(recipe, name)}
+    shares = _shares_of_earlier_traces(recipe, run, number)
+    rest = 1 - sum(stage.replay.values())
+    trained["replay"] = {**stage.replay, **{name: rest * share for name, (_, share) in shares.items()}}
+    values["data"] |= {
+        name: {"source": str(folder.resolve()), "format": "traces"} for name, (folder, _) in shares.items()
+    }
+    values["stages"] = [trained]
+    values["student"] = _start_student(recipe, run, number)
+    arms = [arm for arm, name in recipe.eval.arms.items() if name == stage.name][:1] or [stage.name]
+    values["eval"] = {**values.get("eval", {}), "arms": {arms[0]: stage.name}, "students": {}}
+    return derived_recipe(recipe, values, f"round {number}")
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    """The values of a recipe without the sections of which a part of it needs nothing."""
+    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    for section in ("rounds", "ablate"):
+        values.pop(section, None)
+    return values
+
+
+def _asks(recipe: Recipe, teacher: str) -> bool:
+    return teacher in (recipe.rounds.teachers or [each.name for each in recipe.teachers])
+
+
+def _teachers(recipe: Recipe, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values of the teachers that a round asks."""
+    settings = {"samples": recipe.rounds.samples, "prompt": recipe.rounds.prompt}
+    changed = {name: value for name, value in settings.items() if value is not None}
+    return [teacher | changed for teacher in values.get("teachers", []) if _asks(recipe, teacher["name"])]
+
+
+def _steps_of_first_pass(recipe: Recipe, run: Path) -> int:
+    stage = recipe.round_stage.name
+    return require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first").counts["steps"]
+
+
+def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[str, tuple[Path, float]]:
+    """By source, the dataset of each earlier pass that has one and its share of the tokens of traces."""
+    settings = recipe.rounds
+    weights: dict[int, float] = {}
+    for earlier in range(number):
+        rows = require(pass_folder(run, earlier), "filter", next_step="run the pass again").counts["selected"]
+        if rows:
+            weights[earlier] = rows * settings.ageing ** (number - 1 - earlier)
+    left = 1 - settings.new_share
+    if not left:
+        return {}
+    return {
+        f"{_EARLIER}{earlier}": (
+            pass_folder(run, earlier) / "filter" / DATASET,
+            left * weight / sum(weights.values()),
+        )
+        for earlier, weight in weights.items()
+    }
+
+
+def _start_student(recipe: Recipe, run: Path, number: int) -> dict[str, Any]:
+    """The student section of a round: the student of the pass before, or the one that the stage started from."""
+    assert recipe.student is not None
+    values = recipe.student.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    if recipe.rounds.start == "last":
+        start = student_of_pass(recipe, run, number - 1)
+    elif (before := start_of(recipe.stages, recipe.round_stage)) is not None:
+        start = model_folder(run, before)
+    else:
+        return values
+    for name in ("vision", "language", "pixel_shuffle", "revision"):
+        values.pop(name, None)
+    return values | {"model": str(start.resolve())}

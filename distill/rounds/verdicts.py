@@ -1,0 +1,109 @@
+"""Whether a round helped, from the replies to the validation questions alone: its gain, and guards.
+
+A round is taken over when it gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or
+when a guard speaks, the rounds end and the best student stays. Never sees the test set.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from distill.recipe.rounds import Rounds
+from distill.stats import intervals
+from distill.stats.intervals import Delta
+
+Replies = Sequence[Mapping[str, Any]]
+"""Predictions of an evaluation (student/inference/scoring.py), in the order of its questions."""
+
+BETTER, SMALL_GAIN = "better", "small_gain"
+COMMON_ANSWER, LONGER_REPLIES, ACCURACY_LOST = "common_answer", "longer_replies", "accuracy_lost"
+"""What a verdict on a round can be; the last three are guards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassFigures:
+    """What the replies of one student say."""
+
+    n: int
+    correct: int
+    accuracy: float
+    ci95: tuple[float, float]
+    median_tokens: float | None
+    """None where a server does not count them."""
+    common_answer: str
+    common_share: float
+    gold_common_share: float
+    """The same share among the gold answers of these questions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundVerdict:
+    """Of one round."""
+
+    kind: str
+    text: str
+    """A sentence for people."""
+    gain: Delta
+    """Against the best pass before."""
+
+
+def measure(replies: Replies) -> PassFigures:
+    """The figures of one pass; at least one reply."""
+    correct = sum(map(_is_correct, replies))
+    counted = [reply["tokens"] for reply in replies if reply["tokens"] is not None]
+    answer, common = _commonest([reply["answer"] for reply in replies])
+    return PassFigures(
+        n=len(replies),
+        correct=correct,
+        accuracy=correct / len(replies),
+        ci95=intervals.wilson(correct, len(replies)),
+        median_tokens=float(median(counted)) if counted else None,
+        common_answer=answer,
+        common_share=common,
+        gold_common_share=_commonest([reply["gold"][0] for reply in replies])[1],
+    )
+
+
+def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -> RoundVerdict:
+    """The verdict on a round whose student gave `now`; `first` are the replies of the first pass.
+
+    `best` and `now` are to the same questions, in the same order. Raises ValueError where they are not.
+    """
+    if [reply["sample_id"] for reply in best] != [reply["sample_id"] for reply in now]:
+        raise ValueError("the passes answered other validation questions")
+    before, after = measure(first), measure(now)
+    gain = intervals.paired(list(map(_is_correct, now)), list(map(_is_correct, best)))
+    points = f"{100 * gain.delta:+.1f} points [{100 * gain.ci95[0]:+.1f}, {100 * gain.ci95[1]:+.1f}]"
+    usual = max(before.common_share, after.gold_common_share)
+    if after.common_share > usual + settings.max_common_answer_growth:
+        text = (
+            f"{after.common_share:.0%} of the replies have the answer {after.common_answer!r:.40}; in the first pass "
+            f"{before.common_share:.0%} had one answer, and {after.gold_common_share:.0%} of the gold answers are "
+            f"the same: the student answers without looking ({points})"
+        )
+        return RoundVerdict(kind=COMMON_ANSWER, text=text, gain=gain)
+    lengths = (before.median_tokens, after.median_tokens)
+    if lengths[0] and lengths[1] and lengths[1] > lengths[0] * (1 + settings.max_length_growth):
+        text = (
+            f"the median reply has {lengths[1]:g} tokens, and {lengths[0]:g} in the first pass: more than "
+            f"{settings.max_length_growth:.0%} longer ({points})"
+        )
+        return RoundVerdict(kind=LONGER_REPLIES, text=text, gain=gain)
+    if gain.ci95[1] < 0:
+        return RoundVerdict(kind=ACCURACY_LOST, text=f"the student answers worse than before: {points}", gain=gain)
+    if 100 * gain.delta <= settings.min_gain_points:
+        text = f"the round gains {points}, and more than {settings.min_gain_points:g} are asked for"
+        return RoundVerdict(kind=SMALL_GAIN, text=text, gain=gain)
+    return RoundVerdict(kind=BETTER, text=f"the round gains {points}", gain=gain)
+
+
+def _is_correct(reply: Mapping[str, Any]) -> bool:
+    return bool(reply["verdict"] == "correct")
+
+
+def _commonest(answers: Sequence[str]) -> tuple[str, float]:
+    """The commonest answer, in small letters, and its share."""
+    (answer, count), *_ = Counter(answer.strip().casefold() for answer in answers).most_common(1)
+    return answer, count / len(answers)

@@ -1,0 +1,303 @@
+"""The parts of rounds: the split by image, the verdicts with their guards, the questions that go back."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import student_worlds as worlds
+
+from distill.ablation.arms import arm
+from distill.artifacts.files import describe
+from distill.artifacts.journal import write_jsonl
+from distill.artifacts.manifest import Manifest
+from distill.checks.context import CheckContext
+from distill.checks.rounds import check_rounds
+from distill.data import reader
+from distill.errors import DataError, RecipeError
+from distill.planning.plan import training_plan
+from distill.planning.redo import compare_recipes
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import HELD_OUT, Rounds
+from distill.rounds.returned_questions import write_returned
+from distill.rounds.verdicts import (
+    ACCURACY_LOST,
+    BETTER,
+    COMMON_ANSWER,
+    LONGER_REPLIES,
+    SMALL_GAIN,
+    judge_round,
+    measure,
+)
+from distill.types import Sample
+from student.inference.scoring import score_reply
+from teacher.messages.prompts import prompt
+
+QUESTIONS = 40
+
+
+def replies(right: int, *, length: int = 20, answer: str = "") -> list[dict[str, Any]]:
+    """Judged replies to 40 questions whose gold answers are 0 to 9 in turn; `answer`: what all the wrong ones say."""
+    result = []
+    for number in range(QUESTIONS):
+        gold = str(number % 10)
+        said = gold if number < right else (answer or f"{number + 100}")
+        sample = Sample(id=f"{number:03d}", images=(), question="How many?", answers=(gold,), answer_type="number")
+        text = f"<think>\n{'one ' * length}\n</think>\n\n{said}"
+        reply = {"text": text, "tokens": length + 4, "rationale_tokens": length, "truncated": False}
+        result.append(dict(score_reply(sample, reply, plain=False, relative_tolerance=0.0)))
+    return result
+
+
+def verdict(first: list[Any], now: list[Any], best: list[Any] | None = None, **settings: Any) -> Any:
+    return judge_round(Rounds(count=1, **settings), first, best or first, now)
+
+
+def test_a_round_that_gains_is_better_and_one_that_gains_too_little_is_not() -> None:
+    assert verdict(replies(10), replies(20)).kind == BETTER
+    assert verdict(replies(10), replies(10)).kind == SMALL_GAIN
+    told = verdict(replies(10), replies(20), min_gain_points=25.0)
+    assert told.kind == SMALL_GAIN and "+25.0 points" in told.text and "more than 25 are asked for" in told.text
+
+
+def test_a_round_is_compared_with_the_best_one_before_it_and_not_with_the_first() -> None:
+    assert verdict(replies(10), replies(20), best=replies(24)).kind == SMALL_GAIN
+
+
+def test_a_round_that_loses_accuracy_ends_the_rounds() -> None:
+    told = verdict(replies(30), replies(10))
+    assert told.kind == ACCURACY_LOST and "-50.0 points" in told.text
+
+
+def test_replies_that_grow_end_the_rounds_even_where_accuracy_rises() -> None:
+    longer = replies(30, length=40)
+    told = verdict(replies(10), longer)
+    assert told.kind == LONGER_REPLIES and "44 tokens, and 24 in the first pass" in told.text
+    assert verdict(replies(10), longer, max_length_growth=1.0).kind == BETTER
+    # Growth is counted from the first pass: rounds that each grow a little are found, too.
+    assert verdict(replies(10), longer, best=replies(20, length=34)).kind == LONGER_REPLIES
+
+
+def test_a_student_that_says_one_answer_to_most_questions_ends_the_rounds() -> None:
+    told = verdict(replies(4), replies(12, answer="7"))
+    assert told.kind == COMMON_ANSWER and "'7'" in told.text and "10% of the gold answers" in told.text
+    # Where most gold answers are the same, so may the replies be.
+    same = [{**reply, "gold": ["7"]} for reply in replies(12, answer="7")]
+    assert verdict(replies(4), same).kind == BETTER
+
+
+def test_a_student_whose_server_counts_no_tokens_is_judged_without_them() -> None:
+    uncounted = [{**reply, "tokens": None} for reply in replies(20)]
+    assert measure(uncounted).median_tokens is None
+    assert verdict(replies(10), uncounted).kind == BETTER
+
+
+def test_replies_to_other_questions_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="other validation questions"):
+        verdict(replies(10), replies(10)[1:])
+
+
+# --- the recipe -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    worlds.data(tmp_path, 30)
+    return tmp_path
+
+
+def recipe(place: Path, more: str) -> Recipe:
+    return worlds.recipe(place, worlds.stage("reason"), more=more)
+
+
+def test_rounds_split_their_validation_questions_off_by_image(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nhold_out = 0.4\n")
+    assert made.rounds.validation == HELD_OUT
+    assert made.data["questions"].part == (0.0, 0.6) and made.data[HELD_OUT].part == (0.6, 1.0)
+    parts = [{sample.id for sample in reader.samples(made, name)} for name in ("questions", HELD_OUT)]
+    whole = {sample.id for sample in reader.samples(recipe(place, ""))}
+    assert parts[0] | parts[1] == whole and not parts[0] & parts[1] and 4 < len(parts[1]) < 20
+    # The resolved recipe in the run directory says the same.
+    (place / "resolved.toml").write_text(made.to_toml())
+    resolved = load(place / "resolved.toml")
+    assert {name: source.part for name, source in resolved.data.items()} == {
+        name: source.part for name, source in made.data.items()
+    }
+    assert resolved.rounds == made.rounds
+
+
+def test_questions_about_one_image_are_in_one_part(place: Path) -> None:
+    rows = [{"image": f"{number % 5}.png", "question": f"Number {number}?", "answer": "1"} for number in range(30)]
+    (place / "questions.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    made = recipe(place, "[rounds]\ncount = 1\nhold_out = 0.5\n")
+    parts = [{sample.images[0].sha256 for sample in reader.samples(made, name)} for name in ("questions", HELD_OUT)]
+    assert not parts[0] & parts[1] and len(parts[0] | parts[1]) == 5
+
+
+def test_without_rounds_a_recipe_stays_as_it_is(place: Path) -> None:
+    made = recipe(place, "")
+    assert made.rounds.count == 0 and made.data["questions"].part == (0.0, 1.0) and HELD_OUT not in made.data
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('validation = "test"', "rounds.validation"),
+        ('validation = "questions"', "a source beside"),
+        ('stage = "other"', "rounds.stage"),
+        ('teachers = ["nobody"]', "rounds.teachers"),
+        ('prompt = "Look again."', "prompt must contain"),
+    ],
+)
+def test_rounds_that_cannot_be_made_are_refused_with_the_key(place: Path, more: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(place, f"[rounds]\ncount = 1\n{more}\n")
+
+
+def test_rounds_need_a_stage_that_learns_rationales(place: Path) -> None:
+    with pytest.raises(RecipeError, match="trains a stage again that learns rationales"):
+        worlds.recipe(place, worlds.stage("plain", "questions"), more="[rounds]\ncount = 1\n")
+
+
+def test_an_ablation_of_a_recipe_with_rounds_makes_none(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 2\n")
+    for name in ("distilled", "untouched"):
+        assert arm(made, name, seed=1).recipe.rounds.count == 0
+
+
+def test_a_part_without_any_image_is_named(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nhold_out = 0.0001\n")
+    with pytest.raises(DataError, match="no rows whose image falls into part"):
+        list(reader.samples(made, HELD_OUT))
+
+
+# --- the questions that go back ---------------------------------------------------------------------------------
+
+
+def answered(place: Path, made: Recipe, verdicts: str) -> Path:
+    """A finished evaluation in which the questions got these verdicts in turn."""
+    samples = list(reader.samples(made))
+    kinds = [
+        ("correct", "wrong", "undecided")["cwu".index(verdicts[at % len(verdicts)])] for at in range(len(samples))
+    ]
+    lines = [
+        {"sample_id": sample.id, "verdict": kind, "text": f"no {{answer}} {at}"}
+        for at, (sample, kind) in enumerate(zip(samples, kinds, strict=True))
+    ]
+    folder = place / "answers" / "eval"
+    write_jsonl(folder / "predictions.jsonl", lines)
+    outputs = {"predictions.jsonl": describe(folder / "predictions.jsonl", len(lines))}
+    Manifest(stage="eval", fingerprint=f"answered {verdicts}", fields={}, outputs=outputs).write(folder)
+    return place / "answers"
+
+
+def test_questions_go_back_with_the_same_ids_and_the_wrong_reply_and_undecided_ones_stay(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\n")
+    manifest = write_returned(made, answered(place, made, "cwu"), place / "back")
+    assert manifest.counts["returned"] == manifest.counts["wrong"] > 5
+    assert manifest.counts["undecided"] > 5
+    path = place / "back.toml"
+    path.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
+    back = list(reader.samples(load(path)))
+    originals = {sample.id: sample for sample in reader.samples(made)}
+    for sample in back:
+        original = originals[sample.id]
+        assert (sample.question, sample.answers, sample.domain) == (
+            original.question,
+            original.answers,
+            original.domain,
+        )
+        assert sample.meta["reply"].startswith("no {answer} ")
+    assert len(back) == manifest.counts["returned"]
+
+
+def test_the_same_replies_give_the_same_bytes_and_new_replies_new_questions(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nreturned = 4\n")
+    first = write_returned(made, answered(place, made, "cw"), place / "back")
+    assert first.counts["returned"] == 4
+    assert write_returned(made, place / "answers", place / "back") == first
+    again = write_returned(made, place / "answers", place / "other")
+    assert again.outputs == first.outputs
+    (place / "back" / "questions.parquet").write_bytes(b"damaged")
+    assert write_returned(made, place / "answers", place / "back").outputs == first.outputs
+    assert write_returned(made, answered(place, made, "wc"), place / "back").outputs != first.outputs
+    none = write_returned(made, answered(place, made, "c"), place / "back")
+    assert none.counts["returned"] == 0 and not (place / "back" / "questions.parquet").exists()
+
+
+def test_questions_without_an_image_go_back_beside_those_with_one(place: Path) -> None:
+    said = [{"from": "human", "value": "How many days has a week?"}, {"from": "gpt", "value": "7"}]
+    seen = [{"from": "human", "value": "<image>\nHow many squares?"}, {"from": "gpt", "value": "4"}]
+    rows = [{"conversations": said}, {"conversations": seen, "image": "1.png"}]
+    (place / "questions.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    path = place / "mixed.toml"
+    path.write_text('[data.questions]\nsource = "questions.jsonl"\nimages_root = "images"\nformat = "llava"\n')
+    made = load(path)
+    write_returned(made, answered(place, made, "w"), place / "back")
+    path.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
+    assert [len(sample.images) for sample in reader.samples(load(path))] == [0, 1]
+
+
+def test_a_teacher_of_a_round_is_shown_the_reply_as_it_is(place: Path) -> None:
+    made = recipe(place, '[[teachers]]\nname = "t"\nmodel = "owner/t"\nprompt = "{question} Not: {reply}"\n')
+    asked = Sample(id="a", images=(), question="How many?", meta={"reply": "{answer} 3"})
+    assert prompt(made.teachers[0], asked).text == "How many? Not: {answer} 3"
+    assert prompt(made.teachers[0], Sample(id="b", images=(), question="How many?")).text == "How many? Not: "
+
+
+# --- before a run -----------------------------------------------------------------------------------------------
+
+TEACHERS = """
+[[teachers]]
+name = "small"
+model = "owner/small"
+[[teachers]]
+name = "large"
+model = "owner/large"
+after = "small"
+sampling.temperature = 0.0
+"""
+
+
+def checked(place: Path, rounds: str, teachers: str = TEACHERS) -> list[tuple[str, str]]:
+    made = recipe(place, f"{teachers}\n[rounds]\ncount = 1\n{rounds}\n")
+    return [
+        (result.state, result.message)
+        for result in check_rounds(CheckContext(made, place / "run", gpu_name=None, seconds=60.0))
+    ]
+
+
+def test_a_check_finds_rounds_whose_teachers_cannot_be_asked(place: Path) -> None:
+    ((state, message),) = checked(place, 'teachers = ["large"]')
+    assert state == "problem" and "teachers.large.after" in message
+    assert checked(place, "", teachers="") == [("problem", "the recipe has no [[teachers]], and rounds ask them")]
+
+
+def test_a_check_warns_of_teachers_that_would_write_the_same_again(place: Path) -> None:
+    states = checked(place, "")
+    assert [state for state, _ in states] == ["warning", "ok"] and states[0][1].startswith(
+        "large with temperature = 0"
+    )
+    assert [state for state, _ in checked(place, 'prompt = "{question} Not: {reply}"')] == ["ok"]
+
+
+def test_a_plan_says_what_rounds_add(place: Path) -> None:
+    worlds.parts(place)
+    made = recipe(place, "[rounds]\ncount = 3\nsteps_share = 0.5\nreturned = 7\n")
+    text = training_plan(made, place / "run")
+    assert "rounds: up to 3 after the first pass, each 3 steps" in text and "at most 7 questions go back" in text
+
+
+def test_a_change_of_a_round_says_that_rounds_are_made_again_and_a_recipe_without_rounds_has_none(
+    place: Path,
+) -> None:
+    plain, one = (
+        recipe(place, ""),
+        recipe(place, '[data.own]\nsource = "test.jsonl"\n[rounds]\ncount = 1\nvalidation = "own"\n'),
+    )
+    changed = recipe(
+        place, '[data.own]\nsource = "test.jsonl"\n[rounds]\ncount = 1\nvalidation = "own"\nnew_share = 0.3\n'
+    )
+    assert compare_recipes(one, changed).causes == {"rounds": ["rounds.new_share"]}
+    assert "rounds" not in compare_recipes(plain, recipe(place, "[rounds]\nnew_share = 0.3\n")).causes

@@ -1,0 +1,242 @@
+"""`distill run` with rounds: a whole run of the smallest student, a stub teacher, two rounds, and kills."""
+
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import forked
+import orjson
+import pyarrow.parquet as pq
+import pytest
+import student_worlds as worlds
+from killed import die_in_turn
+from typer.testing import CliRunner
+
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
+from distill.cli import app
+from distill.data import reader
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.rounds.results import read_results
+
+STUB = Path(__file__).parents[1] / "support" / "stub_server.py"
+MORE = f"""
+[[teachers]]
+name = "stub"
+model = "language"
+backend = "vllm"
+samples = 2
+server.command = ["{sys.executable}", "{STUB}", "--words=8"]
+[filter]
+signals = ["format", "length"]
+rules = [{{ name = "incomplete", drop = "outcome <> 'complete'" }}]
+[eval]
+max_new_tokens = 8
+allow_overlap = true
+without_image = false
+[eval.arms]
+student = "reason"
+[rounds]
+count = 2
+hold_out = 0.3
+returned = 6
+samples = 1
+prompt = "{{question}} A student said: {{reply}}"
+steps_share = 0.5
+min_gain_points = -100
+max_length_growth = 1000
+max_common_answer_growth = 1
+"""
+SAME = (
+    *("rounds/1/questions/questions.parquet", "rounds/2/questions/questions.parquet"),
+    *("rounds/1/filter/decisions.parquet", "rounds/2/filter/dataset/train/part-00000.parquet"),
+    *("rounds/1/train/reason/model/model.safetensors", "rounds/2/train/reason/model/model.safetensors"),
+)
+RUN = """
+import json, sys
+from pathlib import Path
+from distill.commands import whole_run
+from distill.recipe import load
+whole_run.all_stages(load(sys.argv[1], json.loads(sys.argv[3])), Path(sys.argv[2]))
+"""
+KILLS = """
+from distill.artifacts import journal
+from distill.commands import rounds, whole_run
+from distill.rounds import returned_questions
+from filters.dataset import writer
+from student.training import stage as stages
+
+def work(recipe, run, where):
+    def dying(module, name, when=lambda *arguments, **options: True):
+        plain = getattr(module, name)
+        def call(*arguments, **options):
+            if when(*arguments, **options):
+                die()
+            return plain(*arguments, **options)
+        setattr(module, name, call)
+
+    appended = {}
+    def third(folder):
+        def when(journal, *arguments, **options):
+            path = str(journal.path)
+            appended[path] = appended.get(path, 0) + 1
+            return folder in path and appended[path] == 3
+        return when
+
+    trained = stages.run
+    def training(recipe, run, stage, *arguments, on_progress, **options):
+        def watched(progress):
+            on_progress(progress)
+            if "rounds/1" in str(run) and progress.done == 2:
+                die()
+        return trained(recipe, run, stage, *arguments, on_progress=watched, **options)
+
+    if where in ("answers", "generate", "validation"):
+        dying(journal.Journal, "append", third(f"rounds/1/{where}"))
+    elif where == "questions":
+        dying(returned_questions, "describe")
+    elif where == "dataset":
+        dying(writer, "replace", lambda new, folder: "rounds/1" in str(folder))
+    elif where == "train":
+        stages.run = training
+    else:
+        dying(rounds, "write_results", lambda run, passes, **options: len(passes) == int(where))
+    whole_run.all_stages(load(recipe), Path(run))
+"""
+
+
+def world(folder: Path, more: str = MORE) -> Recipe:
+    worlds.parts(folder)
+    worlds.data(folder, 36)
+    shutil.rmtree(folder / "run")  # a filter stage made by hand
+    return worlds.recipe(folder, worlds.stage("reason", steps=4), more=more)
+
+
+def run(folder: Path, overrides: dict[str, str] | None = None) -> dict[str, Any]:
+    ended = forked.run(RUN, folder / "recipe.toml", folder / "run", json.dumps(overrides or {}))
+    assert ended.codes == [0], ended.stderr
+    results = read_results(folder / "run")
+    assert results is not None
+    return results
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rounds")
+    world(folder)
+    run(folder)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / "run" / name).read_bytes()).hexdigest() for name in SAME}
+
+
+def test_each_round_is_a_run_of_its_own_and_its_questions_are_those_that_the_student_failed(finished: Path) -> None:
+    recipe, place = load(finished / "recipe.toml"), finished / "run"
+    for number in (1, 2):
+        folder = place / "rounds" / str(number)
+        for stage in ("generate", "filter", "train", "eval", "questions", "answers/eval", "validation/eval"):
+            assert Manifest.read(folder / stage) is not None, stage
+        replies = {line["sample_id"]: line for line in read_jsonl(folder / "answers" / "eval" / "predictions.jsonl")}
+        asked = list(reader.samples(load(folder / "recipe.toml")))
+        assert len(asked) == 6
+        originals = {sample.id: sample for sample in reader.samples(recipe)}
+        for sample in asked:
+            assert replies[sample.id]["verdict"] == "wrong"
+            assert sample.meta["reply"] == replies[sample.id]["text"]
+            assert (sample.question, sample.answers) == (originals[sample.id].question, originals[sample.id].answers)
+        failed = sorted(identity for identity, line in replies.items() if line["verdict"] == "wrong")
+        assert sorted(sample.id for sample in asked) == failed[:6]
+
+
+def test_the_teacher_of_a_round_sees_the_wrong_reply_and_no_trace_comes_twice(finished: Path) -> None:
+    place = finished / "run"
+    first, second, third = (
+        [line for part in (place / where / "generate" / "stub").glob("part-*.jsonl") for line in read_jsonl(part)]
+        for where in (".", "rounds/1", "rounds/2")
+    )
+    assert len(second) == len(third) == 6  # one sample a question, as rounds.samples says
+    assert len({trace["id"] for trace in (*first, *second, *third)}) == len(first) + 12
+
+
+def test_a_round_learns_new_and_earlier_traces_with_their_rationales(finished: Path) -> None:
+    folder = finished / "run" / "rounds" / "2"
+    recipe = load(folder / "recipe.toml")
+    (stage,) = recipe.stages
+    # Half is new; the rest goes by the rows of the first pass (about 50) and of round 1 (6).
+    shares = dict(stage.replay)
+    assert list(shares) == ["rounds_pass_0", "rounds_pass_1"]
+    assert sum(shares.values()) == pytest.approx(0.5) and shares["rounds_pass_0"] > 3 * shares["rounds_pass_1"]
+    assert stage.max_steps == 2
+    from collections import Counter
+
+    from student.data import rows
+
+    dropped: Counter[str] = Counter()
+    read = list(rows.read(recipe, folder, stage, dropped))
+    sources = Counter(row.source for row in read)
+    selected = {
+        number: pq.read_table(path).num_rows
+        for number, path in {
+            0: finished / "run" / "filter/dataset/train/part-00000.parquet",
+            1: finished / "run" / "rounds/1/filter/dataset/train/part-00000.parquet",
+            2: folder / "filter/dataset/train/part-00000.parquet",
+        }.items()
+    }
+    assert sources == {"traces": selected[2], "rounds_pass_0": selected[0], "rounds_pass_1": selected[1]}
+    assert not dropped
+    assert all(row.rationale[1] > row.rationale[0] and "<think>" in row.response for row in read)
+
+
+def test_no_picture_of_a_validation_question_is_asked_or_trained_on(finished: Path) -> None:
+    recipe = load(finished / "recipe.toml")
+    questions, held_out = (
+        {sample.images[0].sha256 for sample in reader.samples(recipe, name)}
+        for name in ("questions", "rounds_held_out")
+    )
+    assert questions and held_out and not questions & held_out and len(questions | held_out) == 36
+    asked = {line["sample_id"] for line in read_jsonl(finished / "run/rounds/1/answers/eval/predictions.jsonl")}
+    assert asked == {sample.id for sample in reader.samples(recipe)}
+
+
+def test_a_second_command_finds_everything_done(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (finished / "run" / "rounds").rglob("manifest.json")}
+    results = run(finished)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert results["ended"] == "all 2 rounds of the recipe are done" and len(results["passes"]) == 3
+
+
+def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
+    text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
+    assert "first pass" in text and "round 2" in text and "gain, points" in text
+    assert "best student: that of round 2" in text
+    fields = orjson.loads(CliRunner().invoke(app, ["status", str(finished / "run"), "--json"]).output)
+    assert fields["rounds"]["best"] == 2 and fields["rounds"]["passes"][1]["gain"]["n"] > 0
+    alone = CliRunner().invoke(app, ["status", str(finished / "run" / "rounds" / "1")])
+    assert alone.exit_code == 0 and "selected" in alone.output
+
+
+@pytest.mark.slow
+def test_killed_at_any_point_the_same_command_ends_with_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    world(tmp_path)
+    at = ("1", "answers", "questions", "generate", "dataset", "train", "validation", "2", "3")
+    die_in_turn(KILLS, *((tmp_path / "recipe.toml", tmp_path / "run", where) for where in at))
+    assert run(tmp_path)["best"] == 2
+    assert digests(tmp_path) == digests(finished)
+
+
+def test_a_round_that_gains_too_little_is_the_last_and_the_best_student_is_named(finished: Path) -> None:
+    results = run(finished, {"rounds.min_gain_points": "100"})
+    assert results["best"] == 0 and results["student"] == str(finished / "run" / "train" / "reason" / "model")
+    assert len(results["passes"]) == 2 and results["ended"].startswith("round 1 is the last one: the round gains")
+
+
+def test_more_rounds_are_added_to_those_that_are_there(finished: Path) -> None:
+    before = digests(finished)
+    assert len(run(finished, {"rounds.count": "3"})["passes"]) == 4
+    assert digests(finished) == before
