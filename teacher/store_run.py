@@ -240,7 +240,7 @@ class UnitPlans:
         unit = self._queue.draw()
         if unit is not None:
             return self._open_unit(unit)
-        unit = self._queue.join(self._least)
+        unit = self._queue.join(self._least, 2 * self._recipe.engine.seal_s)
         return None if unit is None else self._open_unit(unit, from_end=True)
 
     def _open_unit(self, unit: Unit, *, from_end: bool = False) -> Generation:
@@ -262,7 +262,9 @@ class UnitPlans:
         plan = QuestionPlan(folder=folder, samples=samples, quarantined=Counter(), routed=routed)
         generation = Generation(self._recipe, self._models, plan, self._progress, engines=self._scratch / "engines")
         names = [teacher.name for teacher in self._recipe.teachers]
-        exchange = UnitExchange(attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs)
+        exchange = UnitExchange(
+            attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=from_end
+        )
         sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
         sealer.__enter__()
         self._open[id(generation)] = generation, attempt, sealer

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,11 +40,27 @@ def plan(
             "a run. Without RECIPE, it compares OTHER with OTHER and the values of --set.",
         ),
     ] = None,
+    engine: Annotated[
+        Literal["ray", "slurm"] | None,
+        typer.Option(
+            help="Plan generate and filter of a run in an object store: units, objects, bytes, requests, hours, "
+            "money. A finished small run in --run tells what a sample takes."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --engine: samples [default: those of the source].")
+    ] = None,
+    agents: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --engine: machines [default: engine.agents].")
+    ] = None,
     run: RunOption = None,
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Estimate tokens, FLOPs, memory, hours and cost of training, without weights; or show what a change makes stale.
+
+    With --engine it estimates what generate and filter take on many machines. Prices come from the recipe, such as
+    --set store.price.reads=0.0004.
 
     With --diff it shows which keys differ, what each one makes stale, which stages stay finished, which run again,
     and how much work that is. It reads recipes and manifests, and it reads models and data if their paths differ.
@@ -63,6 +79,14 @@ def plan(
     if recipe is None:
         raise RecipeError("distill plan needs a RECIPE: a TOML file, or the name of a shipped recipe")
     chosen = open_recipe(recipe, run, overrides)
+    if engine:
+        from distill.planning.scale_plan import plan_scale, scale_text
+
+        planned = plan_scale(*chosen, engine=engine, samples=samples, agents=agents)
+        (show_json(planned.as_fields()) if json_ else show(scale_text(planned, chosen[0])))
+        return
+    if samples or agents:
+        raise RecipeError("--samples and --agents need --engine ray or --engine slurm")
     if json_:
         from distill.planning.plan_fields import plan_fields
 

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from distill.recipe.base import Section, key
 
+_ONLY_COST = "it is used for estimates only"
+
 
 class Placement(Section):
     """Where the agents of a run in a store work, how the run is cut, and how often its work is kept."""
@@ -62,6 +64,14 @@ class Placement(Section):
     )
 
 
+class StorePrice(Section):
+    """What a store costs, for `distill plan --engine`; any currency."""
+
+    writes: float = key(0.0, "Price of 1,000 requests that write or list.", because=_ONLY_COST, ge=0)
+    reads: float = key(0.0, "Price of 1,000 requests that read.", because=_ONLY_COST, ge=0)
+    gb_month: float = key(0.0, "Price of a gigabyte for a month.", because=_ONLY_COST, ge=0)
+
+
 class StoreSettings(Section):
     """The store of a run whose --run is an address. Credentials come from the environment."""
 
@@ -77,6 +87,8 @@ class StoreSettings(Section):
         "Whether the bucket is in the path or in the host name of requests.",
         because="every store holds the same files",
     )
+
+    price: StorePrice = key(StorePrice(), "What the store costs, for the plan of a run.")
 
     def client_options(self) -> dict[str, Any]:
         """These settings in the words of obstore; what is not set comes from the environment."""

@@ -32,7 +32,7 @@ from distill.object_store.interface import ObjectStore
 
 AGENTS, CLAIMS, FAILURES = "agents", "claims", "failures"
 LEASE_S = 60.0
-_BEATS = 4
+BEATS = 4
 """Signs in the time of a lease."""
 _LOOK_S = 1.0
 Made = TypeVar("Made")
@@ -138,7 +138,7 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
 
     def keep_beating() -> None:
         try:
-            while not closed.wait(lease_s / _BEATS):
+            while not closed.wait(lease_s / BEATS):
                 agent.beat()
         except StorageError:  # the work itself meets the same error and reports it
             return

@@ -66,6 +66,11 @@ def plan_partitions(histogram: NDArray[np.int64], rows: int = ROWS) -> Partition
     )
 
 
+def range_count(samples: int, rows: int) -> int:
+    """The partitions of so many samples, where no image has very many questions."""
+    return 1 << min(_power(samples, rows), _HISTOGRAM_BITS)
+
+
 def _power(count: int, rows: int) -> int:
     """The smallest n for which `2 ** n` partitions have at most `rows` each, if all are alike."""
     return max(0, -(-count // rows) - 1).bit_length()

@@ -52,10 +52,11 @@ class UnitQueue:
             living = self._agent.living()
             return next((unit for unit in self._open - self._at_work if self._take(unit, living)), None)
 
-    def join(self, least: int) -> Unit | None:
-        """A unit of another agent that has not drawn `least` or more of its samples, to share the work on it.
+    def join(self, least: int, least_s: float) -> Unit | None:
+        """A unit of another agent with `least` or more samples that it has not drawn, to share the work on it.
 
-        One agent joins a unit at a time. None where there is no such unit, or a look at others is not due.
+        The other agent would need more than `least_s` seconds for them at its rate. One agent joins a unit at a time.
+        None where there is no such unit, or a look at others is not due.
         """
         with self._lock:
             if time.monotonic() < self._next_join_s:
@@ -63,9 +64,10 @@ class UnitQueue:
             self._next_join_s = time.monotonic() + LOOK_S
             undrawn: dict[str, int] = {}
             for facts in self._agent.read_others():
-                undrawn |= facts.get(UNDRAWN, {})
+                needed = max(least, least_s * facts["traces"] / max(facts["seconds"], 1e-9))
+                undrawn |= {name: count for name, count in facts.get(UNDRAWN, {}).items() if count >= needed}
             for unit in sorted(self._open - self._at_work, key=lambda each: -undrawn.get(each.name, 0)):
-                if undrawn.get(unit.name, 0) < least:
+                if unit.name not in undrawn:
                     return None
                 if self._agent.claim(_join_claim(unit)):
                     self._at_work.add(unit)

@@ -28,6 +28,9 @@ FORMS = ("distill check RECIPE [--run DIR] [--gpu NAME] [--json]",)
 _ASK = 'distill ask runs/photos-distill photo.jpg "What is the total?"'
 TESTED = {
     "distill check recipe.toml": "tests/distill/test_checks.py",
+    "distill plan RECIPE --engine ray --agents 64 --set store.price.writes=0.005 --set store.price.reads=0.0004": (
+        "tests/distill/test_scale_plan.py"
+    ),
     "distill run recipe.toml": "tests/integration/test_eval.py",
     "distill export runs/photos-distill --out student --verify": "tests/integration/test_export.py",
     "distill export runs/mine --out student --verify": "tests/integration/test_export.py",

@@ -1,0 +1,315 @@
+"""What a run in an object store takes on many machines: units, objects, bytes, requests, hours and money.
+
+What a sample takes is measured on a finished small run. Without one, traces and tokens are the most that the recipe
+allows, and bytes and hours are not known. Prices are those of the recipe (`teachers.price`, `store.price`); what has
+no price is not known. Requests are those that teacher/store_run.py and filters/store_run.py make where nothing
+fails.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import SAMPLES, SIGNALS
+from distill.artifacts.manifest import Manifest
+from distill.errors import RecipeError
+from distill.planning.plan import duration
+from distill.recipe.recipe import Recipe
+from distill.reports.text_table import table
+from distill.trace_records.trace_lines import trace_fault
+from distill.types import Outcome
+from distill.units.agent_record import BEATS
+from distill.units.commits import compress
+from distill.units.partitions import range_count
+from teacher.estimate import attempt_growth, most_traces, summarize_journals
+from teacher.store.trace_journal import trace_parts
+
+_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 45, 25
+"""Of a run as a whole, about: plan, manifests, and files of the finished filter; beginning and end of an agent."""
+_COMPRESSED = 8 << 20
+"""Bytes of a journal by which the size of compressed traces is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherLoad:
+    """What a teacher does for one sample, in the mean. Bytes are those of compressed traces."""
+
+    teacher: str
+    traces: float
+    output_tokens: float
+    prompt_tokens: float | None = None
+    bytes: float | None = None
+    tokens_per_s: float | None = None
+    """Of one machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLoad:
+    """What one sample takes, in the mean. None stands for what is not known."""
+
+    teachers: tuple[TeacherLoad, ...]
+    sample_bytes: float | None = None
+    signal_bytes: float | None = None
+    filter_bytes: float | None = None
+    """Of all files that a finished filter stage puts."""
+    filter_s: float | None = None
+    """Seconds of `filter` on one machine."""
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePlan:
+    """A run of many machines. None stands for what is not known; `filter_hours`: at least and at most."""
+
+    engine: str
+    agents: int
+    samples: int
+    units: int
+    basis: str
+    traces: float
+    output_tokens: float
+    objects: int
+    store_bytes: float | None
+    unit_s: float | None
+    generate_hours: float | None
+    filter_hours: tuple[float, float] | None
+    writes: float | None
+    """PUT and LIST requests, which stores charge alike."""
+    reads: float | None
+    costs: dict[str, float | None] = field(default_factory=dict)
+    """By what is paid; `storage` is for a month."""
+
+    def as_fields(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, agents: int | None) -> ScalePlan:
+    """The plan of a recipe's generate and filter stages, by what a finished `run` of it took.
+
+    `samples` are those of the source where it is None. Raises RecipeError where nobody knows their number.
+    """
+    if not recipe.teachers:
+        raise RecipeError(f"{recipe.path}: distill plan --engine needs [[teachers]]: it plans generate and filter")
+    count, machines = samples or _samples(recipe), agents or recipe.engine.agents
+    load = measured_load(recipe, run) or _largest_load(recipe)
+    units = range_count(count, recipe.engine.unit_rows)
+    hours = _generate_hours(load, count, machines)
+    unit_s = hours * 3600 * machines / units if hours is not None else None
+    filter_hours = None
+    if load.filter_s is not None:
+        alone = load.filter_s * count / 3600
+        filter_hours = alone / machines, alone
+    store_bytes = _bytes(load, count)
+    requests = _requests(recipe, units, unit_s, machines, hours)
+    return ScalePlan(
+        engine=engine,
+        agents=machines,
+        samples=count,
+        units=units,
+        basis=load.basis,
+        traces=count * sum(each.traces for each in load.teachers),
+        output_tokens=count * sum(each.output_tokens for each in load.teachers),
+        objects=_objects(recipe, units),
+        store_bytes=store_bytes,
+        unit_s=unit_s,
+        generate_hours=hours,
+        filter_hours=filter_hours,
+        writes=requests[0] if requests else None,
+        reads=requests[1] if requests else None,
+        costs=_costs(recipe, load, count, machines, hours, requests, store_bytes),
+    )
+
+
+def _samples(recipe: Recipe) -> int:
+    from student.training.cost.workload import questions
+
+    count = questions(recipe, "questions") if "questions" in recipe.data else None
+    if not count:
+        raise RecipeError(f"{recipe.path}: the source of [data.questions] is not here; give --samples N")
+    return count
+
+
+def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
+    """What a sample of a finished run took; None where generate is not finished there."""
+    generated = Manifest.read(run / "generate")
+    if generated is None or not generated.counts.get("samples"):
+        return None
+    count = generated.counts["samples"]
+    teachers = tuple(_measured_teacher(run / "generate" / each.name, each.name, count) for each in recipe.teachers)
+    filtered, folder = Manifest.read(run / "filter"), run / "filter"
+    size = (run / "generate" / SAMPLES).stat().st_size / count
+    basis = f"the {count:,} samples of {run}"
+    if filtered is None:
+        return SampleLoad(teachers=teachers, sample_bytes=size, basis=basis)
+    return SampleLoad(
+        teachers=teachers,
+        sample_bytes=size,
+        signal_bytes=_folder_bytes(folder / SIGNALS) / count,
+        filter_bytes=_folder_bytes(folder) / count,
+        filter_s=filtered.seconds / count,
+        basis=basis,
+    )
+
+
+def _measured_teacher(folder: Path, name: str, samples: int) -> TeacherLoad:
+    summary = summarize_journals(folder)
+    parts = trace_parts(folder)
+    records = [each for part in parts for each in read_jsonl(part, check=trace_fault, on_damage=lambda _: None)]
+    usages = [each["usage"] for each in records if each["outcome"] != Outcome.ERROR]
+    head = b"".join(_heads(parts))
+    share = len(compress(head)) / len(head) if head else 0.0
+    return TeacherLoad(
+        teacher=name,
+        traces=len(usages) / samples,
+        output_tokens=sum(each["reasoning"] + each["answer"] for each in usages) / samples,
+        prompt_tokens=sum(each["prompt"] for each in usages) / samples,
+        bytes=share * summary.bytes / samples,
+        tokens_per_s=summary.tokens_per_s or None,
+    )
+
+
+def _heads(parts: list[Path]) -> Iterator[bytes]:
+    left = _COMPRESSED
+    for part in parts:
+        with part.open("rb") as file:
+            data = file.read(left)
+        left -= len(data)
+        yield data
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _largest_load(recipe: Recipe) -> SampleLoad:
+    """The most that the recipe allows."""
+    attempts, share = attempt_growth(recipe.generate.outcomes)
+    teachers = tuple(
+        TeacherLoad(
+            teacher=each.name,
+            traces=most_traces(recipe, each) * attempts,
+            output_tokens=most_traces(recipe, each) * each.sampling.max_tokens * share,
+        )
+        for each in recipe.teachers
+    )
+    return SampleLoad(teachers=teachers, basis="the most that the recipe allows; a finished small run tells more")
+
+
+def _generate_hours(load: SampleLoad, samples: int, agents: int) -> float | None:
+    """Hours of the slowest teacher: all work at the same time."""
+    hours = 0.0
+    for each in load.teachers:
+        if each.output_tokens and each.tokens_per_s is None:
+            return None
+        hours = max(hours, samples * each.output_tokens / (each.tokens_per_s or 1.0) / agents / 3600)
+    return hours
+
+
+def _bytes(load: SampleLoad, samples: int) -> float | None:
+    """Bytes in the store when generate and filter are finished, for units that are large enough to compress well."""
+    traces = [each.bytes for each in load.teachers]
+    parts = [load.sample_bytes, load.signal_bytes, load.filter_bytes, *traces]
+    known = [part for part in parts if part is not None]
+    # The samples are there by unit, and as one file of the run.
+    return samples * (sum(known) + (load.sample_bytes or 0.0)) if len(known) == len(parts) else None
+
+
+def _objects(recipe: Recipe, units: int) -> int:
+    """Objects that stay: each unit has samples, two commits, traces with their engines, signals."""
+    return _RUN_OBJECTS + units * (4 + 2 * len(recipe.teachers))
+
+
+def _requests(
+    recipe: Recipe, units: int, unit_s: float | None, agents: int, hours: float | None
+) -> tuple[float, float] | None:
+    """Requests that write or list, and those that read, of generate and filter; None without a time."""
+    if unit_s is None or hours is None:
+        return None
+    teachers, looks = len(recipe.teachers), unit_s / recipe.engine.seal_s
+    beats = agents * hours * 3600 * BEATS / recipe.engine.lease_s
+    # Samples, claim, attempt, segments, traces with their engines, commit.
+    puts = 4 + teachers * (looks + 2)
+    # Claims, segments of others at the start and at every look, left-overs, claims that end.
+    lists = 4 + teachers + looks
+    filter_puts, filter_lists = 3, 4
+    # The commit before and after, samples; then traces and engines, by the agent that collects them.
+    reads = 4 + 2 * teachers
+    filter_reads = 5 + 2 * teachers + 3 + 2 * teachers
+    writes = _RUN_WRITES + units * (puts + lists + filter_puts + filter_lists) + beats
+    return writes, _RUN_READS + units * (reads + filter_reads)
+
+
+def _costs(
+    recipe: Recipe,
+    load: SampleLoad,
+    samples: int,
+    agents: int,
+    hours: float | None,
+    requests: tuple[float, float] | None,
+    store_bytes: float | None,
+) -> dict[str, float | None]:
+    """What is paid; None for what has no price or is not known."""
+    price = recipe.store.price
+    costs: dict[str, float | None] = {"teachers": 0.0, "requests": None, "storage": None}
+    for teacher, each in zip(recipe.teachers, load.teachers, strict=True):
+        cost = None
+        if teacher.price.hour or teacher.price.input or teacher.price.output:
+            known = (hours is not None or not teacher.price.hour) and (
+                each.prompt_tokens is not None or not teacher.price.input
+            )
+            if known:
+                cost = samples * teacher.token_cost(each.prompt_tokens or 0.0, each.output_tokens)
+                cost += teacher.price.hour * (hours or 0.0) * agents
+        before = costs["teachers"]
+        costs["teachers"] = None if cost is None or before is None else before + cost
+    if requests is not None and (price.writes or price.reads):
+        costs["requests"] = (requests[0] * price.writes + requests[1] * price.reads) / 1000
+    if store_bytes is not None and price.gb_month:
+        costs["storage"] = store_bytes / 1e9 * price.gb_month
+    return costs
+
+
+def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
+    """The plan for people."""
+    what = "jobs of a Slurm array" if plan.engine == "slurm" else "tasks of a Ray cluster"
+    bound = "" if plan.unit_s is not None else "<= "
+    rows = [
+        ("agents", f"{plan.agents:,} {what}"),
+        ("samples", f"{plan.samples:,}"),
+        ("units", f"{plan.units:,} of at most {recipe.engine.unit_rows:,} samples or so"),
+        ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
+        ("traces", f"{bound}{plan.traces:,.0f}"),
+        ("output tokens", f"{bound}{plan.output_tokens:,.0f}"),
+        ("objects in the store", f"about {plan.objects:,}"),
+        ("bytes in the store", _known(plan.store_bytes, lambda value: f"{value / 1e9:,.3g} GB")),
+        ("a unit takes an agent", _known(plan.unit_s, lambda value: f"{value:,.0f} s")),
+        ("generate", _known(plan.generate_hours, duration)),
+        ("filter", _filter_text(plan)),
+        ("requests that write or list", _known(plan.writes, lambda value: f"{value:,.0f}")),
+        ("requests that read", _known(plan.reads, lambda value: f"{value:,.0f}")),
+        *((f"cost of {name}", _known(cost, lambda value: f"{value:,.2f}")) for name, cost in plan.costs.items()),
+    ]
+    notes = [f"by {plan.basis}"]
+    if plan.units < 16 * plan.agents:
+        rows_of_16 = max(1, plan.samples // (16 * plan.agents))
+        notes.append(
+            f"engine.unit_rows = {rows_of_16:,} gives 16 units an agent or more; with few, agents do not end together"
+        )
+    if None in plan.costs.values():
+        notes.append("not known: teachers.price and store.price have the prices, a finished small run the amounts")
+    notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")
+    return "\n".join([table(("what", "amount"), rows), *notes])
+
+
+def _known(value: float | None, text: Any) -> str:
+    return "not known" if value is None else str(text(value))
+
+
+def _filter_text(plan: ScalePlan) -> str:
+    if plan.filter_hours is None:
+        return "not known"
+    least, most = map(duration, plan.filter_hours)
+    return least if least == most else f"{least} to {most}: signals are shared, the rest is done by one agent"

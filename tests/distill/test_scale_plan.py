@@ -1,0 +1,117 @@
+"""The plan of a run on many machines: by a finished small run it tells what a run in a store then takes."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import stub_server
+from generate_world import World
+from store_worlds import small_world
+from typer.testing import CliRunner
+
+import filters.store_run
+import teacher.store_run
+from distill.cli import app
+from distill.object_store.interface import StoredObject
+from distill.object_store.local_store import LocalStore
+from distill.planning.scale_plan import plan_scale
+from distill.recipe.loading import load
+from filters.apply import apply
+
+
+class CountingStore:
+    """A store in a folder that counts requests by how they are charged."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store, self.address, self.seen = LocalStore(folder), str(folder), Counter[str]()
+
+    def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        self.seen["reads"] += 1
+        return self._store.read(key, start, end)
+
+    def list_objects(self, folder: str = "") -> list[StoredObject]:
+        self.seen["writes"] += 1
+        return self._store.list_objects(folder)
+
+    def put(self, key: str, data: bytes | Path) -> None:
+        self.seen["writes"] += 1
+        self._store.put(key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        self.seen["writes"] += 1
+        return self._store.create(key, data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._store.delete(keys)
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.02) as url:
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    world = small_world(tmp_path, url)
+    world.rows.clear()
+    world.add_rows(240, images=240)
+    world.rows = [row | {"answer": None} for row in world.rows]
+    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 4\nseal_s = 600\nlease_s = 600\n'
+    world.head += "[store.price]\nwrites = 0.005\nreads = 0.0004\ngb_month = 0.02\n[generate]\npatience_s = 2.0"
+    return world
+
+
+@pytest.mark.parametrize(("unit_rows", "units"), [(4, 64), (120, 2)])
+def test_a_plan_by_a_small_run_tells_units_objects_bytes_and_requests_of_one_in_a_store(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit_rows: int, units: int
+) -> None:
+    world.head = world.head.replace("unit_rows = 4", f"unit_rows = {unit_rows}")
+    world.generate()
+    apply(world.recipe(), world.run)
+    plan = plan_scale(world.recipe(), world.run, engine="ray", samples=240, agents=1)
+    assert plan.units == units and plan.traces == 720 and plan.generate_hours
+    assert plan.writes and plan.reads and plan.store_bytes
+    store = CountingStore(tmp_path / "store")
+    for module in (teacher.store_run, filters.store_run):
+        monkeypatch.setattr(module, "open_store", lambda *_, **__: store)
+    teacher.store_run.generate_in_store(world.recipe(), "s3://bucket/run", tmp_path / "first")
+    filters.store_run.filter_in_store(world.recipe(), "s3://bucket/run", tmp_path / "first")
+    seen, objects = store.seen.copy(), store.list_objects()
+    if units == 2:
+        assert sum(stored.bytes for stored in objects) == pytest.approx(plan.store_bytes, rel=0.15)
+    assert len(objects) == pytest.approx(plan.objects, rel=0.15)
+    assert seen["writes"] == pytest.approx(plan.writes, rel=0.15)
+    assert seen["reads"] == pytest.approx(plan.reads, rel=0.15)
+    assert plan.costs["requests"] == pytest.approx((plan.writes * 0.005 + plan.reads * 0.0004) / 1000)
+    assert plan.costs["storage"] == pytest.approx(plan.store_bytes / 1e9 * 0.02) and plan.costs["teachers"] is None
+
+
+def test_more_agents_take_fewer_hours_and_ten_times_the_samples_ten_times_the_work(world: World) -> None:
+    world.generate()
+    recipe = load(world.folder / "recipe.toml", {"teachers.stub.price.hour": "3.0"})
+    one = plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1)
+    ten = plan_scale(recipe, world.run, engine="slurm", samples=10**7, agents=10)
+    assert one.generate_hours and ten.generate_hours == pytest.approx(one.generate_hours)
+    assert ten.traces == 10 * one.traces == 3 * 10**7
+    assert one.costs["teachers"] == pytest.approx(3.0 * one.generate_hours)
+    assert ten.costs["teachers"] == pytest.approx(10 * one.costs["teachers"])
+    assert one.filter_hours is None and one.store_bytes is None, "filter did not run there"
+
+
+def test_without_a_run_a_plan_names_bounds_and_invents_neither_prices_nor_hours(world: World) -> None:
+    world.recipe()
+    command = ["plan", str(world.folder / "recipe.toml"), "--engine", "slurm", "--agents", "4"]
+    command += ["--run", str(world.folder / "none"), "--set", "store.price.writes=0.005"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "not known" in done.output and "<= 1,440" in done.output and "Slurm" in done.output
+    fields = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
+    assert fields["samples"] == 240 and fields["generate_hours"] is None and set(fields["costs"].values()) == {None}
+    (world.folder / "rows.jsonl").unlink()
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "--samples" in done.output
+    done = CliRunner().invoke(app, ["plan", str(world.folder / "recipe.toml"), "--samples", "10"])
+    assert done.exit_code == 2 and "--engine" in done.output
