@@ -3,8 +3,9 @@
 What the recipe did not ask for has no number: it comes back as None, and the card says that it was not measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -51,8 +52,7 @@ class CardFacts:
 def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     """Count in a database with the tables `signals` and `decisions`."""
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
-    families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
-    states = {name: family_states for name in families if (family_states := _states(database, name))}
+    states = _states(database, [name.removesuffix("_state") for name in columns if name.endswith("_state")])
     return CardFacts(
         verdicts=_counts(database, f"SELECT coalesce(answer_verdict, ''), count(*) {_SELECTED} GROUP BY 1"),
         hinted=_row(database, f"SELECT count(*) {_SELECTED} AND hinted")[0],
@@ -69,13 +69,17 @@ def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     )
 
 
-def _states(database: duckdb.DuckDBPyConnection, family: str) -> dict[str, int]:
-    counts = _counts(
-        database, f'SELECT "{family}_state", count(*) FROM signals WHERE "{family}_state" IS NOT NULL GROUP BY 1'
-    )
-    if WORDS in counts:
-        counts[OK] = counts.get(OK, 0) + counts.pop(WORDS)
-    return counts
+def _states(database: duckdb.DuckDBPyConnection, families: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Traces by state of every family that measured any, the most frequent state first."""
+    histograms = ", ".join(f'histogram("{name}_state")' for name in families)
+    counted = _row(database, f"SELECT {histograms} FROM signals")
+    states: dict[str, dict[str, int]] = {}
+    for name, counts in zip(families, counted, strict=True):
+        if counts:
+            states[name] = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            if WORDS in counts:
+                states[name][OK] = counts.get(OK, 0) + states[name].pop(WORDS)
+    return states
 
 
 def _flagged(database: duckdb.DuckDBPyConnection, flag: str) -> tuple[int, int] | None:
@@ -107,5 +111,5 @@ def _counts(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:
     return dict(database.execute(f"{query} ORDER BY 2 DESC, 1").fetchall())
 
 
-def _row(database: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
+def _row(database: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     return tuple(database.execute(query).fetchall()[0])

@@ -140,19 +140,9 @@ def _flags(facts: TableFacts) -> list[dict[str, Any]]:
     for column in facts.columns.values():
         if column.kind == "flag":
             count, kept, dropped = facts.row(
-                f"""SELECT count({column.sql}), count(*) FILTER ({column.sql} AND kept),
-                    count(*) FILTER ({column.sql} AND NOT kept) FROM page"""
-            )
-            shares = facts.row(
-                f"""SELECT count({column.sql}) FILTER (kept), count({column.sql}) FILTER (NOT kept) FROM page"""
+                f"""SELECT count({column.sql}), avg({column.sql}::INTEGER) FILTER (kept),
+                    avg({column.sql}::INTEGER) FILTER (NOT kept) FROM page"""
             )
             if count:
-                flags.append(
-                    {
-                        "column": column,
-                        "count": count,
-                        "kept": kept / shares[0] if shares[0] else None,
-                        "dropped": dropped / shares[1] if shares[1] else None,
-                    }
-                )
+                flags.append({"column": column, "count": count, "kept": kept, "dropped": dropped})
     return flags
