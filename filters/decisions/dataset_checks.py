@@ -17,6 +17,7 @@ import duckdb
 
 from distill.answers.consistency import Conclusion, compare_conclusion
 from distill.recipe.filter import SPOKEN_FOR, Select
+from distill.reports.findings import FEWEST, is_above
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
@@ -27,7 +28,6 @@ from filters.tables.workers import SERIAL, Workers
 SAMPLE = 4000
 _BATCH = 250
 """Traces whose conclusions a process compares at once; each takes the answer judge about a millisecond."""
-FEWEST = 20
 
 WRONG_LIMIT = 0.05
 CONTRADICTED_LIMIT = 0.05
@@ -174,7 +174,7 @@ def _upper_check(name: str, about: str, counted: tuple[int, int], limit: float, 
     count, checked = counted
     low, high = wilson(count, checked)
     warning_text = ""
-    if low > limit and checked >= FEWEST:
+    if is_above(count, checked, limit):
         warning_text = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
     return DatasetCheck(
         name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=warning_text

@@ -9,7 +9,16 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import DatasetCheck, _conclusions, _leak_check, _related_check, _upper_check
+from filters.decisions.dataset_checks import (
+    DatasetCheck,
+    Health,
+    _conclusions,
+    _leak_check,
+    _related_check,
+    _template_notes,
+    _upper_check,
+)
+from filters.decisions.limits import Limit
 from filters.signals.families.answer_consistency import Conclusion
 
 PAIRS = [
@@ -145,3 +154,29 @@ def test_the_card_names_what_else_is_trained_on_and_was_not_compared_with_test_s
     assert _elsewhere(load("tiny-studies")) == " (`captions`, `instruct`, `readings`)"
     assert _elsewhere(load("tiny")) == " (`captions`, `instruct`, `readings`)"  # replayed beside the traces
     assert _elsewhere(recipe(tmp_path)) == ""
+
+
+def test_a_tenth_of_rationales_from_a_template_is_noted_and_less_is_not() -> None:
+    def noted(count: int, checked: int) -> bool:
+        return bool(_template_notes(_upper_check("templated", "", (count, checked), 1.0, "")))
+
+    assert noted(10, 100) and not noted(9, 100) and not noted(0, 0)
+
+
+def test_the_health_of_a_dataset_counts_its_faults_and_warns_of_the_size_of_a_mix_alone() -> None:
+    limits = (
+        Limit(name="mix", setting="the mix by teacher", before=50, after=10, why="few"),
+        Limit(name="limit", setting="limit = 5", before=10, after=5),
+    )
+    checks = (
+        _upper_check("wrong", "", (30, 60), 0.05, "{count} wrong"),
+        _upper_check("undecided", "", (0, 60), 0.1, "never said"),
+        _related_check([]),
+    )
+    health = Health(checks=checks, limits=limits)
+    mix = "filter.select: the mix by teacher leaves 10 of 50 kept traces: few"
+    assert health.warnings == ("30 of 60 wrong", mix)
+    assert health.counts() == {"selected.wrong": 30, "left_out.mix": 40, "left_out.limit": 5, "warnings": 2}
+    wrong, undecided, related = health.as_fields()["checks"]
+    assert wrong["share"] == 0.5 and wrong["ci95"][0] < 0.5 < wrong["ci95"][1]
+    assert undecided["share"] == related["share"] == 0

@@ -12,6 +12,7 @@ from run_fixtures import generate_folder, recipe, sample, trace
 from distill.commands.status import warnings
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
+from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.apply import apply
 from filters.decisions.diagnosis import TraceFacts, diagnose
@@ -182,3 +183,96 @@ def test_where_most_answers_are_correct_more_traces_are_no_advice(tmp_path: Path
     assert [each.name for each in diagnose(few)] == ["dataset"]
     rarer = {name: {**count, "correct": 30} for name, count in few.teachers.items()}
     assert [each.name for each in diagnose(replace(few, teachers=rarer))] == ["few_traces"]
+
+
+def brief(**counts: int) -> Callable[[TraceFacts], TraceFacts]:
+    """The facts with these counts of the teacher `brief`."""
+    return lambda facts: replace(facts, teachers={**facts.teachers, "brief": {**facts.teachers["brief"], **counts}})
+
+
+def alone(**counts: int) -> Callable[[TraceFacts], TraceFacts]:
+    """The facts with no other teacher than `brief`, with these counts."""
+    return lambda facts: replace(facts, teachers={"brief": {**facts.teachers["brief"], **counts}})
+
+
+def questions(**counts: int) -> Callable[[TraceFacts], TraceFacts]:
+    return lambda facts: replace(facts, questions={**facts.questions, **counts})
+
+
+def twice_asked(facts: TraceFacts) -> TraceFacts:
+    teachers = tuple(each.model_copy(update={"samples": 2}) for each in facts.recipe.teachers)
+    half_right = {name: {**count, "correct": 30} for name, count in facts.teachers.items()}
+    return replace(facts, teachers=half_right, recipe=facts.recipe.model_copy(update={"teachers": teachers}))
+
+
+RULE = 'rules = [{ name = "strict", drop = "rationale_tokens < 9" }]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("traces_cut", lambda n: brief(cut=n), lambda low, high: low > 0.2),
+        ("teacher_format", lambda n: brief(unformed=n), lambda low, high: low > 0.2),
+        ("teacher_format", lambda n: brief(untold=n, unformed=3), lambda low, high: low > 0.2),
+        ("teacher_wrong", lambda n: brief(correct=n), lambda low, high: high < 0.3),
+        ("duplicates", lambda n: questions(doubled=n), lambda low, high: low > 0.2),
+        ("leaked", lambda n: questions(leaked=n), lambda low, high: low > 0),
+        ("one_answer", lambda n: lambda facts: replace(facts, answers=("4", n, 60)), lambda low, high: low > 0.8),
+        (
+            "rule_drops",
+            lambda n: lambda facts: replace(facts, correct_alone={"strict": n}),
+            lambda low, high: low > 0.4,
+        ),
+        ("few_traces", lambda n: lambda facts: questions(kept=n)(twice_asked(facts)), lambda low, high: high < 0.6),
+        ("teachers_weak", lambda n: alone(correct=n), lambda low, high: high < 0.15),
+        ("gold_or_images", lambda n: alone(correct=n, agreed=60), lambda low, high: high < 0.3),
+    ],
+)
+def test_a_fault_is_said_where_the_interval_of_its_share_lies_beyond_its_limit(
+    tmp_path: Path,
+    name: str,
+    change: Callable[[int], Callable[[TraceFacts], TraceFacts]],
+    said: Callable[[float, float], bool],
+) -> None:
+    # 60 correct traces in all, so that every share is of 60.
+    base = facts(tmp_path, correct=6)
+    base = replace(base, recipe=recipe(tmp_path, SETTINGS + RULE))
+    found = {n for n in range(61) if name in [each.name for each in diagnose(change(n)(base))]}
+    assert found == {n for n in range(61) if said(*wilson(n, 60))} != set()
+
+
+def test_a_teacher_is_called_wrong_beside_one_that_is_surely_right_in_half(tmp_path: Path) -> None:
+    base = facts(tmp_path, correct=6)
+
+    def beside(correct: int) -> set[str]:
+        teachers = {**base.teachers, "structured": {**base.teachers["structured"], "correct": correct}}
+        return {each.name for each in diagnose(replace(base, teachers=teachers))}
+
+    right = [n for n in range(61) if "teacher_wrong" in beside(n)]
+    assert right == [n for n in range(61) if wilson(n, 60)[0] > 0.5]
+
+
+def test_a_judge_that_refuses_the_gold_text_is_the_fault_and_not_its_teacher(tmp_path: Path) -> None:
+    base = facts(tmp_path, correct=6)
+    names = {n: [each.name for each in diagnose(replace(base, same_text=(n, 60)))] for n in range(61)}
+    refused = {n for n in range(61) if wilson(n, 60)[0] > 0.2}
+    assert {n for n, each in names.items() if each == ["answer_type"]} == refused
+    assert {n for n, each in names.items() if each == ["teacher_wrong"]} == set(range(61)) - refused
+
+
+def test_counts_of_several_teachers_are_added_up(tmp_path: Path) -> None:
+    both = facts(tmp_path, cut=30)
+    (finding,) = diagnose(
+        replace(both, teachers={name: {**count, "cut": 30} for name, count in both.teachers.items()})
+    )
+    assert finding.problem.startswith("50 % (60 of 120) traces of brief, structured reach the limit")
+    (finding,) = diagnose(facts(tmp_path, untold=20, unformed=40))
+    assert finding.problem == "33 % (20 of 60) complete traces of brief have no rationale apart from the answer"
+    (finding,) = diagnose(facts(tmp_path, unformed=40))
+    assert finding.problem == "67 % (40 of 60) complete traces of brief have a wrong form"
+
+
+def test_an_empty_dataset_without_a_fault_is_not_praised(tmp_path: Path) -> None:
+    sound = facts(tmp_path)
+    empty = replace(sound, funnel=replace(sound.funnel, total={**sound.funnel.total, "selected": 0}))
+    assert diagnose(empty) == []

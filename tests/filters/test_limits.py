@@ -7,6 +7,7 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.commands.status import warnings
 from filters.apply import apply
+from filters.decisions.limits import Limit
 
 ALL = "[filter]\nrules = []\nsignals = ['answer', 'agreement']\n"
 
@@ -116,3 +117,12 @@ def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_pat
     text = '[data.test]\nsource = "test.jsonl"\nallow_outside_root = true\n[filter]\nrules = []\n'
     _, summary, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
     assert "note: 2 questions of the dataset show a picture of [data.test] under another question" in summary
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "large"), [(100, 90, False), (100, 89, True), (10, 9, False), (10, 8, True), (0, 0, False)]
+)
+def test_a_limit_is_large_where_it_leaves_out_more_than_a_tenth(before, after, large):
+    limit = Limit(name="limit", setting="limit = 5", before=before, after=after)
+    assert limit.is_large is large and limit.left_out == before - after
+    assert str(limit) == f"filter.select: limit = 5 leaves {after} of {before} kept traces"

@@ -1,6 +1,10 @@
 """How many traces of each kind make a mix: shares are met, nothing is taken twice, contradictions are named."""
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distill.errors import DataError
 from distill.recipe.filter import Mix
@@ -131,3 +135,23 @@ def test_whole_numbers_are_parts_of_the_whole_dataset():
 def test_shares_above_one_that_are_not_parts_are_refused(shares):
     with pytest.raises(ValueError, match="at most 1, or whole numbers such as 7, 2 and 1"):
         Mix(by="teacher", shares=shares)
+
+
+@given(
+    counts=st.lists(st.integers(1, 400), min_size=3, max_size=3),
+    cuts=st.lists(st.integers(1, 99), min_size=2, max_size=2, unique=True),
+    limit=st.none() | st.integers(1, 500),
+)
+def test_a_mix_is_as_large_as_can_be_and_every_share_is_met_to_one_trace(counts, cuts, limit):
+    first, second = sorted(cuts)
+    percent = {"a": first, "b": second - first, "c": 100 - second}
+    there = dict(zip([("a",), ("b",), ("c",)], counts, strict=True))
+    wanted = [mix(**{name: share / 100 for name, share in percent.items()})]
+    found = target_counts(there, wanted, limit)
+    largest = math.floor(min(100 * there[(name,)] / share for name, share in percent.items()) + 1e-9)
+    assert sum(found.values()) == min(largest, limit or largest)
+    for (name,), count in found.items():
+        assert count <= there[(name,)] and abs(100 * count - percent[name] * sum(found.values())) < 100
+    scarcest = find_scarcest(there, wanted)
+    assert scarcest.total == largest and there[(scarcest.kind.removeprefix("teacher = "),)] == scarcest.there
+    assert 100 * scarcest.there / (100 * scarcest.share) - largest < 1 and not scarcest.without_share
