@@ -2,8 +2,8 @@
 
 A tracker gets numbers only: the progress of generate every few seconds, what a finished stage counted, and the
 metrics of every student. It gets no trace, no path and no command line; known secrets in names are masked. The
-trainer reports for itself (student/training/sft_config.py). A tracker that fails is left out with a warning, and the
-run goes on.
+trainer reports for itself (student/training/loop/sft_config.py). A tracker that fails is left out with a warning, and
+the run goes on.
 """
 
 import hashlib

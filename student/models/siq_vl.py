@@ -1,7 +1,7 @@
 """Students and teachers as Hugging Face models: SiQ-VL built from its parts, or any image-text-to-text checkpoint.
 
 SiQ-VL is Idefics3: a SigLIP-shaped tower, a pixel shuffle, one linear layer without bias, and a decoder. Does not
-cover training (student/training/trainer.py) or what vLLM serves (student/export/convert.py).
+cover training (student/training/loop/trainer.py) or what vLLM serves (student/export/convert.py).
 """
 
 import json

@@ -72,7 +72,7 @@ def run(
 def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
     """Everything that a stage asks for and that is not here: RecipeError, ModelError, MissingExtra."""
     from student.models import attention, kernels, lora
-    from student.training import sft_config
+    from student.training.loop import sft_config
 
     assert recipe.student is not None
     if recipe.student.dtype == "float16":

@@ -1,7 +1,7 @@
 """The steps of one training stage, over what they have made so far: model, rows, memory plan, step dataset, weights.
 
 student/training/stage.py calls them in their order; student/training/stage_manifest.py ends the stage. Does not
-decide which stages run (student/train.py) and holds no training loop (student/training/trainer.py).
+decide which stages run (student/train.py) and holds no training loop (student/training/loop/trainer.py).
 """
 
 import time
@@ -49,19 +49,12 @@ from student.models.flops import Cost
 from student.models.inputs import end_ids, pad_id, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
-from student.training import (
-    freeze_checks,
-    kernel_choice,
-    metrics_log,
-    reference,
-    shared_memory,
-    step_dataset,
-    trainer,
-)
+from student.training import freeze_checks, kernel_choice, reference, step_dataset
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import saved_model
 from student.training.cost import memory
-from student.training.metrics_log import StepLog
+from student.training.loop import metrics_log, shared_memory, trainer
+from student.training.loop.metrics_log import StepLog
 from student.training.session import Session
 from student.training.step_dataset import StepDataset
 from student.validation import early_stopping, measure

@@ -30,7 +30,7 @@ from student.loss.token_weights import StepWeights, counts
 from student.models.flops import Cost
 from student.models.row_bounds import BOUNDS, with_row_sizes
 from student.models.siq_vl import Parts
-from student.training.metrics_log import StepFacts
+from student.training.loop.metrics_log import StepFacts
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
 STEP, PARTS = "step", "parts"
@@ -185,7 +185,7 @@ class StepData(Dataset[dict[str, Any]]):
         return self._store.normalised(moved)
 
     def halve(self) -> None:
-        """Make passes of half as many rows from now on (student/training/halving.py)."""
+        """Make passes of half as many rows from now on (student/training/loop/halving.py)."""
         self._parts.mul_(2)
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 The state lies in every checkpoint, and weights are written under the step that they are of, so a killed and resumed
 run decides as an unbroken one. Does not measure (student/validation/measure.py) or train
-(student/training/trainer.py).
+(student/training/loop/trainer.py).
 """
 
 import math

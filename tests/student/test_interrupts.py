@@ -20,7 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
 from student.training.checkpoints import checkpoint_files
-from student.training.interrupts import Interrupts
+from student.training.loop.interrupts import Interrupts
 from student.validation import measure
 
 STEPS = 8
@@ -158,7 +158,8 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
 COMMAND = """
 import os, signal, sys
 from distill import cli
-from student.training import step_dataset, trainer
+from student.training import step_dataset
+from student.training.loop import trainer
 step_dataset.decoding_processes = lambda images: 2
 _, recipe, run, number = sys.argv
 sys.argv = ["distill", "train", recipe, "--run", run]

@@ -244,7 +244,7 @@ def test_ctrl_c_ends_what_accelerate_launched_and_sharded_with_a_checkpoint_and_
 TERMINATED = """
 import os, signal, sys
 from distill.cli import main
-from student.training import trainer
+from student.training.loop import trainer
 step = trainer.StageTrainer.training_step
 def terminated(self, *args, **kwargs):
     if self.state.global_step == 2:
@@ -282,7 +282,7 @@ from pathlib import Path
 from distill.recipe import load
 from student.distributed import processes, step_watch
 from student.train import train
-from student.training import trainer
+from student.training.loop import trainer
 step_watch.LIMIT_S = 5.0
 step = trainer.StageTrainer.training_step
 def stuck(self, *args, **kwargs):

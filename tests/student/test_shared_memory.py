@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from student.training import shared_memory, step_dataset
+from student.training import step_dataset
+from student.training.loop import shared_memory
 
 STEPS = [{"micro_batches": [{"pixel_values": torch.zeros(10_000_000, dtype=torch.uint8)}], "facts": object()}]
 

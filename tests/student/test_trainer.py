@@ -18,10 +18,11 @@ from student.data import encode, images
 from student.loss import training_loss
 from student.models import attention, freeze, inputs, kernels
 from student.models.siq_vl import parts
-from student.training import freeze_checks, halving, trainer
+from student.training import freeze_checks
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import checkpoint_writer
-from student.training.metrics_log import MetricsLog, StepFacts, StepLog
+from student.training.loop import halving, trainer
+from student.training.loop.metrics_log import MetricsLog, StepFacts, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 
 SETTINGS = {

@@ -81,8 +81,8 @@ def _load() -> None:
     import torch
 
     import student.train
+    import student.training.loop.trainer
     import student.training.stage_run
-    import student.training.trainer
     import student.validation.measure  # noqa: F401
 
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
 """From which checkpoint a stage resumes, and the error of a write to a full disk.
 
 A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
-checkpoint holds is the business of student/training/trainer.py, when it is written of
+checkpoint holds is the business of student/training/loop/trainer.py, when it is written of
 student/training/checkpoints/checkpoint_writer.py.
 """
 

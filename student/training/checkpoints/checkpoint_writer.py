@@ -2,7 +2,8 @@
 
 Only the copying holds training up; safetensors and torch write without Python's lock. A checkpoint counts when its
 marker is there (student/training/checkpoints/checkpoint_files.py), so a kill during a write costs that checkpoint
-alone: the one before it is removed afterwards. Does not know what a checkpoint holds (student/training/trainer.py).
+alone: the one before it is removed afterwards. Does not know what a checkpoint holds
+(student/training/loop/trainer.py).
 """
 
 import threading

@@ -121,7 +121,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     # Outlined at half of it too, which has to be a token at least.
     tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
-    # Over several passes those of 16-bit weights add up in float32 (student/training/halving.py).
+    # Over several passes those of 16-bit weights add up in float32 (student/training/loop/halving.py).
     width = torch.float32.itemsize if _may_take_passes(stage) else 0
     gradients = sum(weight.numel() * max(width, weight.element_size()) for weight in trained)
     optimizer = sum(

@@ -161,7 +161,7 @@ def _update(student: nn.Module, passes: int) -> Iterator[Kernel]:
     moved = clipped = 0
     for weight in trained:
         size, number = weight.element_size(), weight.numel()
-        # Over several passes gradients of 16-bit weights add up in float32 (student/training/halving.py).
+        # Over several passes gradients of 16-bit weights add up in float32 (student/training/loop/halving.py).
         gradient = torch.float32.itemsize if passes > 1 else size
         state = 8 if weight.dtype == torch.float32 else STATE_BYTES
         moved += number * (2 * (size + state) + gradient)

@@ -3,7 +3,7 @@
 A bfloat16 weight has 8 bits. At a learning rate of 2e-5 most updates of a weight are smaller than half of its last
 bit, so plain AdamW on such weights changes hardly any of them. Here both moments are float32, and every weight
 remembers its rounding error (Kahan summation, as in Zamirai et al. 2020, arXiv 2010.06192): 10 bytes a weight beside
-its 2. For weights of float32 torch's own AdamW is used (student/training/trainer.py).
+its 2. For weights of float32 torch's own AdamW is used (student/training/loop/trainer.py).
 """
 
 from collections.abc import Iterable

@@ -34,8 +34,6 @@ from student.models.flops import product_rates
 from student.models.freeze import plain_model
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts
-from student.training import sft_config
-from student.training.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
 from student.training.checkpoints.checkpoint_files import (
     OPTIMIZER,
     PREFIX,
@@ -48,9 +46,11 @@ from student.training.checkpoints.checkpoint_files import (
     write_files,
 )
 from student.training.checkpoints.checkpoint_writer import CheckpointWriter
-from student.training.halving import Halving, sum_in_float32
-from student.training.interrupts import Interrupts, leave_to_parent
-from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
+from student.training.loop import sft_config
+from student.training.loop.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
+from student.training.loop.halving import Halving, sum_in_float32
+from student.training.loop.interrupts import Interrupts, leave_to_parent
+from student.training.loop.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer.compensated_adamw import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, PAIR, TEACHER, StepDataset
 from student.validation.early_stopping import EarlyStopping, Measured
@@ -74,7 +74,7 @@ def fit(
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
     A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
-    `on_notice` gets a sentence for each step that is made in smaller passes (student/training/halving.py).
+    `on_notice` gets a sentence for each step that is made in smaller passes (student/training/loop/halving.py).
     With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
     with hide_library_output():

@@ -1,7 +1,7 @@
 """What a stage measures of itself: losses by part and teacher, real tokens a second, MFU, waiting, memory.
 
 Sums of a step stay tensors until a log asks, so no step waits for the device; counts come from the plan and cost
-nothing. Does not train (student/training/trainer.py).
+nothing. Does not train (student/training/loop/trainer.py).
 """
 
 import resource

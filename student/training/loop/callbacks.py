@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 
 from student.models.siq_vl import Parts
 from student.training.freeze_checks import TowerWatch, check_frozen, check_optimizer_state
-from student.training.interrupts import Interrupts
+from student.training.loop.interrupts import Interrupts
 from student.validation.early_stopping import EarlyStopping
 
 
