@@ -42,7 +42,7 @@ class Extension:
     """A loaded object, and what identifies the code that defines it."""
 
     value: str
-    """As the recipe names it."""
+    """The name in the recipe."""
     loaded: Any
     code: str
     """sha256 of its file, or name and version of its package."""

@@ -156,19 +156,24 @@ def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
         for value in values:
             know_recipe(value, name, free=free)
     elif isinstance(values, str):
-        if name == "api_key_env":
-            # A key written where its variable's name belongs is a secret as well.
-            know(os.environ.get(values, None if values.isupper() else values))
-        elif is_secret(name):  # no key of a recipe: the user's own, or one that is refused and shown
-            know(values)
-        elif name in _COMMANDS | _FREE:
-            know(*_of_command(values.split()))  # a table or list written as one text: refused, and shown
-        if free:
-            know(*_in_fields(values))
-        elif name == "base_url":
-            know(*_PATH_KEY.findall(values))
-        know(*_of_form(values))
-        know_url(values)
+        _know_text(values, name, free=free)
+
+
+def _know_text(value: str, name: str, *, free: bool) -> None:
+    """Remember the secrets in one text of a recipe, which is the value of a key of this name."""
+    if name == "api_key_env":
+        # A key written where its variable's name belongs is a secret as well.
+        know(os.environ.get(value, None if value.isupper() else value))
+    elif is_secret(name):  # no key of a recipe: the user's own, or one that is refused and shown
+        know(value)
+    elif name in _COMMANDS | _FREE:
+        know(*_of_command(value.split()))  # a table or list written as one text: refused, and shown
+    if free:
+        know(*_in_fields(value))
+    elif name == "base_url":
+        know(*_PATH_KEY.findall(value))
+    know(*_of_form(value))
+    know_url(value)
 
 
 def spellings() -> tuple[bytes, ...]:

@@ -67,7 +67,7 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """Of the population, as the sample tells it; 0 for fewer than two."""
+        """Unbiased estimate of the variance; 0 for fewer than two values."""
         if self.count < 2:
             return 0.0
         return max(0.0, (self.squares - self.total**2 / self.count) / (self.count - 1))
@@ -85,7 +85,7 @@ class TeacherUsage:
     """Samples by domain that are not done."""
     done: int = 0
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
-    """Of every quantity by domain, for the samples that are done."""
+    """By quantity and domain, moments over the finished samples."""
 
     def add(self, domain: str, traces: int, prompt: int, output: int) -> None:
         self.done += 1

@@ -31,7 +31,7 @@ class UnitExchange:
     attempt: Attempt
     agent: AgentRecord
     jobs: Callable[[], Sequence[TeacherJob]]
-    """Those of the unit."""
+    """Jobs of the unit."""
     shared: bool = False
     """Whether another agent that lives works on the unit, as it was at the last look."""
     _seen: set[str] = field(default_factory=set)

@@ -13,7 +13,7 @@ from typing import Final
 from distill.rationale import thinking_end
 
 MAX_CHARACTERS: Final = 2_000
-"""Of a final answer; what follows is no answer any more, and comparisons need not be fast on it."""
+"""Longest final answer; a longer text is no answer, and comparisons need not be fast on it."""
 
 # Each part begins with its sign, which is then searched for quickly.
 _MARKS = re.compile(r"\*(?<![\w*]\*)\*{0,2}(?=\S)|\*(?<=\S\*)\*{0,2}(?![\w*])|__+|`+")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 KEY_BYTES = 10
-"""Of the ids of samples and traces. Keys of another length stay in the dict."""
+"""Length of the ids of samples and traces. Keys of another length stay in the dict."""
 _STRIDE = 16
 """Entries a block: its first key is in a list, the rest of it is searched."""
 _MIN_MERGED = 1 << 16

@@ -17,7 +17,7 @@ from distill.errors import DataError
 VOTES = "votes"
 """Key of Sample.meta: what every annotator said, repetitions included, where ANNOTATORS or more were asked."""
 ANNOTATORS = 10
-"""Of a question of VQA, TextVQA, A-OKVQA and their like."""
+"""Annotators of each question in VQA, TextVQA, A-OKVQA and similar data sets."""
 _QUOTED_LIST = re.compile(r"\[\s*(['\"]).*\1\s*\]", re.DOTALL)
 
 

@@ -37,7 +37,7 @@ from distill.types import BadRow, ImageRef, Sample
 _WORKERS = min(4, os.cpu_count() or 1)
 _FILES_REMEMBERED = 4096
 _PATH_CHARACTERS = 4096
-"""Of a path; a longer cell holds something else, such as an image in base64."""
+"""Longest path; a longer cell holds something else, such as an image in base64."""
 _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
@@ -51,7 +51,7 @@ class ReadBefore:
     samples: Path
     """The samples of these rows, as `write_samples` wrote them."""
     reasons: Counter[str]
-    """Of the rows that were bad."""
+    """Reasons of the bad rows."""
 
 
 def samples(

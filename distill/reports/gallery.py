@@ -15,14 +15,14 @@ from distill.reports.thumbnails import Album, Thumbnail, album
 from distill.types import ImageRef, Sample
 
 PAGE_BYTES = 4_900_000
-"""Of a page with its gallery: below the 5 MB that a page may weigh."""
+"""Largest size of a page with its gallery, below the limit of 5 MB."""
 _TEXT_SHARE = 0.6
-"""Of the page's bytes that text may take before rationales are made shorter."""
+"""Share of the page's bytes for text; beyond it rationales are made shorter."""
 _RATIONALE_LIMITS = (8000, 4000, 2000, 1000, 600, 400, 250)
 _HEAD = 480
 """Characters of a rationale that are read without opening the rest."""
 _PICTURES = 4
-"""Of a question; the rest is counted."""
+"""Most pictures shown of a question; the rest is counted."""
 _NOMINAL = 120
 """Bytes that a picture's element may differ between a draft and the page."""
 

@@ -12,7 +12,7 @@ from distill.reports.html import nice
 
 HEIGHT = 40
 SHADES = 7
-"""Of a heat map, the palest first; style.css has as many."""
+"""Number of shades of a heat map; style.css has as many."""
 _TABLE_ROWS = 12
 """Rows of the table beside a chart; the chart shows every point."""
 _EVEN = 1e-9

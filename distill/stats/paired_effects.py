@@ -61,7 +61,7 @@ class SeedSpread:
     degrees_of_freedom: float
     """How many degrees of freedom that knowledge is worth to a comparison; 0: nothing, infinite: ratios are equal."""
     max_degrees_of_freedom: float
-    """Those of the seeds of all comparisons together; comparisons that share an arm know the same in part."""
+    """Degrees of freedom of the seeds of all comparisons; fewer than their sum, as they share an arm."""
 
 
 FEWEST_COMPARISONS = 3
@@ -150,7 +150,7 @@ def paired_effect(
 
 
 def _mean_squares(difference: Any, delta: float) -> tuple[float, float, float]:
-    """Those of seeds, questions and the rest in a table of seeds x questions."""
+    """Mean squares of seeds, questions and the rest in a table of seeds x questions."""
     seeds, n = difference.shape
     of_seed, of_question = difference.mean(axis=1), difference.mean(axis=0)
     rest = difference - of_seed[:, None] - of_question[None, :] + delta

@@ -35,7 +35,7 @@ DATASET_INFO: Mapping[str, Any] = {
 class ExportImage:
     data: bytes
     suffix: str
-    """Of a file's name, with its dot."""
+    """Suffix of the file name, with its dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from distill.artifacts.files import atomic_path
 from distill.errors import DataError
 
 LONGEST_GAP = 0.1
-"""Of the longer trace's tokens."""
+"""Largest difference in length of a pair, as a share of the longer trace's tokens."""
 TRACES = """
     SELECT chosen AS id FROM chosen WHERE reason IS NULL UNION ALL SELECT rejected FROM chosen WHERE reason IS NULL"""
 """SQL of the traces of all pairs, from a table `chosen` that `write` wrote."""

@@ -80,7 +80,7 @@ class _RowsTask:
     folder: Path
     number: int
     signals: pa.Table
-    """Of the chosen traces, in their order."""
+    """Signals of the selected traces, in their order."""
     journals: list[Path]
     traces: list[Location]
     sample_files: list[Path]

@@ -58,7 +58,7 @@ _OTHERS = "constant_or_null if md5 md5_number md5_number_lower md5_number_upper 
 
 ALLOWED = frozenset(" ".join((_OPERATORS, _NUMBERS, _TEXTS, _LISTS, _JSON, _DATES, _OTHERS)).split())
 NAMES = tuple(sorted(name for name in ALLOWED if name[0].isalpha()))
-"""Those that are written as names."""
+"""The allowed functions that are names, not operators."""
 
 LOCAL_TYPES = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
 """What a value of these types says depends on the machine's time zone."""

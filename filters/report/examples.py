@@ -22,7 +22,7 @@ SELECTED, DROPPED = 9, 3
 _CANDIDATES = 48
 _RATIONALE_CHARACTERS = 1500
 PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
-"""Of one picture before it is made smaller, and of all pictures of a page, as text."""
+"""Largest size of one picture as text, else it is made smaller; largest size of all pictures of a page."""
 _SMALL_SIDE = 288
 
 

@@ -65,7 +65,7 @@ class ContaminationCounts:
 
     @property
     def selected(self) -> int:
-        """Those of them that would be trained on."""
+        """Number of matches among the selected traces."""
         return sum(row[5] for row in self.rows if row[1] == LEAK)
 
 

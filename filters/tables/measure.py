@@ -69,7 +69,7 @@ class PartitionTask:
     path: Path
     extractors: tuple[Extractor, ...]
     identity: Mapping[str, Any]
-    """Of the extractors, by name."""
+    """Identity of each extractor, by its name."""
     content: str
     """Digest of the partition's traces and samples."""
     scheme: Scheme | None

@@ -28,7 +28,7 @@ SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
 _BATCH_ROWS = 512
 _DIVISORS = (2, 4, 8, 16)
-"""Of the sides of images that are made smaller; nothing can be read in a sixteenth of a page."""
+"""By these the sides of an image are divided; in less than a sixteenth of a page nothing can be read."""
 _VERIFIED_ROWS = 4
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 

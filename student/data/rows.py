@@ -144,30 +144,37 @@ def _traces(
     files: Sequence[Path], source: str, recipe: Recipe, stage: Stage, dropped: Counter[str]
 ) -> Iterator[TrainingRow]:
     """The rows of filtered traces that lie in these files, named as the rows of `source`."""
+    for file in files:
+        for position, values in enumerate(_values(file)):
+            try:
+                row = _trace(values, file, position, source, stage, recipe.filter.rationale)
+            except (TypeError, ValueError, AttributeError, IndexError):
+                dropped[MALFORMED] += 1
+                continue
+            except KeyError as error:  # a column, or a field of one, is missing in the whole file
+                raise _unreadable(file, error) from None
+            if row.response.strip():
+                yield row
+            else:
+                dropped[NO_ANSWER] += 1
+
+
+def _values(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of the dataset. Raises DataError where it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for file in files:
-        position = 0
-        try:
-            with pq.ParquetFile(file) as table:
-                there = [name for name in _COLUMNS if name in table.schema_arrow.names]
-                for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
-                    for values in batch.to_pylist():
-                        try:
-                            row = _trace(values, file, position, source, stage, recipe.filter.rationale)
-                        except (TypeError, ValueError, AttributeError, IndexError):
-                            dropped[MALFORMED] += 1
-                        else:
-                            if row.response.strip():
-                                yield row
-                            else:
-                                dropped[NO_ANSWER] += 1
-                        position += 1
-        except (OSError, KeyError, pa.ArrowException) as error:
-            raise DataError(
-                f"{file}: cannot be read as filtered traces: {error}; run the filter stage again"
-            ) from None
+    try:
+        with pq.ParquetFile(file) as table:
+            there = [name for name in _COLUMNS if name in table.schema_arrow.names]
+            for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(f"{file}: cannot be read as filtered traces: {error}; run the filter stage again")
 
 
 def _require_written(stage_folder: Path, files: list[Path]) -> None:

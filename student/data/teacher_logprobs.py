@@ -33,7 +33,7 @@ _LEAST_RUN = 4
 """Shorter runs of equal tokens meet by chance, in another context than the teacher's."""
 _CHECKED_TRACES = 64
 _GARBLED_SHARE = 0.1
-"""Of a teacher's checked traces; a tokenizer that isn't the student's garbles nearly all of them."""
+"""Share of garbled traces from which a teacher has another tokenizer than the student."""
 _NO_CHARACTER = 0x10FFFF
 _STARTS, _IDS, _VALUES = "starts.npy", "ids.i4", "values.f2"
 _MARKS = re.compile(r"</?\w+>")
@@ -47,7 +47,7 @@ class Coverage:
     tokens: int = 0
     """Response tokens of the student's."""
     aligned: int = 0
-    """Of these, how many have a distribution."""
+    """Tokens of them that have a distribution."""
 
     @property
     def share(self) -> float:

@@ -22,7 +22,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
 from student.evaluation.students import EvaluatedStudent
-from student.models.inputs import end_ids, type_name
+from student.models.inputs import end_ids
 from student.training.session import Session
 
 if TYPE_CHECKING:
@@ -236,7 +236,6 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
                 batch,
                 max_new_tokens=recipe.eval.max_new_tokens,
                 max_pixels=max_pixels,
-                type_name=type_name(student),
             )
         seconds = (time.perf_counter() - started) / len(batch)
         on_replies(

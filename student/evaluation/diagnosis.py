@@ -32,7 +32,7 @@ class StudentFacts:
     recipe: Recipe
     arm: str
     metrics: Mapping[str, Any]
-    """Of the arm, from metrics.json."""
+    """Metrics of the arm, from metrics.json."""
     deltas: Mapping[str, Any]
     replies: Sequence[Prediction]
     learned_tokens: float | None

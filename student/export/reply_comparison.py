@@ -17,7 +17,7 @@ from student.data.images import ImageStore
 from student.export import convert
 from student.inference import generation
 from student.models import siq_vl
-from student.models.inputs import end_ids, type_name
+from student.models.inputs import end_ids
 
 Tokens = tuple[Sequence[int], Sequence[int]]
 """Ids of a prompt, image tokens included, and of the reply to it, the end of the turn included."""
@@ -77,7 +77,6 @@ class ComparedStudent:
                 batch,
                 max_new_tokens=self._max_new_tokens,
                 max_pixels=self.max_pixels,
-                type_name=type_name(self._model),
             )
             result |= {prompt_index: reply for (prompt_index, _), reply in zip(batch, ids, strict=True)}
             on_done(len(result))
@@ -120,13 +119,13 @@ class ComparedStudent:
     def _following(self, index: int, ids: Sequence[int]) -> torch.Tensor:
         """Logits of transformers at every token of a reply, given the reply so far; (tokens, vocabulary)."""
         inputs = generation.prompt_inputs(
+            self._model,
             self._processor,
             self._encoder,
             self._store,
             self.samples,
             [(index, [*self.prompts[index], *ids])],
             max_pixels=self.max_pixels,
-            type_name=type_name(self._model),
         )
         result = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
         return torch.as_tensor(result[:-1].float())

@@ -30,7 +30,7 @@ from student.export import convert
 from student.export.reply_comparison import ComparedStudent, Tokens
 from student.inference import generation
 from student.models import siq_vl, start_model
-from student.models.inputs import end_ids, type_name
+from student.models.inputs import end_ids
 
 REPORT = "verify.json"
 RELOADED_LIMIT = 1e-5
@@ -195,7 +195,7 @@ def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportC
 def _learned(
     recipe: Recipe, run: Path, stage: Stage, inputs: Mapping[str, Any], logits: torch.Tensor, dtype: str
 ) -> list[ExportCheck]:
-    """That the student is not what its stage started from, and is what the adapter makes of that."""
+    """Checks that the student differs from its start, and equals the start with its adapter."""
     before = start_of(recipe.stages, stage)
     start, _ = start_model.load(recipe, None if before is None else model_folder(run, before))
     start = start.float().eval()
@@ -225,9 +225,7 @@ def _probe(
 ) -> dict[str, Any]:
     encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
     (batch,) = generation.question_batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
-    return generation.prompt_inputs(
-        processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name(model)
-    )
+    return generation.prompt_inputs(model, processor, encoder, store, samples, batch, max_pixels=max_pixels)
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from distill.rationale import split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
 from student.data.images import ImageStore
+from student.models.inputs import type_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ def question_batches(
 
 
 def prompt_inputs(
+    model: PreTrainedModel,
     processor: ProcessorMixin,
     encoder: Encoder,
     store: ImageStore,
@@ -53,17 +55,16 @@ def prompt_inputs(
     batch: Sequence[tuple[int, list[int]]],
     *,
     max_pixels: int,
-    type_name: str | None = None,
 ) -> dict[str, torch.Tensor]:
-    """What a model takes for one of `batches`: prompts padded on the left, and the inputs of their images."""
+    """The inputs of `model` for one of `batches`: prompts padded on the left, and the inputs of their images."""
     pad = _pad_id(processor)
     width = max(len(ids) for _, ids in batch)
     inputs = {
         "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
         "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
     }
-    if type_name is not None:
-        inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
+    if (name := type_name(model)) is not None:
+        inputs[name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
     pictures = [store.features(ref, max_pixels) for index, _ in batch for ref in samples[index].images]
     return inputs | store.join(pictures)
 
@@ -79,10 +80,9 @@ def reply_ids(
     *,
     max_new_tokens: int,
     max_pixels: int,
-    type_name: str | None = None,
 ) -> list[list[int]]:
     """Token ids of the greedy replies to one of `batches`, in its order, the end of the turn included."""
-    inputs = prompt_inputs(processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name)
+    inputs = prompt_inputs(model, processor, encoder, store, samples, batch, max_pixels=max_pixels)
     # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
     greedy = GenerationConfig(
         do_sample=False,
@@ -134,7 +134,6 @@ def generate_replies(
     *,
     max_new_tokens: int,
     max_pixels: int,
-    type_name: str | None = None,
 ) -> list[Reply]:
     """Greedy replies to one of `batches`, in its order."""
     result = reply_ids(
@@ -146,7 +145,6 @@ def generate_replies(
         batch,
         max_new_tokens=max_new_tokens,
         max_pixels=max_pixels,
-        type_name=type_name,
     )
     return [parse_reply(ids, encoder, processor.tokenizer) for ids in result]
 

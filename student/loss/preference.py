@@ -23,7 +23,7 @@ class PairLoss:
     beta: float
 
     def rewards(self, nll: torch.Tensor) -> torch.Tensor:
-        """Of the right and the wrong reply of each pair, float32[pairs, 2]."""
+        """Rewards of the right and the wrong reply of each pair, float32[pairs, 2]."""
         log_probs = torch.zeros_like(self.reference).index_add_(0, self.reply, -nll)
         return self.beta * (log_probs - self.reference).view(-1, 2)
 

@@ -22,7 +22,7 @@ from student.models.recurrent import MIXERS
 from student.models.siq_vl import Parts
 
 _PIXEL_AXES = 5
-"""Of pixels at most."""
+"""Most dimensions of a tensor of pixels."""
 _COUNTS_OF_PATCHES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "image_grid_thw": lambda grids: grids.prod(dim=-1),
     "spatial_shapes": lambda shapes: shapes.prod(dim=-1),
@@ -35,7 +35,7 @@ _BOTH_WAYS = 3
 _CHUNK = 64
 """Tokens that kernels of the gated delta rule take at once."""
 _RATE_SIDE = {"cuda": 8192, "cpu": 1024}
-"""Of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens of them on a core."""
+"""Side of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens on a core."""
 _RATE_REPEATS = 5
 _COPIED_BYTES = 1 << 28
 
@@ -45,19 +45,19 @@ class Cost:
     """FLOPs of training, forward and backward, per unit of what a micro-batch holds."""
 
     per_token: float
-    """Of the language model's layers and adapters, and a real token (padding does no useful work)."""
+    """FLOPs of layers and adapters of the language model for a real token; padding does no useful work."""
     per_squared_length: float
-    """Of causal attention; to be multiplied by the sum of the rows' squared lengths."""
+    """FLOPs of causal attention, to be multiplied by the sum of the rows' squared lengths."""
     per_response_token: float
-    """Of the head, which only labelled tokens pass."""
+    """FLOPs of the head for a labelled token; only those pass the head."""
     per_patch: float
-    """Of tower and projector."""
+    """FLOPs of tower and projector for a patch."""
     per_squared_patches: float
-    """Of the tower's attention; to be multiplied by the sum of the images' squared numbers of patches."""
+    """FLOPs of the tower's attention, to be multiplied by the sum of the images' squared numbers of patches."""
     patch_side: int
     """Pixels."""
     class_tokens: int
-    """That the tower puts before the patches of each image."""
+    """Tokens that the tower puts before the patches of each image."""
     patches_per_token: int
     """Patches that the projector joins to one token."""
 
@@ -137,7 +137,7 @@ class SightMatrix:
     module: Any
     weights: int
     products: int
-    """That a training step makes with it."""
+    """Matrix products that a training step makes with it."""
     joined: int
     """Patches that it takes as one."""
 

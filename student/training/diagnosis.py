@@ -36,7 +36,7 @@ class StageFacts:
     recipe: Recipe
     stage: Stage
     counts: Mapping[str, int]
-    """Of the stage's manifest."""
+    """Counts of the stage's manifest."""
     log: Sequence[Mapping[str, Any]]
     measured: Sequence[Mapping[str, Any]]
     """Measurements while it trained."""

@@ -64,7 +64,6 @@ def early_stopping_of(
     settings = stage.validation
     if settings is None:
         return None
-    kind = type_name(plain_model(student))
     questions = None
     if settings.data is not None:
         questions = measure.choose_questions(
@@ -75,7 +74,6 @@ def early_stopping_of(
             store,
             max_length=stage.max_length,
             max_pixels=recipe.data[settings.data].max_pixels,
-            type_name=kind,
             plain=recipe.filter.rationale == "plain",
             relative_tolerance=recipe.filter.answer.relative_tolerance,
         )
@@ -89,7 +87,7 @@ def early_stopping_of(
             image_id=encoder.image_id,
             pad_id=pad_id(processor),
             max_pixels=rows.max_pixels(recipe, stage),
-            type_name=kind,
+            type_name=type_name(plain_model(student)),
         )
         held = HeldOut(batches=measure.batch_rows(kept_out, stage.micro_batch_tokens), collate=collator)
 

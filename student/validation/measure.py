@@ -81,7 +81,6 @@ class Questions:
     store: ImageStore
     max_new_tokens: int
     max_pixels: int
-    type_name: str | None
     plain: bool
     relative_tolerance: float
     dropped: Counter[str] = field(default_factory=Counter)
@@ -167,7 +166,6 @@ def choose_questions(
     *,
     max_length: int,
     max_pixels: int,
-    type_name: str | None,
     plain: bool,
     relative_tolerance: float,
 ) -> Questions:
@@ -206,7 +204,6 @@ def choose_questions(
         store=store,
         max_new_tokens=settings.max_new_tokens,
         max_pixels=max_pixels,
-        type_name=type_name,
         plain=plain,
         relative_tolerance=relative_tolerance,
         dropped=dropped,
@@ -253,7 +250,6 @@ def ask_questions(model: PreTrainedModel, questions: Questions) -> list[Predicti
                 batch,
                 max_new_tokens=questions.max_new_tokens,
                 max_pixels=questions.max_pixels,
-                type_name=questions.type_name,
             )
         for (index, _), reply in zip(batch, replies, strict=True):
             result[index] = score_reply(

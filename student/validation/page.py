@@ -18,7 +18,7 @@ _SIDE, _PICTURES = 256, 4
 """Pictures are shown small, and only the first few of a question: the page is opened often."""
 _RATIONALE_CHARACTERS = 4000
 _ROWS = 40
-"""Of the table; the curves show every measurement."""
+"""Most rows of the table; the curves show every measurement."""
 _WORST_FIRST = ("wrong", "undecided", "correct")
 
 

@@ -32,7 +32,7 @@ class Completion:
     token_ids: "np.ndarray | None" = None
     """[tokens, 1 + k], int32, where log-probabilities were asked for: the sampled token, then the k likeliest."""
     token_logprobs: "np.ndarray | None" = None
-    """Of the same shape, float32: their log-probabilities."""
+    """Their log-probabilities, float32, of the same shape."""
     model: str = ""
     """The model that the server says has answered; empty when it says nothing."""
     notes: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class Window:
         self._size = size
         self.count = 0
         self._kinds: dict[Kind, deque[str]] = {}
-        """Of every kind the images (first one's digest, or the sample's id) whose questions wait, in order."""
+        """By kind, the images (digest of the first, or the sample's id) of waiting questions, in order."""
         self._groups: dict[str, deque[Sample]] = {}
         self._current: deque[Sample] = deque()
 

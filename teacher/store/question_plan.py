@@ -69,7 +69,7 @@ class QuestionPlan:
     settings: str = ""
     """Fingerprint of the settings that decide what a finished stage holds."""
     digest: str = ""
-    """Of the file of samples."""
+    """Digest of the file of samples."""
     extends: Sequence[tuple[int, str]] = ()
     """Earlier plans that this one begins with: numbers of samples, and digests."""
 

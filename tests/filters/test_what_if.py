@@ -1,5 +1,6 @@
 """Another policy is compared with the last decisions: nothing is measured, nothing in the run changes."""
 
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -33,14 +34,21 @@ drop = "rationale_tokens < 20"
 """
 
 
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory):
+    """A folder with a filtered run: of each question one trace is selected."""
+    folder = tmp_path_factory.mktemp("filtered")
+    fixtures.generate_folder(folder / "run", *fixtures.small_world(folder / "pictures"))
+    apply(fixtures.recipe(folder, ONE), folder / "run")
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path):
-    """A filtered run: of each question one trace is selected."""
-    samples, traces = fixtures.small_world(tmp_path / "pictures")
-    fixtures.generate_folder(tmp_path / "run", samples, traces)
-    apply(fixtures.recipe(tmp_path, ONE), tmp_path / "run")
+def run(filtered, tmp_path):
+    """A copy of the filtered run."""
     registry.calls.clear()
-    return tmp_path / "run"
+    shutil.copy(filtered / "recipe.toml", tmp_path)
+    return shutil.copytree(filtered / "run", tmp_path / "run")
 
 
 def other(run: Path, text: str):

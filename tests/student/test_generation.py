@@ -43,7 +43,6 @@ def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int =
             batch,
             max_new_tokens=max_new_tokens,
             max_pixels=PIXELS,
-            type_name=inputs.type_name(model),
         )
         found |= {samples[place].id: reply for (place, _), reply in zip(batch, replies, strict=True)}
     return found

@@ -55,7 +55,6 @@ def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> me
         images.ImageStore(processor, torch.float32),
         max_length=200,
         max_pixels=PIXELS,
-        type_name=inputs.type_name(model),
         plain=False,
         relative_tolerance=0.0,
     )

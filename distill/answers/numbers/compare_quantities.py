@@ -213,7 +213,7 @@ def _compare_values(predicted: Quantity, gold: Quantity, tolerance: Decimal) -> 
 
 _MANY_PLACES: Final = 9
 _SURE_DIGITS: Final = 3
-"""Of a decimal that stands for a fraction: 0.667 for 2/3."""
+"""Fewest digits of a decimal that stands for a fraction: 0.667 for 2/3."""
 
 
 def _digits(quantity: Quantity) -> int:

@@ -261,7 +261,7 @@ _DOSES: Final = (
     (re.compile(r"\bq\.?i\.?d\b\.?"), "4 times daily"),
     (re.compile(r"\bfl\.? ?oz\b\.?"), "fluid ounces"),
 )
-"""As prescriptions and labels have them."""
+"""Abbreviations of prescriptions and labels."""
 _YEARS = re.compile(r"(?:from )?((?:1[5-9]|20)\d\d)\s?(?:-|/|to|until)\s?((?:1[5-9]|20)?\d\d)")
 
 

@@ -19,7 +19,7 @@ from distill.errors import StorageError
 from student.distributed import fsdp, processes
 
 COPY_BYTES = 12
-"""Of a trained weight and its optimizer state: 4 + 8 in float32, 2 + 10 in bfloat16."""
+"""Bytes of a trained weight with its optimizer state: 4 + 8 in float32, 2 + 10 in bfloat16."""
 
 
 class CheckpointWriter:

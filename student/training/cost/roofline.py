@@ -24,7 +24,7 @@ from student.training.optimizer.compensated_adamw import STATE_BYTES
 GAP_S = 1e-6
 """Between two kernels of one stream."""
 LAUNCH_S = 5e-6
-"""Of the host's time, to start a kernel, at least."""
+"""Least time of the host to start a kernel, in seconds."""
 USUAL_LAUNCH_S, USUAL_SHARE = 50e-6, 0.78
 """What one machine with an H100 needed of its host for a kernel, and what its kernels reached of the maker's rate
 (docs/log.md, On a GPU)."""
@@ -32,7 +32,7 @@ LINK = 25e9
 """Bytes a second from the host to a card: PCIe 4 with 16 lanes."""
 TOWER, PROJECTOR, OPTIMIZER, LOADING = "tower", "projector", "optimizer", "loading"
 _TOKEN_BYTES = 40
-"""Of a token's ids, positions, labels and weights."""
+"""Bytes of a token's ids, positions, labels and weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class StepKernels:
 
     kernels: Counter[Kernel]
     model_flops: float
-    """That learning needs (student/models/flops.py)."""
+    """FLOPs that learning needs (student/models/flops.py)."""
     hardware_flops: float
-    """The same, with layers computed twice where gradient checkpointing is on."""
+    """FLOPs with layers that gradient checkpointing computes twice."""
 
     def on(self, gpu: Gpu) -> "Bound":
         assert gpu.bf16 is not None
@@ -70,7 +70,7 @@ class Bound:
     """The least time of one step on one card."""
 
     seconds: dict[tuple[str, str], float]
-    """Of the device, by part and kind of kernel."""
+    """Seconds of the device, by part and kind of kernel."""
     launches: int
     rate: float
     model_flops: float

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 SAMPLED_ROWS = 512
 _SAMPLED_IMAGES = 32
 _PROMPT_TOKENS = 256
-"""Of a question and the marks of its turn, at most, where no row can be looked at."""
+"""Most tokens of a question with the marks of its turn, assumed where no row is there yet."""
 _PACKED_SHARE = 0.97
-"""Of a token budget that holds tokens once rows are packed."""
+"""Share of a token budget that packed rows fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class StepLog:
     seconds: float
     """In the training loop, over all runs that led here."""
     hfu: float = 0.0
-    """The same with layers that gradient checkpointing computes twice."""
+    """As `mfu`, and layers count twice where gradient checkpointing computes them twice."""
     mfu_measured: float = 0.0
     """The model's work as a share of the rate of matrix products that was measured here."""
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -76,12 +76,12 @@ class StepFacts:
     images: int
     by_group: Mapping[str, int]
     own_tokens: int
-    """Of this process, as are padding and FLOPs."""
+    """Tokens of this process; padding and FLOPs are of this process, too."""
     padding: int
     flops: float
-    """That learning needs."""
+    """FLOPs that learning needs."""
     hardware_flops: float
-    """The same with layers that are computed twice."""
+    """FLOPs with layers that are computed twice."""
 
 
 class MetricsLog:

@@ -36,7 +36,7 @@ class BatchRow:
     closed: bool = False
     """Whether the model ended the turn itself; its end token is counted, but not kept."""
     likely: list[tuple[list[int], list[float]]] = field(default_factory=list)
-    """Of every token, the end token included: it and the likeliest ones, and their log-probabilities."""
+    """For every token, the end token included: ids of it and of the likeliest ones; log-probabilities."""
 
 
 @dataclass(slots=True, kw_only=True)
