@@ -88,13 +88,18 @@ def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
 
 def _check_context(recipe: Recipe, teacher: Teacher) -> None:
     """Raises RecipeError where a server that the run starts would refuse every request for its length."""
-    context_length = _parse_tokens(server_argument(teacher.server, "max-model-len"))
     max_tokens = teacher.sampling.max_tokens
-    if teacher.managed and is_vllm(teacher.server) and context_length is not None and max_tokens >= context_length:
+    length = context_length(teacher)
+    if teacher.managed and is_vllm(teacher.server) and length is not None and max_tokens >= length:
         raise RecipeError(
             f"teachers.{teacher.name}.sampling.max_tokens = {max_tokens} leaves no room for a prompt in "
-            f"server.arguments.max-model-len = {context_length}; raise max-model-len, or lower max_tokens"
+            f"server.arguments.max-model-len = {length}; raise max-model-len, or lower max_tokens"
         )
+
+
+def context_length(teacher: Teacher) -> int | None:
+    """Tokens of prompt and reply together, as the recipe gives them to a server that the run starts."""
+    return _parse_tokens(server_argument(teacher.server, "max-model-len"))
 
 
 def server_argument(server: Server, option: str) -> Any:

@@ -20,6 +20,7 @@ from distill.checks import (
     rounds,
     sources,
     student,
+    teacher_contexts,
     teachers,
 )
 from distill.checks.context import CheckContext
@@ -79,10 +80,11 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("data", overlap.check_leakage),
     ("stages", student.check_plans),
     ("stages.max_length", lengths.check_traces_fit),
+    ("teachers.sampling.max_tokens", teacher_contexts.check_contexts),
     ("disk", machine.check_disk),
 )
 
-_SLOW = (overlap.check_leakage, student.check_plans, lengths.check_traces_fit)
+_SLOW = (overlap.check_leakage, student.check_plans, lengths.check_traces_fit, teacher_contexts.check_contexts)
 """What is left out when no time is left; all else takes a second at most once the libraries are loaded."""
 
 

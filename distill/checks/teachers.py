@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
-from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers
+from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers, sampling_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.http.response_parser import HttpResponse
@@ -37,7 +37,8 @@ _PICTURE = (
     "AAAA8B44QHQBALYvz+QAAAAASUVORK5CYII="
 )
 """A grey square of 64 pixels a side."""
-_ANSWER_S = 6.0
+ANSWER_S = 6.0
+"""How long a server may take to say what it is and to answer the questions of one check."""
 _QUANTIZE = "quantization"
 _STORED = ("awq", "awq_marlin", "gptq", "gptq_marlin", "compressed-tensors")
 """Kinds that need weights stored in them; others, such as fp8, vLLM makes while it loads."""
@@ -52,9 +53,9 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
     if not problems:
         # By place and not by content: digests of large checkpoints take minutes.
         require_different(
-            context.recipe, {teacher.name: _model(context.recipe, teacher) for teacher in _all(context)}
+            context.recipe, {teacher.name: _model(context.recipe, teacher) for teacher in teachers_left(context)}
         )
-    for teacher in _all(context):
+    for teacher in teachers_left(context):
         yield from _budget(teacher)
         for word in checks.unknown_braces(teacher.prompt, PLACEHOLDERS):
             yield warning(
@@ -62,11 +63,11 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
                 f"{{{word}}} is no placeholder and is sent as it stands (known: {', '.join(PLACEHOLDERS)})",
                 "correct the prompt, unless the braces are meant",
             )
-    yield from _alike("teachers", [teacher.name for teacher in _all(context)])
+    yield from _alike("teachers", [teacher.name for teacher in teachers_left(context)])
     yield from _alike("stages", [stage.name for stage in context.recipe.stages])
 
 
-def _all(context: CheckContext) -> tuple[Teacher, ...]:
+def teachers_left(context: CheckContext) -> tuple[Teacher, ...]:
     """The teachers that will still be asked: none once their traces are there, but one that judges."""
     if not context.is_done("generate"):
         return context.recipe.teachers
@@ -110,7 +111,7 @@ def _budget(teacher: Teacher) -> Iterator[CheckResult]:
 
 def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
     """Keys, checkpoints and programs: all that is lacking, not only the first."""
-    for teacher in _all(context):
+    for teacher in teachers_left(context):
         key = _key(teacher)
         problems = list(checks.teacher_problems(context.recipe, teacher))
         for error in problems:
@@ -176,7 +177,7 @@ def check_servers(context: CheckContext) -> Iterator[CheckResult]:
     """Servers that the recipe names answer, take the key, serve the model and, where they get any, images."""
     survey = context.surveyed(SOURCE)
     pictured = survey is not None and survey.pictured > 0
-    for teacher in _all(context):
+    for teacher in teachers_left(context):
         for url in teacher.urls:
             results: list[CheckResult] = []
             key = f"{_key(teacher)}.base_url"
@@ -215,10 +216,15 @@ def _ask(context: CheckContext, teacher: Teacher, url: str, results: list[CheckR
     asyncio.run(_asked(context.recipe, teacher, url, results, pictured))
 
 
+def teacher_client(recipe: Recipe, teacher: Teacher, url: str) -> ChatClient:
+    """A client of one of the teacher's servers."""
+    return ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
+
+
 async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[CheckResult], pictured: bool) -> None:
     """Raises TeacherError, and TimeoutError for a silent server; other findings are added to `results`."""
-    client = ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
-    async with client, asyncio.timeout(_ANSWER_S):
+    client = teacher_client(recipe, teacher, url)
+    async with client, asyncio.timeout(ANSWER_S):
         await client.check(patience_s=0.0)
         served = client.info.model
         if served not in (teacher.model, teacher.served_model, recipe.local_or_hub(teacher.model)):
@@ -242,9 +248,8 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
     key, mend = f"{_key(teacher)}.model", 'serve a model that takes images, or give the teacher modality = "text"'
     text = {"type": "text", "text": "?"}
     try:
-        pictured = await _ask_briefly(
-            client, teacher, url, [{"type": "image_url", "image_url": {"url": _PICTURE}}, text]
-        )
+        picture = {"type": "image_url", "image_url": {"url": _PICTURE}}
+        pictured = await ask_briefly(client, teacher, url, [{"role": "user", "content": [picture, text]}])
         if pictured.status in (400, 422):
             return [problem(key, f"{url} refuses a request with an image: {excerpt(pictured.body)}", mend)]
         answer = parse_json(pictured.body)
@@ -252,10 +257,10 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
             said = f"HTTP {pictured.status}: {excerpt(pictured.body)}"
             message = f"{url}/chat/completions gives no chat completion ({said})"
             return [problem(f"{_key(teacher)}.base_url", message, "correct base_url; it usually ends in /v1")]
-        tokens = _prompt_tokens(answer)
+        tokens = prompt_tokens(answer)
         if tokens is not None:
-            plain = await _ask_briefly(client, teacher, url, [text])
-            if _prompt_tokens(parse_json(plain.body)) == tokens:
+            plain = await ask_briefly(client, teacher, url, [{"role": "user", "content": [text]}])
+            if prompt_tokens(parse_json(plain.body)) == tokens:
                 counted = f"{url} counts {tokens} prompt tokens with an image and without: it may leave images out"
                 return [warning(key, counted, mend)]
     except CONNECTION_ERRORS as error:
@@ -264,8 +269,11 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
     return []
 
 
-async def _ask_briefly(client: ChatClient, teacher: Teacher, url: str, content: list[dict[str, Any]]) -> HttpResponse:
-    body = {"model": client.info.model, "messages": [{"role": "user", "content": content}], "max_tokens": 1}
+async def ask_briefly(client: ChatClient, teacher: Teacher, url: str, chat: Sequence[dict[str, Any]]) -> HttpResponse:
+    """The answer to a chat, of one token."""
+    body = {"model": client.info.model, "messages": chat, "max_tokens": 1}
+    settings = sampling_body(teacher, teacher.sampling)
+    body |= {name: settings[name] for name in ("chat_template_kwargs", "mm_processor_kwargs") if name in settings}
     return await fetch(
         f"{url}/chat/completions",
         request_headers(teacher),
@@ -280,7 +288,8 @@ def _is_completion(answer: Any) -> bool:
     return isinstance(answer, dict) and isinstance(answer.get("choices"), list)
 
 
-def _prompt_tokens(answer: Any) -> int | None:
+def prompt_tokens(answer: Any) -> int | None:
+    """How many tokens a server counted in a prompt, where it says so."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return tokens if isinstance(tokens, int) else None
@@ -289,7 +298,7 @@ def _prompt_tokens(answer: Any) -> int | None:
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
     survey = context.readable(SOURCE)
-    for teacher in _all(context):
+    for teacher in teachers_left(context):
         limit = checks.server_argument(teacher.server, "limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
         if survey is not None and teacher.managed and isinstance(images, int) and survey.most_images > images:
@@ -302,7 +311,7 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
     """The GPUs that servers are given are there, as far as this machine says, and enough for their options."""
-    managed = [teacher for teacher in _all(context) if teacher.managed]
+    managed = [teacher for teacher in teachers_left(context) if teacher.managed]
     gpu_ids = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
     gpu_count = _gpu_numbers() if managed else None
     for teacher in managed:

@@ -18,6 +18,7 @@ from PIL import Image
 from distill.data import images, sources
 from distill.data.formats import CHOICES, TURNS
 from distill.data.sources import SourceRow, SourceTable
+from distill.errors import ImageError
 
 ROLES = ("image", "question", "answer")
 _NAMES = {
@@ -43,7 +44,7 @@ class GuessedSource:
     """All columns of the table."""
     images_root: Path
     outside: bool
-    """Whether an image lies outside of `images_root`, by a link."""
+    """Whether the path of an image leads out of `images_root`."""
 
 
 @cache
@@ -77,7 +78,7 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
         columns=columns,
         names=names,
         images_root=root,
-        outside=any(not (root / path).resolve().is_relative_to(root) for path in paths if (root / path).exists()),
+        outside=any(_leads_out(root, path) for path in paths if (root / path).exists()),
     )
 
 
@@ -120,6 +121,14 @@ def _is_bytes(cell: Any) -> bool:
 def _paths(cell: Any) -> list[str]:
     items = cell if isinstance(cell, list) else [cell]
     return [item for item in items if isinstance(item, str) and Path(item).suffix.lower() in image_suffixes()]
+
+
+def _leads_out(root: Path, path: str) -> bool:
+    try:
+        images.within(root, path, allow_outside=False)
+    except ImageError:
+        return True
+    return False
 
 
 def _images_root(root: Path, paths: Sequence[str]) -> Path:

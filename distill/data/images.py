@@ -202,15 +202,14 @@ def _read_file(path: Path) -> bytes:
 
 
 def within(root: Path, name: str, *, allow_outside: bool) -> Path:
-    """The path `name` means below `root`, symbolic links resolved.
-
-    Raises ImageError path_outside_root when it leaves `root` and `allow_outside` is false.
-    """
+    """The path `name` means, links resolved. Links may leave `root`, as in caches; a `name` that does is an error."""
     try:
-        path = (root / name.removeprefix("file://")).resolve()
+        written = root / name.removeprefix("file://")
+        path = written.resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise ImageError("unreadable_image", f"{name!r} is not a path: {error}") from None
-    if not allow_outside and not path.is_relative_to(root):
+    inside = path.is_relative_to(root) or (written.is_relative_to(root) and ".." not in written.parts)
+    if not (allow_outside or inside):
         raise ImageError("path_outside_root", f"{name!r} leads out of {root}; allow_outside_root = true permits it")
     return path
 

@@ -90,7 +90,11 @@ class DataSource(Section):
         omit_default="source",
         strict=False,
     )
-    allow_outside_root: bool = key(False, "Also read images whose path leads out of images_root.", affects="source")
+    allow_outside_root: bool = key(
+        False,
+        "Also read images whose path, as the row has it, leads out of images_root. Links in that folder may.",
+        affects="source",
+    )
     max_pixels: int = key(
         50_000_000, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
     )

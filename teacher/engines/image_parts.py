@@ -44,13 +44,22 @@ class ImageParts:
     """The content parts of images, ready to be put into a body."""
 
     def __init__(
-        self, teacher: Teacher, folders: Folders, *, max_pixels: int, local_media: bool, urls: tuple[str, ...]
+        self,
+        teacher: Teacher,
+        folders: Folders,
+        *,
+        max_pixels: int,
+        local_media: bool,
+        urls: tuple[str, ...],
+        media_root: Path | None = None,
     ) -> None:
+        """`local_media`: what answers may read image files: below `media_root`, or everywhere without it."""
         nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
         self.by_path = teacher.images == "file" or (
             teacher.images == "auto" and teacher.capabilities.reads_files and (local_media or nearby)
         )
         self._sure = teacher.images == "file" or local_media
+        self._root = media_root and media_root.resolve()
         self._named = teacher.capabilities.reads_files
         self._settings = canonical(dict(teacher.mm_processor_kwargs))
         self._folders = folders
@@ -126,12 +135,20 @@ class ImageParts:
             state = _state(ref.path)
             original = self._folders.read(ref)
             self._files[ref.sha256] = (ref.path, state)
-            if by_path and not ref.column and images.is_portable(original, max_pixels=self._max_pixels):
+            if (
+                by_path
+                and not ref.column
+                and self._in_root(ref)
+                and images.is_portable(original, max_pixels=self._max_pixels)
+            ):
                 return orjson.dumps(Path(ref.path).resolve().as_uri())
             data, mime = images.portable(original, max_pixels=self._max_pixels)
         except ImageError as error:
             raise UnreadableError(ref, error) from None
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
+
+    def _in_root(self, ref: ImageRef) -> bool:
+        return self._root is None or Path(ref.path).resolve().is_relative_to(self._root)
 
     def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
         if self._ready.get(name) is not task:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 import stub_server
 import tiny_models
 from client_helpers import answers, asked, client_of, given, seen, teacher
+from PIL import Image
 
 from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
@@ -383,6 +385,27 @@ def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
         assert looks == [ref]
 
     asyncio.run(run())
+
+
+def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_request(url: str, tmp_path: Path) -> None:
+    """vLLM refuses every path that is not below --allowed-local-media-path, links resolved."""
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root, elsewhere):
+        folder.mkdir()
+        Image.new("RGB", (4, 4), "red").save(folder / "a.png")
+    (root / "link.png").symlink_to(elsewhere / "a.png")
+    parts = image_parts.ImageParts(
+        teacher(url), Folders(patience_s=0.5), max_pixels=100, local_media=True, urls=(url,), media_root=root
+    )
+    digest = sha256((root / "a.png").read_bytes())
+
+    async def sent(path: Path) -> bytes:
+        parts._ready.clear()
+        return orjson.dumps(await parts.part(ImageRef(sha256=digest, path=str(path))))
+
+    assert b'"file://' in asyncio.run(sent(root / "a.png"))
+    assert b'"data:' in asyncio.run(sent(elsewhere / "a.png"))
+    assert b'"data:' in asyncio.run(sent(root / "link.png"))
 
 
 def test_a_lost_server_that_is_started_again_costs_no_try() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Self
 
 from distill import redact
@@ -55,13 +56,13 @@ class ChatClient:
         max_pixels: int,
         max_failure_share: float,
         patience_s: float | None = None,
-        local_media: bool = False,
+        media_root: Path | None = None,
         found: FoundLimit | None = None,
         revive: Callable[[str], Awaitable[bool]] | None = None,
         known_request: Callable[[], Request | None] = no_known_request,
         say: Say = say_nothing,
     ) -> None:
-        """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke.
+        """The servers may read the files below `media_root`. `revive` is asked to bring back a server that broke.
 
         `known_request` gives a request that was answered in an earlier run, to find out whether a server answers at
         all; `say` gets one line for each outage that is waited for.
@@ -78,7 +79,12 @@ class ChatClient:
         self._breaker = Breaker.closed(max_failure_share)
         self._folders = Folders(patience_s=self._patience_s, say=say)
         self._images = ImageParts(
-            teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
+            teacher,
+            self._folders,
+            max_pixels=max_pixels,
+            local_media=media_root is not None,
+            urls=tuple(urls),
+            media_root=media_root,
         )
         self._bodies = RequestBodies(teacher, self._images)
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]

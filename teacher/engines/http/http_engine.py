@@ -67,7 +67,7 @@ class HttpEngine:
             )
             await self._stack.enter_async_context(servers)
             self._command, self._files = servers.command, servers.files
-            self._client = self._client_of(servers.urls, revive=servers.revive, local_media=servers.local_media)
+            self._client = self._client_of(servers.urls, revive=servers.revive, media_root=servers.media_root)
         await self._stack.enter_async_context(self._client)
         await self._client.check(patience_s=settings.start_patience_s)
         if not teacher.managed:

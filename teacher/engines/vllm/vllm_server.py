@@ -74,8 +74,8 @@ class Servers:
             for number, (gpus, port) in enumerate((gpus, reserve_port()) for gpus in server.gpus or (None,))
         ]
         self.urls = tuple(replica.url for replica in self._replicas)
-        self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
-        """Whether the servers may read the files below `media_root`."""
+        self.media_root = media_root if str(media_root) in self._replicas[0].command else None
+        """The folder whose files the servers may read."""
         self.command = redact.command(self._replicas[0].command)
         """The command line of the first replica, for provenance; secrets are masked."""
         self.files = server_files(server, base or Path())
