@@ -5,7 +5,7 @@ dataset warn of is said there (filters/decisions/dataset_checks.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import duckdb
@@ -25,9 +25,21 @@ GOOD: Final = 0.5
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
+SURE: Final = 0.8
+"""Confidence of the signal `ocr` from which an unsupported claim counts."""
 _LOOKED_AT: Final = 300
 _OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format")
 """Default rules of which another sentence tells more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenValues:
+    """Complete traces, not judged wrong, whose values could be compared with a table or the text of the image."""
+
+    teachers: tuple[str, ...] = ()
+    checked: int = 0
+    unseen: int = 0
+    """Those that state values which are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,8 @@ class TraceFacts:
     """Correct traces that a rule alone drops."""
     questions: Mapping[str, int]
     """Questions asked, with a kept trace, leaked into test data, and asked twice."""
+    unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
+    """By whether the teachers are shown the gold answer, in the domains where some are."""
     answers: tuple[str, int, int]
     """The most frequent answer of the dataset, how often it occurs, the size of the dataset."""
 
@@ -68,6 +82,10 @@ def read_facts(
         teachers=teachers,
         same_text=_same_text(database, traces),
         correct_alone=dict(alone),
+        unseen={
+            hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
+            for hinted, names, checked, unseen in database.execute(_UNSEEN).fetchall()
+        },
         questions=dict(zip(("asked", "kept", "leaked", "doubled"), questions, strict=True)),
         answers=answer[0] if answer else ("", 0, 0),
     )
@@ -82,6 +100,14 @@ _TEACHERS = """
         count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct') AS correct,
         count(*) FILTER (outcome = 'complete' AND answer_verdict <> 'correct' AND self_consistency > 0.5) AS agreed
     FROM local GROUP BY 1 ORDER BY 1"""
+_UNSEEN = f"""
+    SELECT hinted, list(DISTINCT teacher ORDER BY teacher), count(*), count(*) FILTER (
+        coalesce(unsupported_values > 0, false)
+        OR coalesce(ocr_verdict = 'unsupported' AND ocr_confidence > {SURE}, false))
+    FROM local WHERE outcome = 'complete' AND answer_verdict IS DISTINCT FROM 'wrong'
+        AND (coalesce(grounding_checked, 0) > 0 OR coalesce(ocr_checked, 0) > 0)
+        AND domain IN (SELECT domain FROM local WHERE hinted)
+    GROUP BY 1"""
 _QUESTIONS = """
     SELECT count(DISTINCT signals.sample_id), count(DISTINCT signals.sample_id) FILTER (kept),
         count(DISTINCT signals.sample_id) FILTER (contamination = 'pair'),
@@ -110,6 +136,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     """Everything that is to be said, in the order of the causes: what comes early explains what comes late."""
     faults = [
         *_teachers(facts),
+        *_hints(facts),
         *_gold(facts),
         *_leaked(facts),
         *_duplicates(facts),
@@ -178,6 +205,24 @@ def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
             f"in {share(sum(c['correct'] for c in others), sum(c['judged'] for c in others))}",
             certainty="certain",
             change=f'the [[teachers]] block with name = "{weak[0][0]}": another model, or other domains{where}',
+        )
+
+
+def _hints(facts: TraceFacts) -> Iterator[Finding]:
+    """Teachers that are shown the gold answer, and invent readings of the image that lead to it."""
+    hinted, others = (facts.unseen.get(shown, UnseenValues()) for shown in (True, False))
+    if others.checked >= FEWEST:
+        most = wilson(others.unseen, others.checked)[1]
+        compared = f"; without it, {share(others.unseen, others.checked)} do"
+    else:
+        most, compared = MANY, ""
+    if is_above(hinted.unseen, hinted.checked, most):
+        yield Finding(
+            name="hints_guess",
+            problem=f"{share(hinted.unseen, hinted.checked)} traces of {', '.join(hinted.teachers)}, shown the gold "
+            f"answer, state values that the image does not have{compared}: a student learns to guess",
+            change=f"teachers.{hinted.teachers[0]}.hinted, now true: show {{cues}} in its prompt instead of "
+            "{answer}, or drop such traces by a rule on unsupported_values or ocr_verdict",
         )
 
 
