@@ -4,6 +4,7 @@ Every key says in its model what it makes stale. Each is changed here, to the ex
 `tests/support/recipe_keys.py`, and what identifies each result is compared before and after.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from distill.model_signals import measurers
 from distill.planning.redo import compare_recipes
 from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
-from distill.recipe.loading import load, put, schema
+from distill.recipe.loading import find, load, put, schema
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
 from filters import apply
@@ -160,6 +161,22 @@ def test_a_key_changes_exactly_the_identities_that_its_model_names(
         assert sorted(name for name in found if unchanged.get(name) != found[name]) == sorted(stale)
         shown |= {target.partition(":")[0] for target in targets}
     assert {*KEYS[key].affects} - {"source"} <= shown
+
+
+@pytest.mark.parametrize("name", ["tiny-steps", "qwen3-vl"])
+def test_the_documented_engines_change_nothing_that_a_recipe_makes(name: str, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```\n(\[engine\]\n.*?)```", page, re.DOTALL)
+    assert [re.search(r'kind = "(\w+)"', block)[1] for block in blocks] == ["slurm", "ray"]  # type: ignore[index]
+    shipped = find(name)
+    other = tmp_path / "recipe.toml"
+    for block in blocks:
+        other.write_text(f"{shipped.read_text(encoding='utf-8')}\n{block}", encoding="utf-8")
+        here = load(other).model_copy()
+        here._path = shipped
+        changes = compare_recipes(load(shipped), here).changes
+        assert {change.path.partition(".")[0] for change in changes} == {"engine"}
+        assert not any(change.targets for change in changes), "the same run goes on with such a recipe"
 
 
 def test_an_arm_counts_by_its_stage_and_a_student_from_elsewhere_by_its_content_wherever_it_lies(
