@@ -41,6 +41,8 @@ class Capabilities:
     """It takes mm_processor_kwargs with each request."""
     has_token_ids: bool = False
     """It returns log-probabilities with token ids."""
+    scores_texts: bool = False
+    """It gives the log-probabilities of a text that it did not write."""
     reads_files: bool = False
     """It takes images as file:// addresses where that is allowed, and a name for each image, which it caches by."""
     shows_queue: bool = False
@@ -57,6 +59,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         packages=("torch", "transformers"),
         knows_sampling=True,
         has_token_ids=True,
+        scores_texts=True,
     ),
     "vllm": Capabilities(
         summary="a vLLM server, started by the run without base_url",
@@ -69,6 +72,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         keeps_thinking_budget=True,
         takes_processor_settings=True,
         has_token_ids=True,
+        scores_texts=True,
         reads_files=True,
         shows_queue=True,
     ),

@@ -60,6 +60,8 @@ class Request:
     prompt_sha: str
     draft: str = ""
     """Id of the trace that the prompt shows, for a teacher that works on drafts."""
+    given: str | None = None
+    """A text to score: the engine writes none, and the completion has the log-probabilities of this one."""
     siblings: tuple["Request", ...] = ()
     """Other first attempts at the same prompt that are asked for together with this one."""
 

@@ -38,7 +38,22 @@ def completion(text: str, body: dict[str, Any], *, words: int, field: bool) -> d
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop"}
     if body.get("logprobs"):
         choice["logprobs"] = {"content": [_token(digest, at, body["top_logprobs"]) for at in range(words + 3)]}
-    return {"choices": [choice], "usage": usage}
+    given = body["messages"][-1]
+    scored = {"prompt_logprobs": prompt_logprobs(given["content"], body)} if given["role"] == "assistant" else {}
+    return {"choices": [choice], "usage": usage, **scored}
+
+
+def prompt_logprobs(given: str, body: dict[str, Any]) -> list[Any]:
+    """A prompt of three tokens, then the words of a text, which are likelier where the prompt has a picture."""
+    seen = any("image_url" in part for turn in body["messages"][:-1] for part in turn["content"])
+    entries: list[Any] = [None]
+    for place, word in enumerate(["user", "assistant", *re.findall(r"\s*\S+|\s+", given)]):
+        entry = {str(place): {"logprob": -0.5 - place % 3 * (not seen), "rank": 2, "decoded_token": word}}
+        best = {
+            str(1000 + rank): {"logprob": -0.25 - rank, "rank": rank + 1} for rank in range(body["prompt_logprobs"])
+        }
+        entries.append(entry | {name: value | {"decoded_token": "x"} for name, value in best.items()})
+    return entries
 
 
 def _token(digest: str, position: int, top: int) -> dict[str, Any]:

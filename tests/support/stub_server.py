@@ -152,7 +152,7 @@ class Stub:
                 return page or await self._fault(mode, body, wire)
         if self.engine and self.options.queue and len(self.engine.waiting) >= self.options.queue:
             return response({"error": {"message": "the queue is full"}}, status=503)
-        parts = body["messages"][-1]["content"]
+        parts = next(turn for turn in reversed(body["messages"]) if turn["role"] == "user")["content"]
         if not self.options.allowed_local_media_path and any("file://" in part_url(part) for part in parts):
             message = "Cannot load local files without `--allowed-local-media-path`."
             return response({"error": {"message": message}}, status=400)

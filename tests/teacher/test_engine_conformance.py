@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import batch_server
+import numpy as np
 import orjson
 import pytest
 import stub_server
@@ -246,6 +247,34 @@ def test_what_is_wrong_with_a_row_is_its_error_and_costs_no_other_row(case: Case
     assert [answers[request.id].error for request in good] == ["", "", ""]
     assert answers[refused.id].error.startswith("refused_request:")
     assert answers[gone.id].error.startswith("image: missing_image")
+
+
+def test_a_given_text_is_scored_token_by_token_where_the_backend_can(case: Case, answering: Answering) -> None:
+    texts = ("The chart shows 3 bars.\n\n4", "naïve 漢字 😀 = x", "one " * 40 + "end", "7")
+    (teacher,) = case.recipe.teachers
+    if not teacher.capabilities.scores_texts:
+        return
+    asked = [
+        replace(request, id=f"{request.id} {number} {seen}", prompt=prompt, given=text)
+        for request in wanted(case, "How many?")
+        for number, text in enumerate(texts)
+        for seen, prompt in ((1, request.prompt), (0, replace(request.prompt, images=())))
+    ]
+    (gone,) = wanted(case, "gone?", missing=True)
+    answers = dict(answering([*asked, replace(gone, given="7")]))
+    assert answers[gone.id].error.startswith("image: missing_image")
+    for request in asked:
+        done = answers[request.id]
+        assert not done.error and done.text == request.given and done.prompt_tokens
+        ids, values, ends = done.token_ids, done.token_logprobs, done.token_ends
+        assert ids is not None and values is not None and ends is not None
+        assert ids.shape == values.shape == (done.completion_tokens, 1 + teacher.logprobs)
+        assert (values <= 1e-3).all() and len(ends) == len(ids) > 0
+        assert ends[-1] == len(request.given or "") and (np.diff(ends) >= 0).all()
+    pairs = [(answers[one.id], answers[other.id]) for one, other in zip(asked[::2], asked[1::2], strict=True)]
+    assert any((one.token_logprobs != other.token_logprobs).any() for one, other in pairs)  # the picture counts
+    again = dict(answering(asked[:2]))
+    assert all(np.allclose(again[key].token_logprobs, answers[key].token_logprobs, atol=1e-4) for key in again)
 
 
 def good_first(refused: str) -> tuple[str, ...]:

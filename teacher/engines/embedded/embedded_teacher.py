@@ -25,6 +25,7 @@ from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.connect import Done
+from teacher.engines.embedded import given_texts
 from teacher.engines.embedded.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
 from teacher.messages.completion import Completion, EngineInfo
@@ -75,6 +76,11 @@ class EmbeddedTeacher:
 
         `pulse` is called a few times a second while a batch is being written; what it raises ends the batch.
         """
+        for request in requests:
+            if request.given is not None:
+                done(request, self._score(request, request.given))
+                pulse()
+        requests = [request for request in requests if request.given is None]
         size = self.teacher.max_in_flight or self.default_batch
         # Attempts with other sampling values cannot share a batch.
         for sampling in dict.fromkeys(request.sampling for request in requests):
@@ -175,6 +181,37 @@ class EmbeddedTeacher:
             ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),
             pulse=pulse,
         ).run(self.model, inputs, pad=self._pad)
+
+    def _score(self, request: Request, given: str) -> Completion:
+        """The log-probabilities of a given text, in one pass over prompt and text."""
+        started, prompt = time.monotonic(), self.render(request.prompt)
+        # As in a trace, a thinking tag that the prompt opens is the beginning of the text, too.
+        opened = opened_thinking(prompt).strip()
+        written = given.removeprefix(opened) if opened else given
+        question = _Question(text=prompt + written, refs=request.prompt.images, requests=[request])
+        try:
+            question.pictures = [self._picture(ref) for ref in question.refs]
+            inputs = self._encode([question])
+            ends = given_texts.token_ends(self.tokenizer, prompt, written) + len(given) - len(written)
+        except ImageError as error:
+            return Completion(error=f"image: {error.reason}: {error}")
+        except (ValueError, IndexError) as error:
+            return Completion(error=f"refused_request: {error}")
+        tokens = inputs["input_ids"].shape[1]
+        if tokens > self._context:
+            return Completion(error=f"refused_request: {tokens} tokens in a context of {self._context}")
+        ids, values = given_texts.log_probabilities(self.model, inputs, len(ends), self.teacher.logprobs)
+        return Completion(
+            text=given,
+            finish_reason="scored",
+            prompt_tokens=tokens - len(ends),
+            image_tokens=int(torch.eq(inputs["input_ids"], self._image_token).sum()),
+            completion_tokens=len(ends),
+            token_ids=ids,
+            token_logprobs=values,
+            token_ends=ends,
+            latency_s=time.monotonic() - started,
+        )
 
     def _encode(self, questions: Sequence[_Question]) -> dict[str, torch.Tensor]:
         pictures = [question.pictures for question in questions]

@@ -16,6 +16,7 @@ from distill.recipe.teachers import Teacher
 from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json, refused_parameter
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
+from teacher.engines.http.given_texts import scored_text
 from teacher.engines.http.heard_pieces import HeardPieces
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
@@ -60,8 +61,16 @@ class Exchange:
         for pool in self._pools.values():
             pool.close()
 
-    async def send(self, replica: Replica, body: bytes, *, after_timeout: bool) -> list[Completion]:
-        """The answers to one request, one for each choice. `after_timeout`: it was given up once. Raises Failure."""
+    async def send(
+        self, replica: Replica, body: bytes, *, after_timeout: bool, given: str | None = None
+    ) -> list[Completion]:
+        """The answers to one request, one for each choice. Raises Failure.
+
+        `after_timeout`: it was given up once. `given`: the text that the body asks to score, which cannot come in
+        pieces.
+        """
+        if given is not None:
+            return await self._send_once(replica, body, streamed=False, given=given)
         streamed = self._streaming.should_stream(after_timeout=after_timeout)
         try:
             answers = await self._send_once(replica, body, streamed=streamed)
@@ -73,7 +82,9 @@ class Exchange:
         self._streaming.answered(answers[0], streamed=streamed)
         return answers
 
-    async def _send_once(self, replica: Replica, body: bytes, *, streamed: bool) -> list[Completion]:
+    async def _send_once(
+        self, replica: Replica, body: bytes, *, streamed: bool, given: str | None = None
+    ) -> list[Completion]:
         started = time.monotonic()
         try:
             response = await self._post(replica.url, body, streamed=streamed)
@@ -93,6 +104,8 @@ class Exchange:
         try:
             in_pieces = comes_in_pieces(headers.get("content-type", ""), payload)
             answer = assemble_body(payload) if in_pieces else parse_json(payload)
+            if given is not None:
+                return [scored_text(answer, payload[:2000], latency_s, given, self._teacher.logprobs)]
             return completions_from_body(answer, payload[:2000], latency_s, logprobs=logprobs)
         except GarbledError as error:
             raise Failure(error.reason, error.detail, tries=self._tries) from None

@@ -287,7 +287,7 @@ class ChatClient:
         self, request: Request, replica: Replica, body: bytes, *, inside: bool = False, after_timeout: bool = False
     ) -> list[Completion]:
         """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
-        answers = await self._exchange.send(replica, body, after_timeout=after_timeout)
+        answers = await self._exchange.send(replica, body, after_timeout=after_timeout, given=request.given)
         finished = answers[0]
         self._check_model(finished)
         self._images.check_unchanged(request.prompt.images)
@@ -363,7 +363,8 @@ class ChatClient:
         replica.in_flight += 1
         try:
             body = await self.body(control.request, inside=control.inside)
-            self._check_model((await self._exchange.send(replica, body, after_timeout=False))[0])
+            given = control.request.given
+            self._check_model((await self._exchange.send(replica, body, after_timeout=False, given=given))[0])
         except UnreadableError:
             self._control = None
             return False

@@ -5,6 +5,7 @@ import orjson
 from distill.recipe.sampling import Sampling
 from distill.recipe.teachers import Teacher
 from teacher.engines.http.chat_protocol import sampling_body
+from teacher.engines.http.given_texts import scoring_body
 from teacher.engines.image_parts import ImageParts
 from teacher.messages.prompts import messages
 from teacher.messages.request import Request
@@ -22,6 +23,8 @@ class RequestBodies:
         """The body of a request to `model`; with `inside` its images are in it. Raises UnreadableError."""
         part = self._images.inside if inside else self._images.part
         parts = [await part(ref) for ref in request.prompt.images]
+        if request.given is not None:
+            return orjson.dumps(scoring_body(self._teacher, request.given, messages(request.prompt, parts), model))
         chat = orjson.dumps(messages(request.prompt, parts))
         settings = self._settings(request.sampling, model)[1:]
         if request.siblings:

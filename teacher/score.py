@@ -1,0 +1,158 @@
+"""A teacher scores given texts: how likely it finds each token of a text, with the picture and without.
+
+Every score is appended to a journal as soon as it is there, so a killed run loses at most what is in flight, and the
+same command goes on with what is missing. Does not choose texts (distill/scored_traces.py) and does not use scores.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.files import storage_errors
+from distill.artifacts.journal import Journal
+from distill.artifacts.manifest import fingerprint
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
+from distill.trace_records import scores
+from distill.types import Sample
+from teacher.engines.connect import connect, engine_settings
+from teacher.messages.completion import Completion
+from teacher.messages.prompts import prompt, prompt_key, prompt_sha
+from teacher.messages.request import Request, model_of, precision_key
+
+VERSION = "1"
+"""Raised whenever the same text could get another score."""
+EMPTY, NO_PICTURE = "empty_text", "no_picture"
+"""Why a text is not scored: there is nothing to compare."""
+_VIEWS = (scores.PICTURE, scores.BLIND)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenText:
+    """The text of a trace, and the sample that it answers."""
+
+    trace: str
+    sample: Sample
+    text: str
+
+
+def journal_name(recipe: Recipe, teacher: Teacher, *, top_k: int) -> str:
+    """The journal of a teacher's scores: its name, and a digest of what changes them besides question and text."""
+    identity = {
+        "model": model_of(recipe, teacher).key,
+        "system": teacher.system,
+        "prompt": prompt_key(teacher),
+        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
+        "extra_body": teacher.model_dump(mode="json")["extra_body"],
+        "max_pixels": recipe.max_pixels,
+        "top_k": top_k,
+        "version": VERSION,
+        **precision_key(teacher),
+    }
+    return f"{teacher.name}-{fingerprint(identity)[:16]}.jsonl"
+
+
+def score_texts(
+    recipe: Recipe,
+    teacher: Teacher,
+    texts: Iterable[GivenText],
+    folder: Path,
+    *,
+    top_k: int,
+    on_done: Callable[[bool], None] = lambda reused: None,
+) -> Counter[str]:
+    """Score each text with its picture and without, unless the teacher's journal in `folder` has the scores.
+
+    Gives the numbers of texts and views that have none, by reason. `on_done` is called for each text and view, with
+    whether its score was there. Raises what `generate` raises for teachers that are not there or fail.
+    """
+    path = folder / journal_name(recipe, teacher, top_k=top_k)
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    known = {record["key"] for record in recovered(path, scores.check_score)}
+    failed: Counter[str] = Counter()
+    teacher = teacher.direct.model_copy(update={"logprobs": top_k})
+    missing = _missing(teacher, texts, known, failed, on_done)
+    first = next(missing, None)
+    if first is not None:
+        with Journal(path) as journal:
+
+            def done(request: Request, completion: Completion) -> None:
+                if completion.error:
+                    failed[completion.error.partition(":")[0]] += 1
+                else:
+                    journal.append(_record(request, completion))
+                on_done(False)
+
+            asyncio.run(_ask(recipe, teacher, folder, chain([first], missing), done))
+    return failed
+
+
+def _missing(
+    teacher: Teacher,
+    texts: Iterable[GivenText],
+    known: set[str],
+    failed: Counter[str],
+    on_done: Callable[[bool], None],
+) -> Iterator[Request]:
+    """A request for each text and view that has no score yet."""
+    for each in texts:
+        # Templates and servers take white space away at the ends of a turn.
+        given = each.text.strip()
+        if not given or not each.sample.images:
+            failed[NO_PICTURE if given else EMPTY] += len(_VIEWS)
+            for _ in _VIEWS:
+                on_done(True)
+            continue
+        for view in _VIEWS:
+            asked = prompt(teacher, each.sample)
+            if view == scores.BLIND:
+                asked = replace(asked, images=())
+            sha = prompt_sha(asked)
+            key = hashlib.sha256(f"{each.trace}\0{sha}\0{given}".encode()).hexdigest()[:32]
+            if key in known:
+                on_done(True)
+                continue
+            known.add(key)
+            yield Request(
+                id=f"{each.trace}\0{view}\0{key}",
+                sample=each.sample,
+                k=0,
+                seed=0,
+                sampling=teacher.sampling,
+                prompt=asked,
+                prompt_sha=sha,
+                given=given,
+            )
+
+
+def _record(request: Request, completion: Completion) -> dict[str, Any]:
+    ids, values, ends = completion.token_ids, completion.token_logprobs, completion.token_ends
+    assert request.given is not None and ids is not None and values is not None and ends is not None
+    trace, view, key = request.id.split("\0")
+    return scores.record_of(key, trace, view, scores.Scored(text=request.given, ids=ids, values=values, ends=ends))
+
+
+async def _ask(
+    recipe: Recipe,
+    teacher: Teacher,
+    folder: Path,
+    requests: Iterator[Request],
+    done: Callable[[Request, Completion], None],
+) -> None:
+    async def get() -> Request | None:
+        return next(requests, None)
+
+    # Images may come from any source of the recipe.
+    settings = engine_settings(
+        recipe, teacher, model_of(recipe, teacher), folder / "logs", max_pixels=recipe.max_pixels
+    )
+    async with connect(settings) as engine:
+        await engine.answer(get, done)
