@@ -68,6 +68,7 @@ def train(
     with recording(run, "train", quiet=not processes.is_main()), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
+            score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
         return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
@@ -87,6 +88,15 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
     compared = compare_trained(recipe, run, stage)
     materialise_stages(recipe, run, stage)
     return compared
+
+
+def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, on_progress: ProgressCallback) -> None:
+    """Have teachers score the traces of the stages, or of one, that ask for it."""
+    if any(each.visual for each in recipe.stages):
+        from distill.scored_traces import note_scorers, score_stages
+
+        note_scorers(recipe, run)
+        score_stages(recipe, run, stage, fresh=fresh, on_progress=on_progress)
 
 
 def generate_compared(

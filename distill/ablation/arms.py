@@ -214,7 +214,7 @@ def _reference(draft: _Draft) -> str:
 
 def _answers_only(draft: _Draft) -> str:
     draft.studied["target"] = "answer"
-    for key in ("distill", "no_think"):
+    for key in ("distill", "no_think", "visual"):
         draft.studied.pop(key, None)
     return "the same questions and steps, the answer alone as target"
 
@@ -349,6 +349,14 @@ def _without(draft: _Draft, name: str) -> str:
     return f"the {name} stage left out"
 
 
+def _visual(draft: _Draft, percent: str) -> str:
+    strength = _number(f"visual_{percent}", percent) / 100
+    if not is_traces(draft.model):
+        raise Impossible(f"visual_{percent}: {draft.stage} does not learn from traces")
+    draft.studied["visual"] = {**draft.studied.get("visual", {}), "strength": strength}
+    return f"more weight for tokens that need the picture (strength {strength:g})"
+
+
 def _number(name: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise RecipeError(f"ablate: {name} must end in a number from 1")
@@ -373,4 +381,5 @@ _NAMED: dict[str, Callable[[_Draft, str], str]] = {
     "traces": _traces,
     "size": _size,
     "without": _without,
+    "visual": _visual,
 }

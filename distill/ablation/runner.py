@@ -211,6 +211,7 @@ def run_job(
     on_progress: ProgressCallback = unwatched,
 ) -> None:
     """Filter, train and measure one arm, or find that it is done."""
+    from distill.scored_traces import note_scorers, reuse_scores, score_stages
     from filters.dataset.ablation_sets import materialise_stages
     from student.evaluate import evaluate, identity
     from student.train import stage_fields, train
@@ -231,6 +232,7 @@ def run_job(
         _filter(planned.recipe, run, folder, shared, watched)
         materialise_stages(planned.recipe, folder)
     if stages:
+        note_scorers(planned.recipe, folder)
         made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
         keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
         trained_stages = _trained(run)
@@ -238,6 +240,9 @@ def run_job(
             if made[name] in trained_stages:
                 shared.copy(key, trained_stages[made[name]])
             shared.link(key, folder / "train" / name)
+        reuse_scores(run, folder)
+        score_stages(planned.recipe, folder, on_progress=watched)
+        reuse_scores(folder, run)
         train(planned.recipe, folder, on_progress=watched)
         for name, key in keys.items():
             shared.keep(key, folder / "train" / name)

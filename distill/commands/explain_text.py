@@ -60,6 +60,8 @@ class Explanation:
     """Arms of the ablation that contain it."""
     pair: str = ""
     """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
+    visual: Sequence[tuple[str, Sequence[str]]] = ()
+    """Training stages that weigh its tokens by the picture, and the lines of its text with these weights."""
 
 
 def as_text(explanation: Explanation) -> str:
@@ -94,6 +96,7 @@ def as_text(explanation: Explanation) -> str:
         f"answer\n{_indented(record['answer'] or '(none)')}",
         "" if record["reasoning"] or record["answer"] else f"raw text\n{_indented(record['text'] or '(none)')}",
         _measured(explanation),
+        *(_listed(f"visual weights in stage {stage}, mean 1", lines) for stage, lines in explanation.visual),
         _listed("duplicates within the question", [_twin(twin, "stays") for twin in explanation.duplicates]),
         _listed(
             "near duplicates across the run" + ("" if _is_beaten(explanation.twins) else " (this one is preferred)"),

@@ -26,6 +26,7 @@ from distill.artifacts.layout import (
     RECIPE,
     VALIDATION,
     VALIDATION_PAGE,
+    WEIGHTS,
 )
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
@@ -33,7 +34,7 @@ from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
 _SKIPPED = (CHECKPOINTS, CACHE, "previous")
-_RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE)
+_RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE, WEIGHTS)
 """What a stage of training notes of itself; nothing is made from it."""
 _SHOWN = 5
 

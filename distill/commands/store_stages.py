@@ -29,6 +29,7 @@ from student.distributed import processes
 
 def train_stage_in_store(recipe: Recipe, address: str, *, stage: str | None, jobs: int, fresh: bool) -> str:
     """Train here, as `distill train` does. Checkpoints go to the store as they are written, students at the end."""
+    _require_no_scores(recipe, address)
     with processes.together(), _run_of_stage(recipe, address, "train") as run:
         text = train_stage(recipe, run, stage=stage, jobs=jobs, fresh=fresh)
     return f"{text}\nstudents: {address}; distill pull {address} DIR"
@@ -44,6 +45,7 @@ def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool) -> tuple[s
 
 def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, jobs: int) -> str:
     """Every stage in order. `generate` and `filter` by the engine of the recipe, `train` and `eval` here."""
+    _require_no_scores(recipe, address)
     if recipe.engine.kind == "slurm":
         raise RecipeError(
             "--engine slurm: `distill run` cannot wait for jobs; submit `distill generate`, then `distill filter`, "
@@ -64,6 +66,16 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
     if not recipe.evaluates:
         return f"{filtered}\n\n{trained}\n\n{not_evaluated(recipe)}"
     return f"{filtered}\n\n{trained}\n\n{eval_stage_in_store(recipe, address, fresh=False)[0]}"
+
+
+def _require_no_scores(recipe: Recipe, address: str) -> None:
+    """Raise RecipeError for stages whose traces are scored first: scores are kept in a run directory only."""
+    for stage in recipe.stages:
+        if stage.visual is not None:
+            raise RecipeError(
+                f"stages.{stage.name}.visual: traces are scored in a run directory; bring the run there "
+                f"(distill pull {address} DIR), then run distill train {recipe.path} --run DIR"
+            )
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from distill import redact
 from distill.extensions import file_and_name
 from distill.local_paths import real_path
 from distill.recipe.ablate import Ablate
+from distill.recipe.backends import BACKENDS
 from distill.recipe.base import Name, Section, key
 from distill.recipe.data import DataSource
 from distill.recipe.eval import BASE, Eval
@@ -98,6 +99,8 @@ class Recipe(Section):
                     f"stages.{stage.name}.distill learns the distributions that teachers store; set logprobs under "
                     "[[teachers]]"
                 )
+            if stage.visual is not None:
+                self._require_scorers(f"stages.{stage.name}.visual", stage.visual.teacher)
             asked_of = stage.validation.data if stage.validation is not None else None
             if asked_of is not None and asked_of not in self.data:
                 raise ValueError(unknown_value(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
@@ -144,6 +147,26 @@ class Recipe(Section):
         return [each for each in self.stages if learns_rationales(each) and self.rounds.stage in (None, each.name)][
             -1
         ]
+
+    def _require_scorers(self, where: str, name: str | None) -> None:
+        """Raise ValueError where a teacher is to score texts that cannot, or that sees more than the student."""
+        names = [teacher.name for teacher in self.teachers]
+        if name is not None and name not in names:
+            raise ValueError(unknown_value(f"{where}.teacher", name, names))
+        for teacher in self.teachers:
+            if name not in (None, teacher.name):
+                continue
+            if not teacher.direct.capabilities.scores_texts:
+                able = ", ".join(backend for backend, can in BACKENDS.items() if can.scores_texts)
+                raise ValueError(
+                    f"{where}: teacher {teacher.name!r} cannot score texts, because its backend is "
+                    f"{teacher.backend!r}; name another one in {where}.teacher (backends that can: {able})"
+                )
+            if teacher.hinted or teacher.after:
+                raise ValueError(
+                    f"{where}: teacher {teacher.name!r} sees more than question and picture (hinted, after), so its "
+                    f"scores would not show what the picture adds; name another one in {where}.teacher"
+                )
 
     @property
     def path(self) -> Path:

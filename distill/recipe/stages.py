@@ -82,6 +82,26 @@ class Distill(Section):
     )
 
 
+class Visual(Section):
+    """More weight for the tokens that need the picture: a teacher scores each trace with and without it."""
+
+    teacher: Name | None = key(
+        None,
+        "The teacher that scores the traces; default: each trace's own. Its backend must be able to score texts "
+        "(embedded, vllm).",
+        affects="train",
+    )
+    strength: float = key(
+        0.5,
+        "A token's weight is in proportion to 1 + strength * gain; the gain is the log-probability (in nats) that "
+        "the picture adds. The mean weight of a trace is 1.",
+        affects="train",
+        ge=0,
+    )
+    least: Share = key(0.25, "Smallest weight of a token.", affects="train")
+    most: float = key(4.0, "Largest weight of a token.", affects="train", ge=1)
+
+
 class Preference(Section):
     """Learning to prefer the right trace of a pair to the wrong one (DPO), with `data = "traces:pairs"`."""
 
@@ -188,6 +208,11 @@ class Stage(Section):
         "Prefer right traces to wrong ones; default: learn from right ones alone.",
         omit_default="train",
     )
+    visual: Visual | None = key(
+        None,
+        "Weigh the tokens of traces by how much the picture adds to their likelihood; default: all alike.",
+        omit_default="train",
+    )
     max_length: int = key(
         1024,
         "Largest length of a row in tokens, image tokens included. A longer row is never cut.",
@@ -256,13 +281,17 @@ class Stage(Section):
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
         if not is_traces(self):
-            for key in ("teachers", "no_think", "distill"):
+            for key in ("teachers", "no_think", "distill", "visual"):
                 if getattr(self, key):
                     raise ValueError(f"{key} is about traces, which this stage does not learn from")
         if self.distill and self.target == "answer":
             raise ValueError(
                 "distill: a teacher's distribution over its answer is one after its rationale, which a stage of "
                 "answers leaves out; leave distill out"
+            )
+        if self.visual and self.target == "answer":
+            raise ValueError(
+                "visual weighs the tokens of a rationale, which a stage of answers leaves out; leave it out"
             )
         if (self.preference is not None) != (self.data == f"{TRACES}:{PAIRS}"):
             raise ValueError(
@@ -274,7 +303,7 @@ class Stage(Section):
         return self
 
     def _require_plain_pairs(self) -> None:
-        for name in ("replay", "teachers", "no_think", "distill"):
+        for name in ("replay", "teachers", "no_think", "distill", "visual"):
             if getattr(self, name):
                 raise ValueError(
                     f"{name} changes single rows, but preference learns from pairs; leave one of them out"

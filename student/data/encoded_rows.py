@@ -26,6 +26,7 @@ _SCHEMA = pa.schema(
     [
         ("ids", pa.list_(pa.int32())),
         ("kinds", pa.list_(pa.uint8())),
+        ("weights", pa.list_(pa.float32())),
         ("begin", pa.int32()),
         ("images", pa.int32()),
         ("difficulty", pa.float64()),
@@ -36,6 +37,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 512
+_NO_WEIGHTS = np.zeros(0, np.float32)
 _DECODED_ROWS = 4096
 """Rows that are kept as they were read: a step looks at each of its own several times."""
 
@@ -51,6 +53,8 @@ class Example:
     """The first position that carries loss."""
     kinds: np.ndarray
     """uint8, the part of the response (RATIONALE, ANSWER, FORMAT) that each token from `begin` on belongs to."""
+    weights: np.ndarray | None = None
+    """float32, what each of these tokens weighs beside its part and its row, with mean 1; None: 1 each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,7 @@ def _batch(group: Sequence[Example]) -> pa.RecordBatch:
         [
             _lists([example.ids for example in group], np.int32),
             _lists([example.kinds for example in group], np.uint8),
+            _lists([_NO_WEIGHTS if example.weights is None else example.weights for example in group], np.float32),
             pa.array([example.begin for example in group], pa.int32()),
             pa.array(columns.images, pa.int32()),
             pa.array(columns.difficulty, pa.float64()),
@@ -215,11 +220,13 @@ class MappedRows(Sequence[Example]):
 
     def _read(self, number: int) -> Example:
         batch, position = self._position(number)
+        weights = batch["weights"][position].values
         return Example(
             row=_row(orjson.loads(memoryview(batch["row"][position].as_buffer()))),
             ids=batch["ids"][position].values.to_numpy(),
             begin=batch["begin"][position].as_py(),
             kinds=batch["kinds"][position].values.to_numpy(),
+            weights=weights.to_numpy() if len(weights) else None,
         )
 
 

@@ -24,6 +24,7 @@ from distill.rationale import NO_THINK, Style, join
 from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import TRACES, Stage, is_traces
+from distill.trace_records import scores
 from distill.types import BadRow, ImageRef
 
 NO_ANSWER = "no_answer"
@@ -75,6 +76,9 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
         result[f"data.{stage.data}"] = upstream.fingerprint
+    if stage.visual is not None:
+        noted = scores.settings(run, stage.name) or {"journals": {}}
+        result |= {f"{scores.FIELD}{teacher}": journal for teacher, journal in noted["journals"].items()}
     for name in sources_of(stage):
         result |= flatten(reader.source_fields(recipe, name), f"data.{name}")
     return result

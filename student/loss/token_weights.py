@@ -1,4 +1,4 @@
-"""What each token of a step counts in the loss: by the part of the response that it is in, and by its row."""
+"""What each token of a step counts in the loss: by the part of the response that it is in, its row, and itself."""
 
 from collections.abc import Iterable
 
@@ -30,14 +30,14 @@ class StepWeights:
         """float32, one for each token of the response."""
         _, by_kind = self._of(example)
         weights: np.ndarray = (by_kind * self._scale).astype(np.float32)[example.kinds]
-        return weights
+        return weights if example.weights is None else weights * example.weights
 
     def _of(self, example: Example) -> tuple[float, np.ndarray]:
         """The weight of a row, and that of its tokens by kind, before they are scaled."""
-        counts = np.bincount(example.kinds, minlength=len(KINDS))
+        counts = np.bincount(example.kinds, weights=example.weights, minlength=len(KINDS))
         own = self._by_kind * (example.row.weight if self._sampled else 1.0)
         if self._spans:
-            return float(own @ (counts > 0)), own / np.maximum(counts, 1)
+            return float(own @ (counts > 0)), own / np.where(counts > 0, counts, 1)
         return float(own @ counts), own
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from distill.artifacts.files import describe, write_json
-from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODEL, PARTS
+from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODEL, PARTS, WEIGHTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, versions
 from distill.data.source_images import pictures_of
 from distill.reports import findings
@@ -63,5 +63,6 @@ def _outputs(work: "StageRun") -> list[Path]:
     files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS, folder / DIAGNOSIS]
     files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
     files += [folder / COVERAGE] if stage.distill else []
+    files += [folder / WEIGHTS] if stage.visual else []
     files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
     return sorted(files)

@@ -28,6 +28,7 @@ from distill.artifacts.layout import (
     REFERENCE,
     ROWS,
     SETTINGS,
+    WEIGHTS,
 )
 from distill.artifacts.manifest import begin, fingerprint
 from distill.errors import DataError
@@ -42,6 +43,7 @@ from student.data.image_tokens import TokenStore
 from student.data.images import ImageStore
 from student.data.pairs import whole_pairs
 from student.data.teacher_logprobs import TopLogprobs
+from student.data.visual_weights import VisualWeights
 from student.distributed import processes
 from student.loss import training_loss
 from student.models import attention, freeze, kernels
@@ -172,6 +174,7 @@ class StageRun:
     def _write_rows(self, path: Path) -> dict[str, Any]:
         """Encode the rows into a file, and count those that were left out or changed."""
         dropped: Counter[str] = Counter()
+        visual = None if self.stage.visual is None else VisualWeights.of_stage(self.run, self.stage, self._text_of)
         examples = encode(
             rows.read(self.recipe, self.run, self.stage, dropped),
             self.encoder,
@@ -181,9 +184,16 @@ class StageRun:
             too_long=self.stage.too_long,
             dropped=dropped,
             into=lambda examples: write_rows(
-                path, examples if self.stage.preference is None else whole_pairs(examples, dropped)
+                path,
+                visual.weighted(examples)
+                if visual is not None
+                else examples
+                if self.stage.preference is None
+                else whole_pairs(examples, dropped),
             ),
         )
+        if visual is not None:
+            self._note_weights(visual)
         if not len(examples):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
             raise DataError(
@@ -191,6 +201,17 @@ class StageRun:
                 f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens with images"
             )
         return {"dropped": dropped, "shrunk": examples.shrunk}
+
+    def _note_weights(self, visual: VisualWeights) -> None:
+        """Write down how many tokens have a weight by the picture."""
+        covered = asdict(visual.coverage) | {"unscored": visual.unscored}
+        write_json(self.folder / WEIGHTS, covered)
+        facts = {"weighed": f"{visual.coverage.share:.1%} of their tokens", "unscored": visual.unscored}
+        self._report("weigh", covered["traces"], covered["traces"] + visual.unscored, "traces", facts)
+
+    def _text_of(self, ids: list[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return str(self.processor.tokenizer.decode(ids, skip_special_tokens=True))
 
     def prepare_model(self) -> None:
         """Give the model our loss, attention and kernels, add adapters, and freeze everything else."""
@@ -244,7 +265,7 @@ class StageRun:
             self.run / "generate",
             self.examples.rows,
             top_k=min(distill.top_k, stored),
-            decode=lambda ids: str(self.processor.tokenizer.decode(ids, skip_special_tokens=True)),
+            decode=self._text_of,
             folder=self.folder / DISTRIBUTIONS,
         )
         teachers = dict(sorted(coverage.items()))

@@ -33,7 +33,6 @@ class Completion:
     """[tokens, 1 + k], int32, where log-probabilities were asked for: the sampled token, then the k likeliest."""
     token_logprobs: "np.ndarray | None" = None
     """Their log-probabilities, float32, of the same shape."""
-    """Of the same shape, float32: their log-probabilities."""
     token_ends: "np.ndarray | None" = None
     """[tokens], int32, of a given text that was scored: how many of its characters end with each token."""
     model: str = ""

@@ -66,6 +66,7 @@ data = "traces"
 train = ["language"]
 [stages.lora]
 [stages.distill]
+[stages.visual]
 [stages.validation]
 data = "test"
 hold_out = 4
@@ -307,6 +308,10 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "stages.*.loss.sample_weights": [("stages.first.loss.sample_weights", False)],
     "stages.*.distill.weight": [("stages.second.distill.weight", 0.1)],
     "stages.*.distill.top_k": [("stages.second.distill.top_k", 3)],
+    "stages.*.visual.teacher": [("stages.second.visual.teacher", "own")],
+    "stages.*.visual.strength": [("stages.second.visual.strength", 0.1)],
+    "stages.*.visual.least": [("stages.second.visual.least", 0.1)],
+    "stages.*.visual.most": [("stages.second.visual.most", 3.0)],
     "stages.*.preference.beta": [("stages.prefers.preference.beta", 0.2)],
     "stages.*.preference.sft": [("stages.prefers.preference.sft", 0.5)],
     "stages.*.max_length": [("stages.first.max_length", 9)],

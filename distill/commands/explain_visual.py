@@ -1,0 +1,64 @@
+"""The visual weights of one trace, for `distill explain`: each word with the mean weight of its tokens.
+
+Shows what the teacher's scores say with the settings of the stage; the student's tokens get the same weights by
+character. Searches the journals of scores for the trace and reads no other line.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distill.artifacts.json_lines import LineReader
+from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.trace_records import scores
+
+_SETTING = "stage.visual."
+_WORD = re.compile(r"\S+")
+
+
+def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """For each finished training stage that weighed the trace its name, and the lines of the text with weights."""
+    shown = []
+    for path in sorted((run / "train").glob(f"*/{MANIFEST}")):
+        manifest = Manifest.read(path.parent)
+        fields = manifest.fields if manifest is not None else {}
+        if _SETTING + "strength" not in fields:
+            continue
+        journals = [journal for name, journal in fields.items() if name.startswith(scores.FIELD)]
+        views = {
+            record["view"]: record for name in journals for record in _records(run / scores.FOLDER / name, trace_id)
+        }
+        found = scores.visual_gain(views) if len(views) == 2 else None
+        if found is not None:
+            scored, gain = found
+            settings = {name: fields[_SETTING + name] for name in ("strength", "least", "most")}
+            shown.append((path.parent.name, _lines(scored, scores.visual_weights(gain, **settings))))
+    return tuple(shown)
+
+
+def _records(journal: Path, trace_id: str) -> list[dict[str, Any]]:
+    """The lines of a trace; the others are looked at, not parsed."""
+    marker, found = f'"trace":"{trace_id}"'.encode(), []
+    if journal.is_file():
+        with journal.open("rb") as lines:
+            for line in lines:
+                if marker in line and line.endswith(b"\n"):
+                    pieces = LineReader(scores.check_score, plain=True).read(line, 0)
+                    found += [piece[1] for piece in pieces if isinstance(piece, tuple)]
+    return found
+
+
+def _lines(scored: scores.Scored, weights: np.ndarray) -> tuple[str, ...]:
+    """The text's lines, each word followed by its weight."""
+    lines, start = [], 0
+    for line in scored.text.splitlines(keepends=True):
+        words = []
+        for word in _WORD.finditer(line):
+            characters = np.arange(start + word.start(), start + word.end())
+            tokens = np.searchsorted(scored.ends, characters, side="right")
+            words.append(f"{word[0]} [{weights[np.minimum(tokens, len(weights) - 1)].mean():.1f}]")
+        lines.append(" ".join(words))
+        start += len(line)
+    return tuple(lines)
