@@ -174,7 +174,8 @@ class StageRun:
     def _write_rows(self, path: Path) -> dict[str, Any]:
         """Encode the rows into a file, and count those that were left out or changed."""
         dropped: Counter[str] = Counter()
-        visual = None if self.stage.visual is None else VisualWeights.of_stage(self.run, self.stage, self._text_of)
+        visual = VisualWeights.of_stage(self.run, self.stage, self._text_of) if self.stage.visual else None
+        weighted = visual.weighted if visual is not None else iter
         examples = encode(
             rows.read(self.recipe, self.run, self.stage, dropped),
             self.encoder,
@@ -184,12 +185,7 @@ class StageRun:
             too_long=self.stage.too_long,
             dropped=dropped,
             into=lambda examples: write_rows(
-                path,
-                visual.weighted(examples)
-                if visual is not None
-                else examples
-                if self.stage.preference is None
-                else whole_pairs(examples, dropped),
+                path, whole_pairs(examples, dropped) if self.stage.preference else weighted(examples)
             ),
         )
         if visual is not None:
@@ -204,10 +200,10 @@ class StageRun:
 
     def _note_weights(self, visual: VisualWeights) -> None:
         """Write down how many tokens have a weight by the picture."""
-        covered = asdict(visual.coverage) | {"unscored": visual.unscored}
-        write_json(self.folder / WEIGHTS, covered)
-        facts = {"weighed": f"{visual.coverage.share:.1%} of their tokens", "unscored": visual.unscored}
-        self._report("weigh", covered["traces"], covered["traces"] + visual.unscored, "traces", facts)
+        covered, traces = visual.coverage, visual.coverage.traces
+        write_json(self.folder / WEIGHTS, asdict(covered) | {"unscored": visual.unscored})
+        facts = {"weighed": f"{covered.share:.1%} of their tokens", "unscored": visual.unscored}
+        self._report("weigh", traces, traces + visual.unscored, "traces", facts)
 
     def _text_of(self, ids: list[int]) -> str:
         """The text of token ids, special tokens left out."""

@@ -15,6 +15,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.commands.explain_visual import visual_weights
+from distill.commands.store_stages import train_stage_in_store
 from distill.data import sample_files
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
@@ -187,6 +188,11 @@ def test_what_cannot_score_is_refused_when_the_recipe_is_read(
     world.add_teacher("http://127.0.0.1:9/v1", **teacher)
     with pytest.raises(RecipeError, match=message):
         Scoring(world, "").recipe(more)
+
+
+def test_a_run_in_a_store_says_that_it_is_to_be_pulled_first(scoring: Scoring) -> None:
+    with pytest.raises(RecipeError, match=r"stages\.reason\.visual: .*distill pull s3://bucket/run DIR"):
+        train_stage_in_store(scoring.recipe(), "s3://bucket/run", stage=None, jobs=1, fresh=False)
 
 
 def test_a_file_of_settings_that_is_no_json_is_named(scoring: Scoring) -> None:
