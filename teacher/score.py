@@ -137,7 +137,9 @@ def _record(request: Request, completion: Completion) -> dict[str, Any]:
     ids, values, ends = completion.token_ids, completion.token_logprobs, completion.token_ends
     assert request.given is not None and ids is not None and values is not None and ends is not None
     trace, view, key = request.id.split("\0")
-    return scores.record_of(key, trace, view, scores.Scored(text=request.given, ids=ids, values=values, ends=ends))
+    return scores.record_of(
+        key, trace, view, scores.ScoredText(text=request.given, ids=ids, values=values, ends=ends)
+    )
 
 
 async def _ask(

@@ -50,7 +50,7 @@ def _records(journal: Path, trace_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def _lines(scored: scores.Scored, weights: np.ndarray) -> tuple[str, ...]:
+def _lines(scored: scores.ScoredText, weights: np.ndarray) -> tuple[str, ...]:
     """The text's lines, each word followed by its weight."""
     lines, start = [], 0
     for line in scored.text.splitlines(keepends=True):

@@ -34,7 +34,7 @@ _LEAST_RAW = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredText:
     """What a teacher gives the tokens of one text in one view."""
 
     text: str
@@ -46,7 +46,7 @@ class Scored:
     """int32[tokens]: how many characters of the text end with each token."""
 
 
-def record_of(key: str, trace: str, view: str, scored: Scored) -> dict[str, Any]:
+def record_of(key: str, trace: str, view: str, scored: ScoredText) -> dict[str, Any]:
     """The line of a journal."""
     return {
         "key": key,
@@ -58,7 +58,7 @@ def record_of(key: str, trace: str, view: str, scored: Scored) -> dict[str, Any]
     }
 
 
-def decode(record: Mapping[str, Any]) -> Scored:
+def decode(record: Mapping[str, Any]) -> ScoredText:
     """The scores of a line. Raises DataError."""
     import numpy as np
 
@@ -69,7 +69,7 @@ def decode(record: Mapping[str, Any]) -> Scored:
             raise ValueError("it has other tokens")
     except (TypeError, ValueError, zlib.error) as error:
         raise DataError(f"the score of trace {record['trace']} cannot be read ({error}); remove its line") from None
-    return Scored(text=record["text"], ids=ids, values=values, ends=ends)
+    return ScoredText(text=record["text"], ids=ids, values=values, ends=ends)
 
 
 def settings_path(run: Path, stage: str) -> Path:
@@ -99,7 +99,7 @@ def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str
                 yield record["trace"], waiting.pop(record["trace"])
 
 
-def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[Scored, np.ndarray] | None":
+def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np.ndarray] | None":
     """A trace's text and, for each of its tokens, the nats that the picture adds; None where the views differ."""
     picture, blind = decode(views[PICTURE]), decode(views[BLIND])
     if picture.text != blind.text or picture.ids[:, 0].tolist() != blind.ids[:, 0].tolist():

@@ -84,7 +84,7 @@ class VisualWeights:
         return weights
 
 
-def carry(pieces: list[str], scored: scores.Scored, gain: np.ndarray) -> np.ndarray:
+def carry(pieces: list[str], scored: scores.ScoredText, gain: np.ndarray) -> np.ndarray:
     """The gain of each of the student's tokens, whose texts are `pieces`, float64; NaN where a token has none."""
     own, theirs = (np.array([ord(each) for each in text], np.int64) for text in ("".join(pieces), scored.text))
     places = align(own, theirs, least=_LEAST_RUN)

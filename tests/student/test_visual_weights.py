@@ -44,10 +44,10 @@ def test_weights_rise_with_the_gain_and_are_one_without_strength() -> None:
     assert len(scores.visual_weights(np.zeros(0), strength=1.0, least=0.5, most=2.0)) == 0
 
 
-def scored(*pieces: str) -> scores.Scored:
+def scored(*pieces: str) -> scores.ScoredText:
     ids = np.arange(len(pieces), dtype=np.int32)[:, None]
     ends = np.cumsum([len(piece) for piece in pieces]).astype(np.int32)
-    return scores.Scored(text="".join(pieces), ids=ids, values=np.zeros(ids.shape, np.float32), ends=ends)
+    return scores.ScoredText(text="".join(pieces), ids=ids, values=np.zeros(ids.shape, np.float32), ends=ends)
 
 
 def test_a_gain_is_carried_to_the_tokens_of_another_tokenizer_by_character() -> None:
@@ -99,7 +99,7 @@ def give_scores(folder: Path, *, left_out: int = 0, name: str = "t-0.jsonl") -> 
             ends = np.arange(1, len(text) + 1, dtype=np.int32)
             for view in (scores.PICTURE, scores.BLIND):
                 values = np.array([[-3.0 if view == scores.BLIND and each.isdigit() else -0.5] for each in text])
-                made = scores.Scored(text=text, ids=ids, values=values.astype(np.float32), ends=ends)
+                made = scores.ScoredText(text=text, ids=ids, values=values.astype(np.float32), ends=ends)
                 journal.append(scores.record_of(f"{row['trace_id']} {view}", row["trace_id"], view, made))
     write_json(scores.settings_path(folder / "run", "reason"), {"journals": {"t": name}})
 
