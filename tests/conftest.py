@@ -48,6 +48,8 @@ SLOWEST = (
     "distill/test_runner.py",
     "student/test_interrupts.py",
     "filters/test_apply.py",
+    "student/test_graph_breaks.py",
+    "filters/test_filter_store_run.py",
     "student/test_trainer.py",
     "student/test_odd.py",
     "distill/test_repair.py",
@@ -56,6 +58,9 @@ SLOWEST = (
     "filters/test_writer.py",
     "teacher/test_generate.py",
     "teacher/test_generate_interrupted.py",
+    "distill/test_ask.py",
+    "filters/test_user_signals.py",
+    "student/test_kernel_choice.py",
     "student/test_damage.py",
     "filters/test_invariance.py",
     "teacher/test_outage.py",
@@ -82,9 +87,23 @@ SLOWEST = (
     "teacher/test_export_server.py",
     "teacher/test_store_run.py",
     "distill/test_object_store.py",
+    "filters/test_what_if.py",
+    "recipes/test_recipe_keys.py",
+    "filters/test_pairs.py",
+    "student/test_classes.py",
+    "filters/test_diagnosis.py",
+    "student/test_roofline.py",
+    "student/test_packing.py",
+    "student/test_flops.py",
+    "student/test_lora.py",
+    "filters/test_human_verdicts.py",
+    "teacher/test_batch_engine.py",
+    "filters/test_limits.py",
+    "teacher/test_damage.py",
 )
-"""Files whose tests start servers, processes or whole runs, the slowest first. Workers begin with them, so that none
-has much left when the others are done; each counts as `slow`, so `make test-fast` leaves it out."""
+"""Files whose tests start servers, processes or whole runs, or take more than five CPU seconds, the slowest first.
+Workers begin with them, so that none has much left when the others are done. Each counts as `slow`, so
+`make test-fast` leaves it out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
