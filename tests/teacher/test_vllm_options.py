@@ -188,9 +188,13 @@ def test_the_way_that_vllm_is_called_changes_no_answer() -> None:
 @pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not())
 @pytest.mark.parametrize("command", [("serve",), ("-m", "vllm.entrypoints.openai.api_server")])
 def test_a_real_vllm_says_its_options_and_has_those_of_the_run(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: tuple[str, ...],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # Both commands have one interpreter, which is asked once.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "options"))
     (tmp_path / "sitecustomize.py").write_text(vllm_server.SITE)
     program = vllm_server.PYTHON.with_name("vllm") if command == ("serve",) else vllm_server.PYTHON
     server = {
