@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS
-from distill.grounding.notations import plain_notation
+from distill.grounding.notations import COMMA_AND_FEW_DIGITS, plain_notation
 from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"
@@ -192,7 +192,7 @@ def _beginning(text: str, most: int) -> str:
 
 def _clean(text: str) -> str:
     text = plain_text(plain_notation(text))
-    if "," in text and _CONTINENTAL.search(text):
+    if COMMA_AND_FEW_DIGITS.search(text) and _CONTINENTAL.search(text):
         text = _CONTINENTAL_NUMBER.sub(
             lambda match: match[1].replace(".", "") + (f".{match[2]}" if match[2] else ""), text
         )

@@ -25,8 +25,8 @@ _POWERS_OF_TEN: Final = re.compile(
 _POWER_OF_TEN: Final = re.compile(r"(\d[\d.]*)e([+-]?\d+)")
 _HAS_POWER_OF_TEN: Final = re.compile(r"e(?<=\de)[+-]?\d")
 _BASE: Final = re.compile(r"(?<!\w)0b([01]{1,40})(?!\w)|(?<!\w)0x([0-9a-fA-F]{1,10})(?!\w)")
-# What follows a comma where one of the next two can match: most commas end a word, and a search for a comma is fast.
-_PAIR: Final = re.compile(r",(?<=\d,)\d\d?(?!\d)")
+COMMA_AND_FEW_DIGITS: Final = re.compile(r",(?<=\d,)\d\d?(?!\d)")
+"""A comma as in 12,5: no decimal comma is found without one, and a search for it is fast."""
 _LAKHS: Final = re.compile(r"(?<![\w.,])\d{1,2}(?:,\d\d){1,4},\d{3}(?![\w,])")
 # A comma between digits is decimal where an operator, or the sign of the euro, stands beside such a number.
 _DECIMAL_COMMA: Final = re.compile(
@@ -36,7 +36,7 @@ _COMMA_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,4}),(\d{1,2})(?![\d,]|\.\d)
 _THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 # Without a prefix, which would change the scale.
 _ELECTRIC: Final = re.compile(r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,;)]|$)))(?![\w°/])")
-_ELECTRIC_BEGINS: Final = re.compile(r"\d\s?[VAWΩJ]")
+_ELECTRIC_ENDS: Final = re.compile(r"[VAWΩJ](?:(?<=\d.)|(?<=\d\s.))")
 _FACTOR: Final = re.compile(r"(?: ×(?<=\d ×)|×(?<=\d×))(?=\s*(?:[.,;)]|$|\n))")
 _INCHES: Final = re.compile(r" in(?<=\d in)(?=\.?\s?[×*·/=])")
 _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
@@ -55,14 +55,14 @@ def plain_notation(text: str) -> str:
         text = _BASE.sub(_from_base, text)
     if _HAS_POWER_OF_TEN.search(text):
         text = _POWERS_OF_TEN.sub(lambda match: _POWER_OF_TEN.sub(r"(\1*10^(\2))", match[0]), text)
-    if _PAIR.search(text):
+    if COMMA_AND_FEW_DIGITS.search(text):
         text = _LAKHS.sub(lambda match: match[0].replace(",", ""), text)
         if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text):
             text = _COMMA_NUMBER.sub(r"\1.\2", text)
     for sign, pattern, replacement in _SIGNS:
         if sign in text:
             text = pattern.sub(replacement, text)
-    return _ELECTRIC.sub("", text) if _ELECTRIC_BEGINS.search(text) else text
+    return _ELECTRIC.sub("", text) if _ELECTRIC_ENDS.search(text) else text
 
 
 def _from_base(match: re.Match[str]) -> str:

@@ -20,6 +20,8 @@ Kind = Literal["number", "count", "flag", "text"]
 STATES = (OK, WORDS, NOT_APPLICABLE, UNDECIDABLE, TIMED_OUT, ERROR)
 _TEXTS = ("answer_verdict", "corpus_duplicate_of", "contamination", "contamination_source", "contamination_sample")
 """Texts that sections of the page read of all traces; every other text is looked up for single traces."""
+_COPIED_AT_ONCE = 100_000
+"""Traces that are copied before the table is compressed: with all columns they need 0.6 KB each until then."""
 _KINDS: Mapping[pa.DataType, Kind] = {kind: name for name, kind in VALUE_TYPES.items()}  # type: ignore[misc]
 
 
@@ -96,7 +98,7 @@ def gather(database: duckdb.DuckDBPyConnection, every: Mapping[str, pa.Schema]) 
         FROM signals JOIN decisions USING (id)"""
     database.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.page AS {query} LIMIT 0")
     ((rows,),) = database.execute("SELECT count(*) FROM decisions").fetchall()
-    for within in ranges(rows):
+    for within in ranges(rows, _COPIED_AT_ONCE):
         database.execute(f"INSERT INTO {SCRATCH}.page {query} WHERE {within.format('signals.id')}")
         database.execute(f"CHECKPOINT {SCRATCH}")
     database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")

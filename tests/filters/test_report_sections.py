@@ -62,6 +62,15 @@ def decided(run, chosen, select):
     return sum(row["kept"] for row in rows), sum(row["selected"] for row in rows), facts
 
 
+def test_a_table_that_is_copied_in_parts_has_the_same_rows(run, monkeypatch):
+    query = "SELECT * FROM page ORDER BY id"
+    *_, whole = decided(run, rules(), SELECT)
+    monkeypatch.setattr(report_table, "_COPIED_AT_ONCE", 5)
+    *_, in_parts = decided(run, rules(), SELECT)
+    expected = whole.rows(query)
+    assert len(expected) > 20 and in_parts.rows(query) == expected
+
+
 @pytest.mark.parametrize("select", [Select(), Select(per_question=1), SELECT])
 def test_every_threshold_says_what_filtering_with_it_keeps_and_selects(run, select):
     *_, facts = decided(run, rules(), select)
