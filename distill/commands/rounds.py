@@ -19,9 +19,9 @@ from distill.recipe.rounds import ASKED
 from distill.rounds.results import pass_fields, rounds_text, write_results
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import (
-    ANSWERS,
     QUESTIONS,
     VALIDATION,
+    attempt_folder,
     pass_folder,
     questioning,
     round_folder,
@@ -111,9 +111,10 @@ def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies
 
 def _return_questions(recipe: Recipe, run: Path, number: int, finish: Finish) -> Manifest:
     """The questions of a round: those that the student of the pass before answers wrong."""
-    folder = round_folder(run, number)
-    finish(_ask_student, questioning(recipe, run, number - 1, ASKED), folder / ANSWERS)
-    return write_returned(recipe, folder / ANSWERS, folder / QUESTIONS)
+    folders = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
+    for attempt, folder in enumerate(folders):
+        finish(_ask_student, questioning(recipe, run, number - 1, ASKED, attempt), folder)
+    return write_returned(recipe, folders, round_folder(run, number) / QUESTIONS)
 
 
 @logged("eval")

@@ -73,6 +73,13 @@ class Eval(Section):
         "embedded: students answer in this process. vllm: every arm is exported, and served while it is asked.",
         affects="eval",
     )
+    temperature: float = key(
+        0.0,
+        "0: greedy replies. Larger: each reply is drawn at this temperature, from `seed`; embedded students only.",
+        affects="eval",
+        omit_default="eval",
+        ge=0,
+    )
     think: bool = key(
         True,
         'False: questions end with "/no_think", which students know that stages.no_think has taught.',
@@ -109,6 +116,12 @@ class Eval(Section):
         both = sorted(set(self.arms) & set(self.students))
         if both:
             raise ValueError(f"students and arms share names: {', '.join(both)}")
+        served = self.engine != "embedded" or any(each.base_url is not None for each in self.students.values())
+        if self.temperature and served:
+            raise ValueError(
+                f"temperature = {self.temperature:g} draws replies of embedded students, and here some are served; "
+                'set it to 0, or engine = "embedded" without eval.students that have a base_url'
+            )
         return self
 
 

@@ -134,6 +134,11 @@ class Recipe(Section):
         for teacher in settings.teachers:
             if teacher not in (known := [each.name for each in self.teachers]):
                 raise ValueError(unknown_value("rounds.teachers", teacher, known))
+        if settings.attempts > 1 and self.eval.engine != "embedded":
+            raise ValueError(
+                f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "
+                f'{self.eval.engine!r}; set attempts = 1, or eval.engine = "embedded"'
+            )
         if settings.validation in (None, "questions"):
             raise ValueError(
                 "rounds.validation names the source whose questions decide whether a round helps: a source beside "

@@ -53,10 +53,25 @@ class Rounds(Section):
         affects="rounds",
         ge=1,
     )
+    attempts: int = key(
+        1,
+        "Replies of the student to each of them: the first is greedy, the others are drawn at `temperature`.",
+        affects="rounds",
+        ge=1,
+        le=64,
+    )
+    temperature: float = key(0.8, "Temperature of the drawn replies.", affects="rounds", gt=0)
+    most_right: float = key(
+        0.0,
+        "A question goes back when some reply is wrong and at most this share of its replies is right.",
+        affects="rounds",
+        ge=0,
+        lt=1,
+    )
     returned: int | None = key(
         None,
-        "Most questions that go back to the teachers in a round, chosen by their ids; default: all that the student "
-        "fails.",
+        "Most questions that go back to the teachers in a round: those with the fewest right replies, then by their "
+        "ids; default: all that the student fails.",
         affects="rounds",
         ge=1,
     )

@@ -1,11 +1,11 @@
 """The questions of a round: those that a student fails, with its wrong replies, as a source that lies beside them.
 
-A question goes back when the judge calls its reply wrong. Undecided ones stay: the judge could not tell a right trace
-of theirs from a wrong one.
+A question goes back when the judge calls a reply to it wrong and few of its replies are right. One with undecided
+replies alone stays: the judge could not tell a right trace from a wrong one.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,41 +38,47 @@ _SCHEMA = pa.schema(
 )
 
 
-def write_returned(recipe: Recipe, answers: Path, folder: Path) -> Manifest:
-    """Write the questions that go back to `folder`, from the finished evaluation in the run directory `answers`.
+def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Manifest:
+    """Write the questions that go back to `folder`, from the finished evaluations in these run directories.
 
-    Returns at once what is there and made from the same replies. Without a question to return it writes no file of
-    them.
+    Each holds one reply to every question. Returns at once what is there and made from the same replies. Without a
+    question to return it writes no file of them.
     """
-    evaluated = require(answers, "eval", next_step="run `distill run` again")
+    settings = recipe.rounds
+    evaluated = [require(run, "eval", next_step="run `distill run` again") for run in attempts]
     fields = {
-        "eval": evaluated.fingerprint,
-        "predictions": evaluated.outputs[PREDICTIONS].sha256,
-        "rounds.returned": recipe.rounds.returned,
+        "predictions": [manifest.outputs[PREDICTIONS].sha256 for manifest in evaluated],
+        "rounds.returned": settings.returned,
+        "rounds.most_right": settings.most_right,
     }
     made = fingerprint(fields)
     before = Manifest.read(folder)
     if before is not None and before.fingerprint == made and _is_there(before, folder):
         return before
     verdicts: Counter[str] = Counter()
-    replies: dict[str, str] = {}
-    for line in read_jsonl(answers / "eval" / PREDICTIONS):
-        verdicts[line["verdict"]] += 1
-        if line["verdict"] == "wrong":
-            replies[line["sample_id"]] = line["text"]
-    chosen = sorted(replies)[: recipe.rounds.returned]
+    right: Counter[str] = Counter()
+    wrong: dict[str, str] = {}
+    for run in attempts:
+        for line in read_jsonl(run / "eval" / PREDICTIONS):
+            verdicts[line["verdict"]] += 1
+            if line["verdict"] == "correct":
+                right[line["sample_id"]] += 1
+            elif line["verdict"] == "wrong":
+                wrong.setdefault(line["sample_id"], line["text"])
+    failed = [identity for identity in wrong if right[identity] <= settings.most_right * len(attempts)]
+    chosen = sorted(failed, key=lambda identity: (right[identity], identity))[: settings.returned]
     path = folder / QUESTIONS_FILE
     path.unlink(missing_ok=True)
     if chosen:
-        _write(path, _rows(recipe, {identity: replies[identity] for identity in chosen}))
+        _write(path, _rows(recipe, {identity: wrong[identity] for identity in chosen}))
     return Manifest(
         stage="rounds/questions",
         fingerprint=made,
         fields=fields,
-        inputs={"eval": evaluated.fingerprint},
+        inputs={run.name: manifest.fingerprint for run, manifest in zip(attempts, evaluated, strict=True)},
         outputs={QUESTIONS_FILE: describe(path, len(chosen))} if chosen else {},
         counts={
-            "answered": verdicts.total(),
+            "replies": verdicts.total(),
             **{verdict: verdicts[verdict] for verdict in ("correct", "wrong", "undecided")},
             "returned": len(chosen),
         },

@@ -2,7 +2,8 @@
 
 RUN                          the first pass: pass 0
 RUN/rounds/N                 round N, with generate, filter, train and eval as in any run
-RUN/rounds/N/answers         an evaluation: the student of the pass before answers the training questions
+RUN/rounds/N/answers         an evaluation: the student of the pass before answers the training questions;
+                             answers-2 and so on: its further attempts
 RUN/rounds/N/questions       what it fails: the questions of round N
 RUN/rounds/N/validation      an evaluation: the student of pass N answers the validation questions (N from 0)
 """
@@ -40,9 +41,18 @@ def student_of_pass(recipe: Recipe, run: Path, number: int) -> Path:
     return model_folder(pass_folder(run, number), recipe.round_stage.name)
 
 
-def questioning(recipe: Recipe, run: Path, number: int, source: str) -> Recipe:
-    """The recipe of an evaluation: the student of a pass answers the questions of a source, once."""
+def attempt_folder(run: Path, number: int, attempt: int) -> Path:
+    """Where an attempt of the student at the training questions lies, counted from 0, of the round that it is for."""
+    return round_folder(run, number) / (f"{ANSWERS}-{attempt + 1}" if attempt else ANSWERS)
+
+
+def questioning(recipe: Recipe, run: Path, number: int, source: str, attempt: int = 0) -> Recipe:
+    """The recipe of an evaluation: the student of a pass answers the questions of a source once.
+
+    The first attempt, 0, is greedy; each other one draws other replies.
+    """
     values = _values(recipe)
+    values["seed"] = (recipe.seed + attempt) % 2**31
     values["stages"] = []
     values["eval"] = {
         **values.get("eval", {}),
@@ -50,6 +60,7 @@ def questioning(recipe: Recipe, run: Path, number: int, source: str) -> Recipe:
         "arms": {},
         "students": {STUDENT: {"model": str(student_of_pass(recipe, run, number).resolve())}},
         "without_image": False,
+        "temperature": recipe.rounds.temperature if attempt else 0.0,
     }
     most = recipe.rounds.answered
     if source == ASKED and most is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
+from distill.artifacts.manifest import fingerprint
 from distill.errors import ModelError, RecipeError
 from distill.rationale import split
 from distill.recipe.recipe import Recipe
@@ -27,6 +28,7 @@ from student.training.session import Session
 
 if TYPE_CHECKING:
     from student.data.images import ImageStore
+    from student.inference import generation
 
 REPLIES = "replies.jsonl"
 NO_IMAGE = "without images"
@@ -236,6 +238,7 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
                 batch,
                 max_new_tokens=recipe.eval.max_new_tokens,
                 max_pixels=max_pixels,
+                draw=_draw(recipe, question_set, batch),
             )
         seconds = (time.perf_counter() - started) / len(batch)
         on_replies(
@@ -246,6 +249,19 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
                 if question_set.samples[index].id in missing
             ],
         )
+
+
+def _draw(
+    recipe: Recipe, question_set: QuestionSet, batch: Sequence[tuple[int, list[int]]]
+) -> "generation.Draw | None":
+    """How the replies to a batch are drawn: from its questions and the recipe's seed; None: greedily."""
+    from student.inference.generation import Draw
+
+    if not recipe.eval.temperature:
+        return None
+    source = {"seed": recipe.seed, "ids": [question_set.samples[index].id for index, _ in batch]}
+    seed = int(fingerprint(source | {"without_image": question_set.without_image})[:8], 16)
+    return Draw(temperature=recipe.eval.temperature, seed=seed)
 
 
 def _batches(

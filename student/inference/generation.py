@@ -1,4 +1,4 @@
-"""Greedy answers of a student to many questions, in batches of like length.
+"""Answers of a student to many questions, greedy or sampled, in batches of like length.
 
 Works with any image-text-to-text model. Does not judge answers (student/evaluate.py).
 """
@@ -69,6 +69,14 @@ def prompt_inputs(
     return inputs | store.join(pictures)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """How replies are drawn instead of greedily; the same seed and batch give the same replies on one machine."""
+
+    temperature: float
+    seed: int
+
+
 @torch.inference_mode()
 def reply_ids(
     model: PreTrainedModel,
@@ -80,16 +88,18 @@ def reply_ids(
     *,
     max_new_tokens: int,
     max_pixels: int,
+    draw: Draw | None = None,
 ) -> list[list[int]]:
-    """Token ids of the greedy replies to one of `batches`, in its order, the end of the turn included."""
+    """Token ids of the replies to one of `batches`, in its order, the end of the turn included; greedy without
+    `draw`."""
     inputs = prompt_inputs(model, processor, encoder, store, samples, batch, max_pixels=max_pixels)
     # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
-    greedy = GenerationConfig(
-        do_sample=False,
+    decoding = GenerationConfig(
+        do_sample=draw is not None,
         num_beams=1,
-        temperature=1.0,
+        temperature=1.0 if draw is None else draw.temperature,
         top_p=1.0,
-        top_k=50,
+        top_k=50 if draw is None else 0,
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,
         max_new_tokens=max_new_tokens,
@@ -99,11 +109,14 @@ def reply_ids(
     )
     listener = live_text.current()
     streamer = _Streamer(processor.tokenizer, encoder, listener) if listener and len(batch) == 1 else None
-    generated = model.generate(
-        **{name: value.to(model.device) for name, value in inputs.items()},
-        generation_config=greedy,
-        streamer=streamer,
-    )
+    with torch.random.fork_rng(enabled=draw is not None):
+        if draw is not None:
+            torch.manual_seed(draw.seed)
+        generated = model.generate(
+            **{name: value.to(model.device) for name, value in inputs.items()},
+            generation_config=decoding,
+            streamer=streamer,
+        )
     result = generated[:, inputs["input_ids"].shape[1] :].tolist()
     return [ids[: _end(ids, encoder) + 1] for ids in result]
 
@@ -134,8 +147,9 @@ def generate_replies(
     *,
     max_new_tokens: int,
     max_pixels: int,
+    draw: Draw | None = None,
 ) -> list[Reply]:
-    """Greedy replies to one of `batches`, in its order."""
+    """Replies to one of `batches`, in its order; greedy without `draw`."""
     result = reply_ids(
         model,
         processor,
@@ -145,6 +159,7 @@ def generate_replies(
         batch,
         max_new_tokens=max_new_tokens,
         max_pixels=max_pixels,
+        draw=draw,
     )
     return [parse_reply(ids, encoder, processor.tokenizer) for ids in result]
 

@@ -175,7 +175,7 @@ def test_a_part_without_any_image_is_named(place: Path) -> None:
 # --- the questions that go back ---------------------------------------------------------------------------------
 
 
-def answered(place: Path, made: Recipe, verdicts: str) -> Path:
+def answered(place: Path, made: Recipe, verdicts: str, name: str = "answers") -> Path:
     """A finished evaluation in which the questions got these verdicts in turn."""
     samples = list(reader.samples(made))
     kinds = [
@@ -185,16 +185,16 @@ def answered(place: Path, made: Recipe, verdicts: str) -> Path:
         {"sample_id": sample.id, "verdict": kind, "text": f"no {{answer}} {at}"}
         for at, (sample, kind) in enumerate(zip(samples, kinds, strict=True))
     ]
-    folder = place / "answers" / "eval"
+    folder = place / name / "eval"
     write_jsonl(folder / "predictions.jsonl", lines)
     outputs = {"predictions.jsonl": describe(folder / "predictions.jsonl", len(lines))}
     Manifest(stage="eval", fingerprint=f"answered {verdicts}", fields={}, outputs=outputs).write(folder)
-    return place / "answers"
+    return place / name
 
 
 def test_questions_go_back_with_the_same_ids_and_the_wrong_reply_and_undecided_ones_stay(place: Path) -> None:
     made = recipe(place, "[rounds]\ncount = 1\n")
-    manifest = write_returned(made, answered(place, made, "cwu"), place / "back")
+    manifest = write_returned(made, [answered(place, made, "cwu")], place / "back")
     assert manifest.counts["returned"] == manifest.counts["wrong"] > 5
     assert manifest.counts["undecided"] > 5
     path = place / "back.toml"
@@ -214,16 +214,39 @@ def test_questions_go_back_with_the_same_ids_and_the_wrong_reply_and_undecided_o
 
 def test_the_same_replies_give_the_same_bytes_and_new_replies_new_questions(place: Path) -> None:
     made = recipe(place, "[rounds]\ncount = 1\nreturned = 4\n")
-    first = write_returned(made, answered(place, made, "cw"), place / "back")
+    first = write_returned(made, [answered(place, made, "cw")], place / "back")
     assert first.counts["returned"] == 4
-    assert write_returned(made, place / "answers", place / "back") == first
-    again = write_returned(made, place / "answers", place / "other")
+    assert write_returned(made, [place / "answers"], place / "back") == first
+    again = write_returned(made, [place / "answers"], place / "other")
     assert again.outputs == first.outputs
     (place / "back" / "questions.parquet").write_bytes(b"damaged")
-    assert write_returned(made, place / "answers", place / "back").outputs == first.outputs
-    assert write_returned(made, answered(place, made, "wc"), place / "back").outputs != first.outputs
-    none = write_returned(made, answered(place, made, "c"), place / "back")
+    assert write_returned(made, [place / "answers"], place / "back").outputs == first.outputs
+    assert write_returned(made, [answered(place, made, "wc")], place / "back").outputs != first.outputs
+    none = write_returned(made, [answered(place, made, "c")], place / "back")
     assert none.counts["returned"] == 0 and not (place / "back" / "questions.parquet").exists()
+
+
+def test_with_several_attempts_a_question_goes_back_by_the_share_of_right_ones_the_worst_first(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nattempts = 3\n")
+    attempts = [
+        answered(place, made, said, f"answers-{number}") for number, said in enumerate(("wwcu", "wwcu", "wcwu"))
+    ]
+
+    def returned(**settings: float) -> Manifest:
+        rounds = made.rounds.model_copy(update=settings)
+        return write_returned(made.model_copy(update={"rounds": rounds}), attempts, place / "back")
+
+    count = len(list(reader.samples(made)))
+    by_kind = [len(range(kind, count, 4)) for kind in range(4)]  # right of three: none, one, two; undecided
+    assert returned(most_right=0.0).counts["returned"] == by_kind[0]
+    assert returned(most_right=0.34).counts["returned"] == by_kind[0] + by_kind[1]
+    assert returned(most_right=0.67).counts["returned"] == sum(by_kind[:3])
+    few = returned(most_right=0.67, returned=by_kind[0])
+    never_right = [sample.id for sample in list(reader.samples(made))[::4]]
+    assert few.counts["replies"] == 3 * count
+    back = place / "back.toml"
+    back.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
+    assert sorted(sample.id for sample in reader.samples(load(back))) == sorted(never_right)
 
 
 def test_questions_without_an_image_go_back_beside_those_with_one(place: Path) -> None:
@@ -234,7 +257,7 @@ def test_questions_without_an_image_go_back_beside_those_with_one(place: Path) -
     path = place / "mixed.toml"
     path.write_text('[data.questions]\nsource = "questions.jsonl"\nimages_root = "images"\nformat = "llava"\n')
     made = load(path)
-    write_returned(made, answered(place, made, "w"), place / "back")
+    write_returned(made, [answered(place, made, "w")], place / "back")
     path.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
     assert [len(sample.images) for sample in reader.samples(load(path))] == [0, 1]
 

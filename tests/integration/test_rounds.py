@@ -42,6 +42,7 @@ without_image = false
 student = "reason"
 [rounds]
 count = 2
+attempts = 2
 hold_out = 0.3
 returned = 6
 samples = 1
@@ -95,8 +96,8 @@ def work(recipe, run, where):
                 die()
         return trained(recipe, run, stage, *arguments, on_progress=watched, **options)
 
-    if where in ("answers", "generate", "validation"):
-        dying(journal.Journal, "append", third(f"rounds/1/{where}"))
+    if where in ("answers", "answers-2", "generate", "validation"):
+        dying(journal.Journal, "append", third(f"rounds/1/{where}/"))
     elif where == "questions":
         dying(returned_questions, "describe")
     elif where == "dataset":
@@ -142,15 +143,23 @@ def test_each_round_is_a_run_of_its_own_and_its_questions_are_those_that_the_stu
         folder = place / "rounds" / str(number)
         for stage in ("generate", "filter", "train", "eval", "questions", "answers/eval", "validation/eval"):
             assert Manifest.read(folder / stage) is not None, stage
-        replies = {line["sample_id"]: line for line in read_jsonl(folder / "answers" / "eval" / "predictions.jsonl")}
+        replies: dict[str, list[dict[str, Any]]] = {}
+        for attempt in ("answers", "answers-2"):
+            for line in read_jsonl(folder / attempt / "eval" / "predictions.jsonl"):
+                replies.setdefault(line["sample_id"], []).append(line)
         asked = list(reader.samples(load(folder / "recipe.toml")))
         assert len(asked) == 6
         originals = {sample.id: sample for sample in reader.samples(recipe)}
         for sample in asked:
-            assert replies[sample.id]["verdict"] == "wrong"
-            assert sample.meta["reply"] == replies[sample.id]["text"]
+            assert sample.meta["reply"] == next(
+                line["text"] for line in replies[sample.id] if line["verdict"] == "wrong"
+            )
             assert (sample.question, sample.answers) == (originals[sample.id].question, originals[sample.id].answers)
-        failed = sorted(identity for identity, line in replies.items() if line["verdict"] == "wrong")
+        failed = sorted(
+            identity
+            for identity, lines in replies.items()
+            if (verdicts := {line["verdict"] for line in lines}) and "wrong" in verdicts and "correct" not in verdicts
+        )
         assert sorted(sample.id for sample in asked) == failed[:6]
 
 
@@ -224,7 +233,7 @@ def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_any_point_the_same_command_ends_with_the_same_bytes(finished: Path, tmp_path: Path) -> None:
     world(tmp_path)
-    at = ("1", "answers", "questions", "generate", "dataset", "train", "validation", "2", "3")
+    at = ("1", "answers", "answers-2", "questions", "generate", "dataset", "train", "validation", "2", "3")
     die_in_turn(KILLS, *((tmp_path / "recipe.toml", tmp_path / "run", where) for where in at))
     assert run(tmp_path)["best"] == 2
     assert digests(tmp_path) == digests(finished)

@@ -11,6 +11,7 @@ from distill.types import Sample
 from student.data import encode
 from student.data import images as pictures
 from student.inference import generation
+from student.inference.generation import Draw
 from student.models import inputs
 from student.models.siq_vl import build
 
@@ -29,7 +30,7 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
     ]
 
 
-def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12):
+def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12, draw: Draw | None = None):
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     found = {}
@@ -43,9 +44,24 @@ def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int =
             batch,
             max_new_tokens=max_new_tokens,
             max_pixels=PIXELS,
+            draw=draw,
         )
         found |= {samples[place].id: reply for (place, _), reply in zip(batch, replies, strict=True)}
     return found
+
+
+def test_drawn_replies_are_those_of_their_seed_and_leave_the_state_of_chance_alone(world: Path, tmp_path: Path):
+    built = build(str(world / "vision"), str(world / "language"), 2)
+    samples, state = questions(tmp_path), torch.get_rng_state()
+
+    def drawn(seed: int) -> list[str]:
+        found = answers(*built, samples, batch_size=4, draw=Draw(temperature=1.0, seed=seed))
+        return [reply.text for reply in found.values()]
+
+    greedy = [reply.text for reply in answers(*built, samples, batch_size=4).values()]
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert greedy not in (drawn(1), drawn(2))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("kind", ["siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm"])
