@@ -7,9 +7,12 @@ def main() -> None:
     """Run the command line, or say why it cannot run here."""
     if sys.platform == "win32":
         sys.exit("distill: Windows is not supported; use WSL 2, or the Docker images (docs/docker.md)")
-    from distill.cli import main as run
+    try:
+        from distill.cli import main as run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while modules are loaded; later the commands say more
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,9 @@ def find_gpu(name: str) -> Gpu:
     gpu = keys.get(key) or next(
         (candidate for name_key, candidate in keys.items() if name_key.startswith(key) and len(key) > 2), None
     )
+    if gpu is None and name.lower().startswith(("nvidia", "tesla")):  # as nvidia-smi names it
+        memory = re.search(r"(\d+)\s?GB", name)
+        gpu = gpu_of_device(name, float(memory[1]) if memory else 0.0)
     if gpu is None:
         near = difflib.get_close_matches(key, keys, n=1)
         hint = f"did you mean {keys[near[0]].name!r}? " if near else ""
@@ -79,7 +82,7 @@ def find_gpu(name: str) -> Gpu:
 def gpu_of_device(device_name: str, memory_gib: float) -> Gpu | None:
     """The card that torch calls so, with the memory that it has; None when it is not in the table."""
     key = _key(device_name)
-    candidates = [gpu for gpu in GPUS if re.sub(r"\d+gb$", "", _key(gpu.name)) in key]
+    candidates = [gpu for gpu in GPUS if _key(re.sub(r" \d+GB$", "", gpu.name)) in key]
     if not candidates:
         return None
     # "A100" is in the names of both sizes, and "A10" and "L4" are in those of other cards.

@@ -163,7 +163,9 @@ def export(
             "exists already is compared and not written again.",
         ),
     ] = False,
-    prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: number of questions.")] = 64,
+    prompts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --verify: number of questions [default: 64].")
+    ] = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -195,6 +197,10 @@ def export(
     from distill.commands.push import push_folder, require_pushable
     from distill.commands.stages import export_dataset, export_gguf, export_student, export_tasks
 
+    if public and push is None:
+        raise RecipeError("--public needs --push OWNER/NAME, the repository that is public")
+    if prompts is not None and not verify:
+        raise RecipeError("--prompts needs --verify, which asks these questions")
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
     if gguf and (plain or both or dataset or lmms_eval):
@@ -205,10 +211,11 @@ def export(
         if both or lmms_eval:
             raise RecipeError("--push uploads one student or one dataset; leave --both and --lmms-eval out")
         require_pushable(push)
-    asked = prompts if verify else None
+    if not (run / RECIPE).is_file():
+        raise RecipeError(f"{run}: no run here (no {RECIPE}); give the directory that `distill run` printed")
+    asked = (prompts or 64) if verify else None
     reuse = verify or push is not None
-    # A folder that is no run gets no log.
-    with run_log.recording(run, "export") if (run / RECIPE).is_file() else nullcontext():
+    with run_log.recording(run, "export"):
         if lmms_eval:
             show(export_tasks(run, lmms_eval, out))
         elif dataset:

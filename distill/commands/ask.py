@@ -18,7 +18,7 @@ import orjson
 from distill import verbs
 from distill.artifacts.layout import RECIPE
 from distill.data import images
-from distill.errors import DataError, DistillError
+from distill.errors import DataError, DistillError, ImageError
 from distill.rationale import split
 from distill.recipe.data import DataSource
 from distill.recipe.eval import BASE, student_values
@@ -102,9 +102,15 @@ def ask(
     `students` are further ones: folders, hub names, or URL#MODEL. A model that cannot be asked says why in its reply.
     Raises DataError or ImageError for an image that cannot be read, and DataError where no model could be asked.
     """
-    data = images.read_file(image)
+    if not question.strip():
+        raise DataError("the question has no visible character")
     recipe, run = _recipe(place, image, students)
-    images.check(data, max_pixels=recipe.data[_SOURCE].max_pixels)
+    try:
+        data = images.read_file(image)
+        images.check(data, max_pixels=recipe.data[_SOURCE].max_pixels)
+    except ImageError as error:
+        message = str(error)
+        raise ImageError(error.reason, message if str(image) in message else f"{image}: {message}") from None
     ref = ImageRef(sha256=images.sha256(data), path=str(image.resolve()))
     sample = Sample(id=hashlib.sha256(question.encode()).hexdigest()[:20], images=(ref,), question=question)
     replies = []
@@ -169,7 +175,7 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
     from student.evaluation import collect_replies, students
 
     others = recipe.eval.students
-    model = others[name].model if name in others else "the untrained student"
+    model = others[name].model if name in others else f"the {'trained' if name == AFTER else 'untrained'} student"
     try:
         arms: Mapping[str, str] = {name: stage()} if stage is not None else {}
         model = f"stage {arms[name]}" if name == AFTER else model

@@ -7,6 +7,7 @@ Guesses what the data holds and says what it guessed, splits it by image, and fi
 import json
 import os
 import random
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, RecipeError
 from distill.planning import first_models
+from distill.recipe.data import Columns
 from distill.recipe.filling import filled
 from distill.recipe.loading import derived_recipe, find, load, schema
+from distill.recipe.messages import unknown_value
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
@@ -73,6 +76,13 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     Nothing is written before the data could be read and split. Raises DataError, RecipeError.
     """
     local = Path(source).expanduser()
+    unknown = [name for name in settings.columns if name not in Columns.model_fields]
+    if unknown:
+        raise RecipeError(unknown_value("--column", unknown[0], list(Columns.model_fields)))
+    if not all(text.strip() for text in settings.questions):
+        raise RecipeError("--question: the question has no visible character")
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: --out is a file; give a folder")
     _require_free(out, local, force=settings.force)
     lines: list[str] = []
     models, lines_of_models = _models(settings)
@@ -81,7 +91,10 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         guessed, values = _guessed(table, root, settings, lines)
         recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
         parts = Path(folder) / "parts"
-        divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
+        try:
+            divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
+        except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
+            raise DataError(str(error).replace(str(Path(folder) / "questions.jsonl"), source)) from None
         out.mkdir(parents=True, exist_ok=True)
         for name in _WRITTEN if settings.force else ():
             (out / name).unlink(missing_ok=True)
@@ -143,7 +156,8 @@ def _table(
     usable = [name for name in names if name.isprintable()]
     if len(usable) < len(names):
         lines.append(
-            f"left out: {len(names) - len(usable):,} images whose names hold characters that no file can keep"
+            f"left out: {len(names) - len(usable):,} images whose names hold a line break or bytes that are no text, "
+            f"such as {next(name for name in names if name not in set(usable))!r}; rename them"
         )
     taken = usable
     if 0 < settings.most_images < len(usable):
@@ -269,7 +283,7 @@ def _examples(recipe: Recipe) -> list[str]:
 def _next(out: Path, recipe: Recipe, has_gold: bool) -> list[str]:
     served = any(teacher.managed for teacher in recipe.teachers)
     lines = [f"wrote {out / RECIPE}; next:"]
-    lines += [] if str(out) == "." else [f"  cd {out}"]
+    lines += [] if str(out) == "." else [f"  cd {shlex.quote(str(out))}"]
     if served:
         lines.append("  python3.11 -m venv ~/vllm && ~/vllm/bin/pip install vllm     # once, for the teacher")
     lines += [f"  distill check {RECIPE}", f"  distill generate {RECIPE} --limit 20"]

@@ -7,6 +7,7 @@ seed alone, not on their order. Rows are written as they are; those that cannot 
 
 import csv
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from distill.data.images import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError
+from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 from filters.matching import image_match
@@ -60,6 +62,8 @@ class Split:
     """Rows that cannot be used, by reason."""
     root: Path
     """The images_root of both files."""
+    settings: Sequence[str] = ()
+    """Lines of a data section that say how the table is read."""
 
     def __str__(self) -> str:
         lines = [
@@ -74,6 +78,7 @@ class Split:
             lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
             if self.root != path.resolve().parent:
                 lines.append(f'images_root = "{self.root}"')
+            lines += self.settings
         return "\n".join(lines)
 
 
@@ -106,8 +111,9 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
     rows = _read(recipe, name, table)
     left_out = Counter(row.reason for row in rows.left_out)
     if not rows.images:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.most_common())
         first = f"; row {rows.left_out[0].row}: {rows.left_out[0].detail}" if rows.left_out else ""
-        raise DataError(f"{table.label}: no row can be used ({dict(left_out)}{first}); check format, columns, images")
+        raise DataError(f"{table.label}: no row can be used ({reasons}{first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
     chosen = _chosen(_groups(rows, cluster), test, seed, table.label)
     with storage_errors(out):
@@ -127,7 +133,16 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         pictures={part: len(shown_digests) for part, shown_digests in shown.items()},
         left_out=dict(left_out.most_common()),
         root=root,
+        settings=_settings(recipe.data[name]),
     )
+
+
+def _settings(source: DataSource) -> list[str]:
+    """How the rows are read, where that is not by default, as lines of TOML."""
+    lines = [f"format = {json.dumps(source.format)}"] if source.format != "plain" else []
+    columns = source.columns.model_dump(exclude_defaults=True)
+    pairs = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items())
+    return [*lines, f"columns = {{ {', '.join(pairs)} }}"] if columns else lines
 
 
 def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
@@ -202,9 +217,11 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
             chosen.update(numbers)
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
+        if len(ordered) == 1:
+            raise DataError(f"{label}: no test rows can be set apart, because all {total:,} rows show the same image")
         raise DataError(
-            f"{label}: {total:,} rows in {len(ordered):,} groups that share images; the smallest has {smallest:,} "
-            f"rows, and a share of {test:g} is {round(test * total):,}. Give a larger --test, or more images"
+            f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "
+            f"stay together, {smallest:,} at least. Give --test {smallest / total:.2g} or more, or more images"
         )
     return chosen
 
@@ -269,12 +286,14 @@ def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -
                 own = [parts.get(each, "") for each in range(number + 1, number + 1 + batch.num_rows)]
                 number += batch.num_rows
                 for part, path in files.items():
-                    rows = pa.Table.from_batches([batch.filter(pa.array([each == part for each in own]))])
+                    numbers = pa.array([index for index, each in enumerate(own) if each == part], pa.int64())
+                    rows = pa.Table.from_batches([batch]).take(numbers)  # `filter` breaks lists of structs
                     if part not in writers:
                         temporary = stack.enter_context(atomic_path(path))
                         writers[part] = stack.enter_context(pq.ParquetWriter(temporary, rows.schema))
                     if rows.num_rows:
-                        writers[part].write_table(rows.cast(writers[part].schema))
+                        schema = writers[part].schema
+                        writers[part].write_table(rows if rows.schema == schema else rows.cast(schema))
 
 
 def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:
@@ -296,9 +315,9 @@ def source_of(
     A TOML file is a recipe, whose [data.NAME] is split; anything else is a table, with the settings of a data section
     and columns as KEY=COLUMN. Raises RecipeError.
     """
-    from distill.recipe.loading import derived_recipe, load
+    from distill.recipe.loading import derived_recipe, load, shipped
 
-    if Path(source).suffix == ".toml":
+    if Path(source).suffix == ".toml" or (source in shipped() and not Path(source).exists()):
         return load(source), name or NAME
     mapped = dict(pair.partition("=")[::2] for pair in columns)
     values = {"source": source, **{key: value for key, value in settings.items() if value is not None}}

@@ -326,7 +326,10 @@ def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     except InputError as error:
         if before is not None and isinstance(error, StaleError):
             write_text(path, before)
-        if not existed and not any(file.is_file() and file.name not in _MARKS for file in run.rglob("*")):
+        from distill.planning.leakage import FOLDER
+
+        made = (file.relative_to(run) for file in run.rglob("*") if file.is_file())
+        if not existed and all(file.name in _MARKS or file.parts[0] == FOLDER for file in made):
             shutil.rmtree(run)
             if not had_parent:
                 with suppress(OSError):  # another run is there by now

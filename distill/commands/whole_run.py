@@ -35,10 +35,12 @@ def finish_stage(stage: Callable[..., Any], recipe: Recipe, run: Path, /, *, red
     """What a stage returns; with `redo_stale` one that is stale is made again."""
     try:
         return stage(recipe, run, **options)
-    except StaleError:
-        if not redo_stale:
+    except StaleError as error:
+        if redo_stale:
+            return stage(recipe, run, fresh=True, **options)
+        if "other settings" not in str(error) or "--redo-stale" in str(error):
             raise
-        return stage(recipe, run, fresh=True, **options)
+        raise StaleError(f"{error}\n`distill run --redo-stale` makes every such stage again") from None
 
 
 def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: bool) -> list[str]:
@@ -47,7 +49,7 @@ def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: boo
         # --fresh without a name would train all stages again.
         for each in recipe.stages:
             finish_stage(train_stage, recipe, run, redo_stale=True, stage=each.name, jobs=jobs)
-    trained = train_stage(recipe, run, jobs=jobs)
+    trained = finish_stage(train_stage, recipe, run, redo_stale=False, jobs=jobs)
     if not recipe.evaluates:
         return [trained, not_evaluated(recipe)]
     return [trained, finish_stage(eval_stage, recipe, run, redo_stale=redo_stale)]

@@ -301,7 +301,10 @@ class _SampleReader:
 
     def _check(self, path: Path) -> str:
         data = images.read_file(path)
-        images.check(data, max_pixels=self.source.max_pixels)
+        try:
+            images.check(data, max_pixels=self.source.max_pixels)
+        except ImageError as error:
+            raise ImageError(error.reason, f"{path}: {error}") from None
         return images.sha256(data)
 
 

@@ -5,10 +5,12 @@ in order. Rows come out as plain mappings; what their columns mean is `distill.d
 cannot be read is a BadRow; a source that cannot be read is a DataError.
 """
 
+import codecs
 import csv
 import difflib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,10 +280,17 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
 
 def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
     csv.field_size_limit(sys.maxsize)
-    with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+    with file.open("rb") as opened:
+        begins_utf16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
+    encoding = "utf-16" if begins_utf16 else "utf-8-sig"
+    with file.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
         delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
         lines.seek(0)
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
+        twice = [name for name, count in Counter(table.fieldnames or ()).items() if count > 1]
+        if twice:
+            yield f"the header has more than one column {twice[0]!r}; rename them"
+            return
         while True:
             begin = table.reader.line_num + 1
             try:

@@ -147,7 +147,7 @@ def measure_leakage(
                 continue
             if not comparison.complete:
                 not_compared[name] = (
-                    f"only its first {comparison.rows:,} rows were, in the {limit_s:g} s that were given"
+                    f"only its first {comparison.rows:,} rows were, in the {limit_s:.0f} s that were given"
                 )
             overlaps += [comparison.overlap(test, (only or {}).get(name)) for test in tests]
     return Leakage(overlaps=tuple(overlaps), not_compared=not_compared)

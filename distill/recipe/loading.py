@@ -32,7 +32,7 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     """
     path = find(path_or_name)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors write a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:

@@ -30,8 +30,8 @@ def explain_problems(error: ValidationError, values: Any, root: type[Section]) -
         if problem["type"] == "extra_forbidden":
             valid_names = sorted(model.model_fields) if model else []
             nearest = nearest_name(str(problem["loc"][-1]), valid_names)
-            hint = f"; did you mean {nearest!r}?" if nearest else ""
-            yield f"{where}: unknown key{hint} (known: {', '.join(valid_names)})"
+            hint = f"; did you mean {nearest!r}?" if nearest else f" (known: {', '.join(valid_names)})"
+            yield f"{where}: unknown key{hint}"
         elif problem["type"] == "missing":
             yield f"{where}: required key is missing"
         elif problem["type"] == "value_error":

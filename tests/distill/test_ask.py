@@ -107,7 +107,8 @@ def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monke
     ("arguments", "message"),
     [
         (("{run}", "gone.png", "What?"), "gone.png"),
-        (("{run}", "{run}/recipe.toml", "What?"), "none of"),
+        (("{run}", "{run}/recipe.toml", "What?"), "recipe.toml: none of"),
+        (("{run}", "{run}/one.png", " "), "no visible character"),
         (("{run}", "{run}/one.png", "What?", "--model", "later"), "before, after, teacher"),
         (("nowhere/at/all", "{run}/one.png", "What?"), "nowhere/at/all"),
     ],

@@ -12,9 +12,9 @@ import student_worlds
 import typer
 from typer.testing import CliRunner
 
-from distill import cli
+from distill import __main__, cli
 from distill.artifacts.files import locked
-from distill.commands import progress, stages
+from distill.commands import progress, stages, whole_run
 from distill.commands.progress import watch
 from distill.errors import BusyError, RecipeError, StaleError
 from distill.recipe.loading import load
@@ -354,3 +354,36 @@ def test_live_progress_shows_brackets_and_control_characters_of_a_fact_as_text(c
     shown = capsys.readouterr().err
     assert r"a[/b] [red]c \u001b]0;t\u0007\u202e" in shown
     assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--public",), "--public needs --push"),
+        (("--prompts", "3"), "--prompts needs --verify"),
+        ((), "no run here (no recipe.toml)"),
+    ],
+)
+def test_an_export_of_no_run_or_with_half_an_option_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = CliRunner().invoke(cli.app, ["export", str(tmp_path), "--out", str(tmp_path / "new"), *arguments])
+    assert done.exit_code == 2 and message in done.stderr and not (tmp_path / "new").exists()
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as caught:
+        __main__.main()
+    assert caught.value.code == 130
+
+
+def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> None:
+    def stale(recipe: object, run: Path) -> str:
+        raise StaleError(f"{run}: was made from other settings")
+
+    with pytest.raises(StaleError, match="distill run --redo-stale"):
+        whole_run.finish_stage(stale, load("tiny"), tmp_path, redo_stale=False)

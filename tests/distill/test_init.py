@@ -160,7 +160,10 @@ def test_nothing_is_written_over_without_force_and_the_source_never(tmp_path: Pa
         ("sidecars", "--question TEXT asks about the images"),
         ("nothing-here.csv", "does not exist"),
         ("words.csv", "--column image=NAME"),
-        ("gone.csv", "missing_image"),
+        ("gone.csv", "missing_image: 1; row 1"),
+        ("twice.csv", "more than one column 'image'"),
+        ("one.csv", "--test 0.1 of 2 rows is 0 rows"),
+        ("few", "few: --test 0.1 of 6 rows is 1 rows"),
     ],
 )
 def test_data_that_cannot_be_used_is_a_plain_error_and_leaves_nothing_behind(
@@ -174,6 +177,12 @@ def test_data_that_cannot_be_used_is_a_plain_error_and_leaves_nothing_behind(
         (tmp_path / "sidecars" / f"{number}.jpg.json").write_text("{}")
     write_csv(tmp_path / "words.csv", [["a", "b"], ["1", "2"]])
     write_csv(tmp_path / "gone.csv", [["image", "question"], ["1.jpg", "2?"]])
+    write_csv(tmp_path / "twice.csv", [["image", "image", "question"], ["1.jpg", "1.jpg", "2?"]])
+    photos(tmp_path / "few", 2)
+    write_csv(
+        tmp_path / "one.csv",
+        [["image", "question"], *([f"few/{name}", "2?"] for name in photos(tmp_path / "few", 2))],
+    )
     before = sorted(tmp_path.rglob("*"))
     done = distill(source)
     assert done.exit_code == 2 and message in done.stderr, done.stderr
@@ -213,3 +222,34 @@ def test_a_filled_recipe_keeps_its_comments() -> None:
     assert filled(text, {"a.x": "new", "a.y": None, "a.w": {"v": True}}, {"b"}) == (
         'seed = 0\n\n[a]   # first\nx = "new"   # why\nw = { v = true }\n\n# [b]\n# z = 3\n'
     )
+
+
+def test_a_table_in_utf_16_as_spreadsheets_write_it_is_read(tmp_path: Path) -> None:
+    rows = "".join(f"photos/{name}\tWie groß ist {name}?\t3\r\n" for name in photos(tmp_path / "photos"))
+    (tmp_path / "all.csv").write_text(f"Bild\tFrage\tAntwort\r\n{rows}", encoding="utf-16", newline="")
+    assert distill("all.csv").exit_code == 0
+    assert "groß" in read(tmp_path / "all-distill" / "recipe.toml")[0].question
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--column", "picture=image"), "--column = 'picture' is not known"),
+        (("--question", " "), "no visible character"),
+        (("--out", "a-file"), "a-file: --out is a file"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, arguments: tuple[str, str], message: str) -> None:
+    photos(tmp_path / "photos", 2)
+    (tmp_path / "a-file").write_text("")
+    done = distill("photos", *arguments)
+    assert done.exit_code == 2 and message in done.stderr
+
+
+def test_what_is_left_out_names_its_image_and_the_next_command_can_be_pasted(tmp_path: Path) -> None:
+    photos(tmp_path / "my photos")
+    (tmp_path / "my photos" / "broken.jpg").write_bytes(b"no image")
+    done = distill("my photos")
+    assert "cd 'my photos-distill'" in done.stdout
+    left_out = (tmp_path / "my photos-distill" / "left_out.jsonl").read_text()
+    assert left_out.count(str(tmp_path / "my photos" / "broken.jpg")) == 3

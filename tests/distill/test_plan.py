@@ -247,8 +247,23 @@ def test_an_unknown_card_is_an_error_that_names_the_nearest():
         ("NVIDIA L40S", 44.4, "L40S"),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 94.9, "RTX PRO 6000"),
         ("NVIDIA GeForce GTX 1080", 8.0, None),
+        ("Tesla T4", 14.7, "T4"),
+        ("Tesla V100-SXM2-16GB", 15.8, None),
     ],
 )
 def test_a_card_is_known_by_what_torch_calls_it(device: str, memory_gib: float, name: str | None):
     found = hardware.gpu_of_device(device, memory_gib)
     assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA L4", "L4"),
+    ],
+)
+def test_a_card_may_be_named_as_nvidia_smi_names_it(named: str, name: str):
+    assert hardware.find_gpu(named).name == name

@@ -95,13 +95,18 @@ def test_an_unknown_key_names_file_key_and_the_nearest_known_one(
 ) -> None:
     message = refused(path, old, new)
     assert f"{where}: unknown key; did you mean {nearest!r}?" in message
-    assert "(known: " in message
+    assert "(known: " not in message
 
 
 def test_every_problem_is_named_at_once(path: Path) -> None:
     message = refused(path, "seed = 7", 'seed = "7"\nunknown_thing = 1')
     assert "seed = '7'" in message
-    assert "unknown_thing: unknown key" in message
+    assert "unknown_thing: unknown key (known: ablate, data, " in message
+
+
+def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert loading.load(path).seed == 7
 
 
 def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:

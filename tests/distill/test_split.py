@@ -145,6 +145,10 @@ def test_columns_formats_and_the_section_of_a_recipe_are_read_as_there(tmp_path:
         assert done.exit_code == 0, done.output
     assert lines(tmp_path / "a/test.jsonl") == lines(tmp_path / "b/test.jsonl")
     assert f'images_root = "{tmp_path}"' in done.stdout
+    # The printed sections read the files as they are.
+    (tmp_path / "mine.toml").write_text(done.stdout[done.stdout.index("[data.questions]") :])
+    found = [item for item in reader.read(load(tmp_path / "mine.toml"), "questions") if isinstance(item, Sample)]
+    assert len(found) == 27
 
 
 def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -158,7 +162,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
 
 def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 1))
-    with pytest.raises(DataError, match=r"3 rows in 1 groups that share images; the smallest has 3"):
+    with pytest.raises(DataError, match=r"all 3 rows show the same image"):
         splitted(source, tmp_path / "out", test=0.5)
     with pytest.raises(DataError, match="between 0 and 1"):
         splitted(source, tmp_path / "out", test=10)
@@ -173,3 +177,18 @@ def test_relative_paths_hold_beside_the_new_files(tmp_path: Path) -> None:
     for part in ("train", "test"):
         recipe, name = source_of(str(tmp_path / f"far/away/{part}.jsonl"), name=None, settings={}, columns=[])
         assert all(isinstance(item, Sample) for item in reader.read(recipe, name))
+
+
+def test_lists_of_pictures_with_bytes_are_split(tmp_path: Path) -> None:
+    data = [Path(picture(tmp_path, number, 40).path).read_bytes() for number in range(24)]
+    cells = [[{"bytes": each, "path": None} for each in data[2 * row : 2 * row + 2]] for row in range(12)]
+    rows = {"image": cells, "question": [f"What is in picture {number}?" for number in range(12)]}
+    pq.write_table(pa.table(rows), tmp_path / "all.parquet")
+    splitted(tmp_path / "all.parquet", tmp_path / "parts", test=0.25)
+    tables = [pq.read_table(tmp_path / "parts" / f"{part}.parquet").to_pylist() for part in ("train", "test")]
+    assert sorted(row["image"][1]["bytes"] for rows in tables for row in rows) == sorted(data[1::2])
+
+
+def test_a_shipped_recipe_is_split_by_its_name(tmp_path: Path) -> None:
+    recipe, name = source_of("tiny", name=None, settings={}, columns=[])
+    assert name == "questions" and recipe.data[name].source.endswith("questions.parquet")

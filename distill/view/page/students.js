@@ -98,6 +98,7 @@ async function look() {
   if (text === drawn) return;
   const replied = JSON.stringify([now.arms, now.changes]) !== JSON.stringify([facts.arms, facts.changes]) || !drawn;
   [drawn, facts] = [text, now];
+  for (const part of ["ask", "total", "pages", "keys"]) byId(part).hidden = !Object.keys(facts.arms).length;
   document.title = `${facts.run} · students · distill view`;
   byId("run").textContent = `${facts.run}: students`;
   drawFindings();
