@@ -193,9 +193,10 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
 
 
 def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
-    judged = [(name, count) for name, count in facts.teachers.items() if count["judged"] >= FEWEST]
-    weak = [(name, count) for name, count in judged if _below(count["correct"], count["judged"], WEAK)]
-    others = [count for name, count in judged if is_above(count["correct"], count["judged"], GOOD)]
+    weak = [
+        (name, count) for name, count in facts.teachers.items() if _below(count["correct"], count["judged"], WEAK)
+    ]
+    others = [count for count in facts.teachers.values() if is_above(count["correct"], count["judged"], GOOD)]
     if weak and others and not _is_text_refused(facts):
         domains = next((teacher.domains for teacher in facts.recipe.teachers if teacher.name == weak[0][0]), ())
         where = f" or, if it is right, the gold answers of {', '.join(domains)}" if domains else ""
@@ -235,21 +236,20 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
     every = list(facts.teachers.items())
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct
-    sources = " and ".join(f"data.{name}" for name in facts.recipe.data if name == "questions") or "data"
     if _is_text_refused(facts) and is_above(refused, judged, MANY):
         same, looked = facts.same_text
         yield Finding(
             name="answer_type",
             problem=f"{share(same, looked)} answers that the judge refuses have the very text of the gold answer",
             certainty="certain",
-            change=f"{sources}: the answer_type of its rows is not that of their answers",
+            change=f"data.{ASKED}: the answer_type of its rows is not that of their answers",
         )
     elif _below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
         yield Finding(
             name="gold_or_images",
             problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
             "others the teachers agree on another answer: images or gold answers belong to other questions",
-            change=f"{sources}: its columns for image and answer; look at some traces with `distill view`",
+            change=f"data.{ASKED}: its columns for image and answer; look at some traces with `distill view`",
         )
     elif _below(correct, judged, WEAK / 2):
         yield Finding(

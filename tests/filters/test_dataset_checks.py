@@ -105,6 +105,9 @@ def test_leaked_questions_that_were_dropped_are_noted_and_those_of_the_dataset_w
         2,
     ) and "1 questions of the dataset stand in [data.test]" in check.warning
     assert notes[0].startswith("2 of the questions stand in [data.test] with their pictures; none of their traces")
+    database.execute("CREATE OR REPLACE TABLE decisions AS SELECT id, true AS selected FROM local")
+    check, notes = _leak_check(database)
+    assert check.count == 3 and not [note for note in notes if "none of their traces" in note]
 
 
 def test_only_rationales_that_come_to_a_conclusion_are_counted() -> None:

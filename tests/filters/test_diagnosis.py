@@ -128,25 +128,27 @@ def test_questions_that_more_traces_would_give_a_correct_one_are_found(
     assert finding["change"].startswith("teachers.structured.samples, now 2: with 4, about 87% of the questions")
 
 
+SOUND = {
+    "asked": 60,
+    "complete": 60,
+    "cut": 0,
+    "unformed": 0,
+    "untold": 0,
+    "judged": 60,
+    "correct": 54,
+    "agreed": 0,
+}
+
+
 def facts(folder: Path, *, correct: int = 54, **counts: int) -> TraceFacts:
     """Two teachers with 60 judged traces each: `brief` has these counts, `structured` has 54 correct answers."""
-    sound = {
-        "asked": 60,
-        "complete": 60,
-        "cut": 0,
-        "unformed": 0,
-        "untold": 0,
-        "judged": 60,
-        "correct": 54,
-        "agreed": 0,
-    }
     total = {"asked": 120, "complete": 120, "correct": 54 + correct, "kept": 54 + correct, "selected": 54 + correct}
     return TraceFacts(
         recipe=recipe(folder, SETTINGS),
         funnel=Funnel(
             total=total, by_teacher={}, by_domain={}, rules={}, only={}, errors={}, timed_out={}, questions={}
         ),
-        teachers={"brief": sound | counts | {"correct": correct}, "structured": sound},
+        teachers={"brief": SOUND | counts | {"correct": correct}, "structured": SOUND},
         same_text=(0, 0),
         correct_alone={},
         questions={"asked": 60, "kept": 60, "leaked": 0, "doubled": 0},
@@ -276,3 +278,22 @@ def test_an_empty_dataset_without_a_fault_is_not_praised(tmp_path: Path) -> None
     sound = facts(tmp_path)
     empty = replace(sound, funnel=replace(sound.funnel, total={**sound.funnel.total, "selected": 0}))
     assert diagnose(empty) == []
+
+
+def test_gold_answers_of_a_weak_teachers_domains_are_doubted_too(tmp_path: Path) -> None:
+    base = facts(tmp_path, correct=6)
+    (plain,) = diagnose(base)
+    assert plain.change.endswith("another model, or other domains")
+    teachers = tuple(each.model_copy(update={"domains": (f"of {each.name}",)}) for each in base.recipe.teachers)
+    named = replace(base, recipe=base.recipe.model_copy(update={"teachers": teachers}))
+    both = replace(named, teachers={**named.teachers, "structured": named.teachers["brief"], "third": SOUND})
+    for each in (named, both):
+        (finding,) = diagnose(each)
+        assert 'name = "brief"' in finding.change
+        assert finding.change.endswith("or, if it is right, the gold answers of of brief")
+
+
+def test_the_source_of_the_questions_is_named_where_their_gold_answers_are_doubted(tmp_path: Path) -> None:
+    base = facts(tmp_path, correct=6)
+    assert diagnose(replace(base, same_text=(60, 60)))[0].change.startswith("data.questions: the answer_type")
+    assert diagnose(alone(correct=0, agreed=60)(base))[0].change.startswith("data.questions: its columns")
