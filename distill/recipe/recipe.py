@@ -167,10 +167,10 @@ class Recipe(Section):
                     f"{where}: teacher {teacher.name!r} cannot score texts, because its backend is "
                     f"{teacher.backend!r}; name another one in {where}.teacher (backends that can: {able})"
                 )
-            if teacher.hinted or teacher.after:
+            if teacher.hinted or teacher.after or teacher.cues is not None:
                 raise ValueError(
-                    f"{where}: teacher {teacher.name!r} sees more than question and picture (hinted, after), so its "
-                    f"scores would not show what the picture adds; name another one in {where}.teacher"
+                    f"{where}: teacher {teacher.name!r} sees more than question and picture (hinted, after, cues), "
+                    f"so its scores would not show what the picture adds; name another one in {where}.teacher"
                 )
 
     @property

@@ -38,8 +38,9 @@ def completion(text: str, body: dict[str, Any], *, words: int, field: bool) -> d
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop"}
     if body.get("logprobs"):
         choice["logprobs"] = {"content": [_token(digest, at, body["top_logprobs"]) for at in range(words + 3)]}
-    given = body["messages"][-1]
-    scored = {"prompt_logprobs": prompt_logprobs(given["content"], body)} if given["role"] == "assistant" else {}
+    scored = {}
+    if "prompt_logprobs" in body:
+        scored["prompt_logprobs"] = prompt_logprobs(body["messages"][-1]["content"], body)
     return {"choices": [choice], "usage": usage, **scored}
 
 
