@@ -371,6 +371,16 @@ def test_an_export_of_no_run_or_with_half_an_option_is_refused(
     assert done.exit_code == 2 and message in done.stderr and not (tmp_path / "new").exists()
 
 
+def test_the_end_of_a_command_that_used_duckdb_says_nothing_of_its_objects() -> None:
+    """DuckDB lists on stderr what the end of Python did not clear away."""
+    script = (
+        "import sys, duckdb; held = [duckdb.connect()]; held.append(held); sys.argv = ['distill', '--version'];"
+        "from distill.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
