@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
 from rapidfuzz import fuzz
@@ -21,7 +22,7 @@ from distill.grounding.findings import Reason
 from distill.grounding.ignored_numbers import counts_people_or_time
 from distill.grounding.labels import read_items
 from distill.grounding.numbers_in_text import Item, find_last_break, plain_text
-from distill.grounding.operations import announced_steps
+from distill.grounding.operations import ANY, announced_steps, step_results
 from distill.ocr.layout import PictureText, bare, squeeze
 
 Verdict = Literal["supported", "unsupported", "not_checkable"]
@@ -48,6 +49,9 @@ _BEFORE, _AFTER = 90, 40
 _THINGS: Final = re.compile(r"\s+(?:[a-z]+ ){0,2}([a-z]+s)\b")
 _MOST_COUNTED: Final = 99
 """Up to this number, a number before a plural may count things that are no text."""
+_SO: Final = re.compile(r"\b(?:so|thus|hence|therefore|answer)\b")
+_ANNOUNCED, _STEPS_BACK = 16, 8
+"""Characters after a number in which a step is named ("12 apart"); the last numbers that a step may be on."""
 _HEDGED: Final = re.compile(
     r"(?:\b(?:about|around|approximately|roughly|nearly|almost|some|estimated)\b|[~≈])\s*[$€£]?$"
 )
@@ -86,7 +90,8 @@ def check_claims(text: str, picture: PictureText | None, question: str = "", aro
     """What of a rationale the text of its picture supports; `around` is what a question gives besides (options)."""
     if picture is None:
         return PictureClaims()
-    text = plain_text(text)
+    # "Number 3" is an ordinal for `distill.grounding`; "the number 3" is what stands in the picture.
+    text = plain_text(text).replace("the number ", "the amount ")
     facts = read_question(question, picture.table, around)
     items = read_items(text, picture.table, facts.words)
     if items is None:
@@ -153,7 +158,7 @@ class _PictureCheck(RationaleCheck):
             return 0.0
         printed = picture.printed > 0 and (len(picture.table.under) > 1 or not picture.has_axis)
         joined = len(written) > 1 and any(written in run and written != run for run in picture.digits)
-        if not printed or joined or not self._is_reading(item):
+        if not printed or joined or not self._is_reading(item) or self._is_result(item):
             return None
         return _BY_COLUMN * picture.lowest_number_score
 
@@ -181,6 +186,16 @@ class _PictureCheck(RationaleCheck):
         currency = self.text[max(0, item.start - 2) : item.start].strip()[-1:] in ("$", "€", "£")
         formatted = number.percent or not number.integer or number.value >= 100 or currency
         return formatted or bool(named) or any(words.search(sentence) for words in (_SAYS, _LISTS))
+
+    def _is_result(self, item: Item) -> bool:
+        """Whether words announce a result, and one step on what was said before gives it."""
+        around = self.lower[max(self.sentence_start, item.start - _BEFORE) : item.end + _ANNOUNCED]
+        if not (_SO.search(around) or announced_steps(around)):
+            return False
+        said = self.known.stated.last(_STEPS_BACK)
+        pairs = [step_results(ANY, [first, second]) for at, second in enumerate(said) for first in said[:at]]
+        sums = (sum(said[at:]) for at in range(len(said)))
+        return self.known.is_close(item, chain(sums, *pairs), False)
 
     def _counts_things(self, item: Item) -> bool:
         """Whether a number counts what is seen, and is no text."""

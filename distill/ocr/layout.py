@@ -23,6 +23,7 @@ _SAME_HEIGHT: Final = 0.35
 """Pieces whose heights overlap by this share of the smaller one stand in one line; pictures are a little askew."""
 _JOINED: Final = re.compile(r"(?<=[a-zA-Z]{2})(?=\d)|(?<=[a-zA-Z])(?=\d+[.,]\d)|(?<=\d)(?=[a-zA-Z])(?![OoQIlSsBZz])")
 """Where OCR joins a number and a word: "EUR15.63", "69m"."""
+_CURRENCIES: Final = frozenset(["eur", "usd", "gbp", "chf", "sek", "nok", "dkk", "pln", "czk", "jpy", "cny", "inr"])
 _TORN: Final = re.compile(r"(?<=\d)([.,]) (?=\d)")
 _TICKS: Final = 4
 """So many numbers at equal distances, in a column or a row, that grow in equal steps are marks of an axis."""
@@ -164,8 +165,9 @@ def _split_line(line: TextLine) -> Iterable[_Piece]:
 def _is_label(text: str, *, alone: bool) -> bool:
     """Whether a stretch of a line may name something: units, currencies, signs and words such as "and" do not."""
     letters = len(_LETTERS.findall(text))
+    words = re.findall(r"[^\W\d_]+", text.lower())
     return (letters > 2 or (alone and letters > 0)) and any(
-        word not in WORD_CLASS for word in re.findall(r"[^\W\d_]+", text.lower())
+        word not in WORD_CLASS and word not in _CURRENCIES for word in words
     )
 
 

@@ -54,6 +54,14 @@ def verdict(picture: PictureText | None, text: str, question: str = "?") -> Verd
         (TABLE, "Ana Ruiz has 14 goals in 79 hours, Bo Lind 31 goals in 22 hours."),
         (SIGN, "The sign says EXIT 14 toward Harbour Road, 2.5 km ahead."),
         (RECEIPT, 'The heading says "Nordic Shop".'),
+        (RECEIPT, "All numbers: 2.49, 3.10, 4.25. The largest is 4.25 and the smallest 2.49, so 1.76."),
+        (BARS, "* Peru -> 120\n* Chile -> 95.5\n* Cuba -> 80\nThe sum is 295.5."),
+        (
+            layout(
+                line("Tea", 0.1, 0.1), line("EUR 12.50", 0.8, 0.1), line("Rice", 0.1, 0.3), line("EUR 3.10", 0.8, 0.3)
+            ),
+            "Tea is EUR 12.50 and rice EUR 3.10. The sum is EUR 15.60.",
+        ),
     ],
 )
 def test_what_the_picture_says_and_what_is_computed_from_it_is_supported(picture: PictureText, text: str) -> None:
@@ -73,6 +81,8 @@ def test_what_the_picture_says_and_what_is_computed_from_it_is_supported(picture
         (SIGN, "The sign shows 2.8 km.", ["2.8"]),
         (RECEIPT, 'The heading says "Sunny Market".', ["Sunny Market"]),
         (SIGN, "The sign reads Mill Lane.", ["Mill Lane"]),
+        (SIGN, "The entry Harbour Road comes with the number 2.8 km.", ["2.8"]),
+        (RECEIPT, "Milk has 2.49, so butter has 4.75.", ["butter 4.75"]),
     ],
 )
 def test_a_misreading_is_named(picture: PictureText, text: str, claims: list[str]) -> None:
