@@ -25,6 +25,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.types import Sample, Trace
 from filters.signals import registry
 from filters.signals.base import Extractor
+from filters.signals.families.ocr import Ocr
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
@@ -110,7 +111,8 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
-    samples = (sample for task in todo for sample in read_partition(task.samples, task.number))
+    unread = [task for task in todo if not _is_taken_over(task)]
+    samples = (sample for task in unread for sample in read_partition(task.samples, task.number))
     read_pictures(extractors, samples, readers, on_read)
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
@@ -336,6 +338,15 @@ def _is_current(task: PartitionTask) -> bool:
     columns = pq.read_schema(task.path).names
     needed = {name for extractor in task.extractors for name in extractor.columns.names}
     return metadata_of_file[_FINGERPRINT] == _fingerprint(task, columns) and needed <= set(columns)
+
+
+def _is_taken_over(task: PartitionTask) -> bool:
+    """Whether the file holds rows that `take_over` wrote: their images were read where they were measured."""
+    metadata_of_file = _metadata(task.path) or {}
+    if _FINGERPRINT in metadata_of_file or _EXTRACTORS not in metadata_of_file:
+        return False
+    measured_elsewhere = orjson.loads(metadata_of_file[_EXTRACTORS]).get(Ocr.name)
+    return bool(measured_elsewhere) and measured_elsewhere == orjson.loads(orjson.dumps(task.identity)).get(Ocr.name)
 
 
 def _content_digest(sample: Sample, traces: list[Trace]) -> bytes:

@@ -19,7 +19,8 @@ from distill.types import ImageRef, Sample, Trace
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.ocr import Ocr
-from filters.tables import picture_texts
+from filters.tables import measure, picture_texts, trace_index
+from filters.tables.workers import SERIAL
 
 pytest.importorskip("rapidocr")
 RULE = """
@@ -114,6 +115,26 @@ def test_a_misreading_is_dropped_and_what_cannot_be_told_is_kept(
     generate_folder(run, samples.values(), more)
     apply(recipe(folder, RULE), run)
     assert len(reads) == 1 and signals(run, samples)["one", 2]["ocr_verdict"] == "supported"
+
+
+def test_rows_that_were_measured_elsewhere_need_no_image_again(
+    world: tuple[Path, dict[str, Sample], list[Trace]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, samples, traces = world
+    run = folder / "run"
+    generate_folder(run, samples.values(), traces)
+    apply(recipe(folder, RULE), run)
+    extractors = registry.build(recipe(folder, RULE), run / "filter")
+    files = sorted((run / "filter" / "signals").glob("*.parquet"))
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    measure.take_over(map(pq.read_table, files), 1, extractors, elsewhere, None)
+    index = trace_index.index(run / "generate", folder / "parts", 10_000, SERIAL)
+    asked: list[Any] = []
+    monkeypatch.setattr(picture_texts, "read_missing", lambda refs, *_, **__: asked.extend(refs))
+    told: list[tuple[int, int]] = []
+    measure.measure(index, extractors, elsewhere, on_done=lambda *counts: told.append(counts))
+    assert told == [(len(traces), len(traces))] and not asked
 
 
 def test_without_a_run_directory_nothing_is_measured(world: tuple[Path, dict[str, Sample], list[Trace]]) -> None:
