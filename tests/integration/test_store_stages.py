@@ -1,5 +1,6 @@
 """`train` and `eval` of a run in a store give what they give in a folder, on any machine, after any kill."""
 
+import json
 import os
 import random
 import re
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 import store_servers
+import stub_server
 import student_worlds as worlds
 import torch
+from generate_world import asked_of
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -29,6 +32,7 @@ from distill.recipe.loading import load
 from distill.units.kept_stage import pull_newest
 from distill.units.stored_stage import push_stage, stage_counts, stage_files
 from student.train import train
+from student.training.checkpoints.saved_model import require_saved
 
 LORA = "[stages.lora]\nrank = 4\nalpha = 8\n"
 VALIDATION = '[stages.validation]\ndata = "test"\nevery_steps = 4\nquestions = 4\nmax_new_tokens = 4\n'
@@ -166,6 +170,27 @@ def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
     assert len(logs) == 2 and logs[0].read_bytes() == logs[1].read_bytes(), "one trained, the other has its result"
 
 
+@pytest.mark.slow
+def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    command += [
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "--",
+        "distill",
+        "train",
+        str(write_recipe(place, "one", lease_s=60.0)),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, "--run", address], capture_output=True, env=environment, timeout=400)
+    assert done.returncode == 0, done.stderr.decode()
+    store = LocalStore(place / "store")
+    assert stage_counts(store, "train")["stages"] == 2 and not store.list_objects("claims")
+    assert not store.list_objects("run/train/attempts")
+    require_saved(pulled(store, tmp_path / "pulled", "train"), "reason", digests=True)
+
+
 @pytest.fixture
 def s3(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, store_servers.StoreFaults]]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
@@ -200,3 +225,32 @@ def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
     found = pulled(store, tmp_path / "pulled", "train")
     require_equal(found / "train", place / "run" / "train")
     assert Manifest.read(found / "train") is not None
+
+
+@pytest.mark.slow
+def test_one_command_does_all_stages_in_a_store_and_nothing_the_second_time(place: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (place / "questions.jsonl").read_text().splitlines()]
+    asked = [{**row, "answer": None} for row in rows]  # the stub knows no right one
+    (place / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in asked))
+    shutil.rmtree(place / "run")
+    address, store = f"file://{place / 'store'}", LocalStore(place / "store")
+    with stub_server.serve(latency_s=0.0) as url:
+        teacher = f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbackend = "vllm"\nbase_url = "{url}"\nsamples = 2\n'
+        engine = '[engine]\nscratch = "scratch"\nunit_rows = 16\n[generate]\npatience_s = 2.0\n'
+        stage = worlds.stage("reason", steps=2)
+        recipe = worlds.recipe(place, stage, more=f"{EVAL}{engine}{teacher}")
+        done = CliRunner().invoke(app, ["run", str(recipe.path), "--run", address, "--engine", "slurm"])
+        assert done.exit_code == 2 and "cannot wait for jobs" in done.output
+        first = call("run", str(recipe.path), "--run", address)
+        assert "reason" in first and "report:  file://" in first
+        asked_once = asked_of(url)
+    shutil.rmtree(place / "scratch")
+    assert asked_once >= 80
+    second = call("run", str(recipe.path), "--run", address)  # the teacher is not there any more
+    assert "report:  file://" in second
+    status = call("status", address)
+    assert "train: finished; stages 1, steps 2" in status and "eval: finished; arms 1, questions 12" in status
+    told = call("pull", address, str(tmp_path / "pulled"), "--recipe", str(recipe.path))
+    assert "trained and evaluated" in told
+    assert "reason" in call("status", str(tmp_path / "pulled"))
+    assert not store.list_objects("claims") and not store.list_objects("agents")
