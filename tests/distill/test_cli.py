@@ -60,8 +60,8 @@ def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(re
     "arguments",
     [
         ["generate", "mine.toml", "--run", "hdfs://me:canary@bucket/run"],
-        ["train", "mine.toml", "--run", "s3://me:canary@bucket/run"],
-        ["run", "mine.toml", "--run", "file:///tmp/run"],
+        ["train", "mine.toml", "--run", "hf://me:canary@bucket/run"],
+        ["run", "mine.toml", "--run", "hdfs://bucket/run"],
         ["explain", "hf://owner/name", "abc"],
         ["export", "run", "--out", "s3://bucket/out"],
         ["recipes", "copy", "tiny", "s3://bucket"],

@@ -252,6 +252,7 @@ def test_the_schema_lists_every_section_and_refuses_others() -> None:
         "stages",
         "eval",
         "ablate",
+        "rounds",
         "store",
         "engine",
     }
