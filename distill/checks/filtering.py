@@ -9,6 +9,7 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
+from distill.grounding.chart_table import find_table
 from distill.model_signals import JUDGE, STUDENT, untuned_student
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
@@ -44,6 +45,27 @@ def check_rules(context: CheckContext) -> Iterator[CheckResult]:
     if not bad:
         yield fine("filter.rules", f"{len(settings.rules)} rules and the selection are conditions over signals")
         yield from _unmeasured(context.recipe, columns)
+        yield from _without_tables(context, columns)
+
+
+def _without_tables(context: CheckContext, columns: pa.Schema) -> Iterator[CheckResult]:
+    """Rules on `grounding` where no question has a table: they never drop a trace."""
+    recipe, survey = context.recipe, context.readable(SOURCE)
+    if survey is None or "grounding" not in registry.signal_names(recipe):
+        return
+    key = recipe.filter.grounding.table
+    if any(sample.meta and find_table(sample.meta, key) is not None for sample in survey.kept):
+        return
+    family_of = registry.family_of(recipe)
+    for rule in rules.check(recipe.filter, columns):
+        column = next((name for name in rule.columns if family_of.get(name) == "grounding"), None)
+        if column is not None:
+            yield warning(
+                f"filter.rules.{rule.name}",
+                f"reads {column}, and no question of [data.{SOURCE}] has a table in its meta (looked at "
+                f"{len(survey.kept):,}), so it never drops a trace",
+                "give the rows a table (filter.grounding.table names its key), or leave the rule out",
+            )
 
 
 def _only(settings: Filter, **update: object) -> Filter:

@@ -14,6 +14,7 @@ from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
 """Share of the usable rows."""
+_MUCH_HELD_OUT = 0.5
 
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
@@ -165,9 +166,15 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
             f"trains the projector alone, and no row of {stage.data!r} has an image to learn from",
             f"give {where}.data rows with images, or train the language model",
         )
+    held = stage.validation.hold_out if stage.validation is not None else 0
+    if isinstance(held, float) and held > _MUCH_HELD_OUT:
+        yield warning(
+            f"{where}.validation.hold_out",
+            f"keeps {held:.0%} of the rows out of training",
+            f"lower {where}.validation.hold_out; 0.02 to 0.1 is usual",
+        )
     if is_traces(stage):
         return
-    held = stage.validation.hold_out if stage.validation is not None else 0
     rows = min(survey.golds, stage.limit or survey.golds)
     if isinstance(held, int) and held >= rows > 0 and survey.whole:
         yield problem(

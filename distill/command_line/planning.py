@@ -57,7 +57,9 @@ def plan(
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Estimate tokens, FLOPs, memory, hours and cost of training, without weights; or show what a change makes stale.
+    """Estimate tokens, memory, hours and cost of training.
+
+    It loads no weights. With --diff it shows what a change makes stale.
 
     With --engine it estimates what generate and filter take on many machines. Prices come from the recipe, such as
     --set store.price.reads=0.0004.
@@ -104,7 +106,9 @@ def check(
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Check everything that the whole run needs, in under a minute, without a GPU.
+    """Check everything that the whole run needs, before it starts.
+
+    Takes less than a minute, and needs no GPU.
 
     Reads every source of every stage, checks checkpoints, packages, keys, servers, rules, disk and memory, and
     loads no weights. Problems come first, each with the recipe key and what to do; if there is one, the exit code

@@ -33,7 +33,10 @@ def status(
     json_: JsonOption = False,
     recipe: StoreOption = None,
 ) -> None:
-    """Show the state of every stage and its numbers of traces; for a run in a store also its progress and agents."""
+    """Show the state of every stage and its numbers of traces.
+
+    For a run in a store it also shows progress and agents.
+    """
     from distill.commands.store_runs import any_status
 
     while True:
@@ -50,7 +53,7 @@ def pull(
     folder: Annotated[Path, typer.Argument(parser=local_path, metavar="DIR", help="A new run directory.")],
     recipe: StoreOption = None,
 ) -> None:
-    """Copy a run from an object store to a folder; all other commands work on the folder."""
+    """Copy a run from an object store to a folder. All other commands work on the folder."""
     from distill.commands.store_runs import pull_run
 
     show(pull_run(address, folder, recipe))
@@ -62,7 +65,7 @@ def repair(
         bool, typer.Option("--apply", help="Move damaged files aside; the next run makes them again.")
     ] = False,
 ) -> None:
-    """List damaged files of a run and what they cost; --apply moves them aside."""
+    """List damaged files of a run and what they cost. --apply moves them aside."""
     from distill.commands.repair import repair_run
 
     with run_log.recording(run, "repair") if apply else nullcontext():
@@ -73,7 +76,7 @@ def explain(
     run: RunArgument,
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
-    """Show everything about one trace: signals, rules that failed, duplicates."""
+    """Show all about one trace: signals, failed rules, duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
@@ -95,7 +98,10 @@ def ask(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Ask one question about an image: to a run's student before and after training, and to its teachers."""
+    """Ask a run's students and teachers one question about an image.
+
+    The student answers before and after training. With a model in the place of a run, that model alone answers.
+    """
     from distill.commands.ask import KINDS
     from distill.commands.ask import ask as ask_models
     from distill.commands.live_replies import LiveReplies
@@ -123,7 +129,7 @@ def view(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free port.")] = 0,
 ) -> None:
-    """Show the traces of a run in a browser, to read and label them; only this machine can open the page."""
+    """Show the traces of a run in a browser, to read and label them. Only this machine can open the page."""
     from distill.view.server import view_run
 
     view_run(run, other, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
@@ -193,7 +199,10 @@ def export(
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="With --push: a new repository is public.")] = False,
 ) -> None:
-    """Export the trained student, merged and ready to serve, or the dataset, or tasks for lmms-eval."""
+    """Export the trained student, the dataset, or tasks for lmms-eval.
+
+    The student is merged and ready to serve.
+    """
     from distill.commands.push import push_folder, require_pushable
     from distill.commands.stages import export_dataset, export_gguf, export_student, export_tasks
 

@@ -106,7 +106,7 @@ def filter_(
     engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Measure signals, apply rules, select traces and write the dataset."""
+    """Measure traces, apply rules, select, and write the dataset."""
     from distill.commands.stages import compare_policies, filter_stage
 
     if isinstance(run, str):
@@ -195,7 +195,7 @@ def run(
     engine: EngineOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Run all four stages in order, then the rounds of the recipe, resuming."""
+    """Run all four stages and the rounds of the recipe, or resume."""
     from distill.commands.whole_run import all_stages
 
     if isinstance(run, str):
@@ -239,7 +239,7 @@ def ablate(
     fresh: FreshOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Train variants of the recipe with one thing changed, and compare them."""
+    """Train and compare variants of the recipe with one change each."""
     from distill.commands.stages import ablate_recipe, plan_ablation
 
     if report + fresh + plan > 1:

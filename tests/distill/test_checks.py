@@ -279,3 +279,14 @@ def test_cues_that_no_row_has_are_a_problem_and_those_that_some_lack_a_warning(f
     assert not of(report, f"teachers.{name}.cues")
     (found,) = of(report, f"teachers.{name}.cues", "warning")
     assert f"{len(rows) - 1} of {len(rows)} rows have none" in found.message
+
+
+def test_a_rule_about_tables_is_doubted_where_no_question_has_one(folder: Path) -> None:
+    recipe = check_world.values()
+    recipe["filter"]["signals"].append("grounding")
+    recipe["filter"]["rules"].append({"name": "misread", "drop": "unsupported_values > 0"})
+    check_world.save(folder, recipe)
+    assert "has a table" in of(checked(folder), "filter.rules.misread", "warning")[0].message
+    rows = [{**row, "meta": {"table": {"red": 1, "blue": 2}}} for row in check_world.rows(folder / "questions.jsonl")]
+    check_world.write(folder / "questions.jsonl", rows)
+    assert of(checked(folder), "filter.rules.misread", "warning") == []

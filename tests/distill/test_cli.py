@@ -397,3 +397,8 @@ def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> Non
 
     with pytest.raises(StaleError, match="distill run --redo-stale"):
         whole_run.finish_stage(stale, load("tiny"), tmp_path, redo_stale=False)
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    listed = CliRunner().invoke(cli.app, ["--help"], terminal_width=80).stdout
+    assert "distill" in listed and "..." not in listed.partition("Commands:")[2]

@@ -147,6 +147,12 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         ),
     ),
     "teachers": (
+        PlantedFault(
+            put("stages", 2, "validation", {"hold_out": 0.99}),
+            "stages.reason.validation.hold_out",
+            "99% of the rows",
+            "warning",
+        ),
         PlantedFault(teacher("keyless", api_key_env="NO_SUCH_KEY_HERE"), "teachers.keyless", "NO_SUCH_KEY_HERE"),
         PlantedFault(
             teacher("own", base_url=None, server={"command": ["no-vllm-here", "serve"]}),
