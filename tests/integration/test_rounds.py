@@ -15,7 +15,7 @@ import student_worlds as worlds
 from killed import die_in_turn
 from typer.testing import CliRunner
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.data import reader
@@ -249,3 +249,40 @@ def test_more_rounds_are_added_to_those_that_are_there(finished: Path) -> None:
     before = digests(finished)
     assert len(run(finished, {"rounds.count": "3"})["passes"]) == 4
     assert digests(finished) == before
+
+
+def plant(folder: Path, number: int, said: str, tokens: int) -> None:
+    """Write the journal of a pass's student: `said`, with the gold answer or the number of the question in it."""
+    place = folder / "run" / "rounds" / str(number) / "validation" / "eval"
+    golds = {line["sample_id"]: line["gold"][0] for line in read_jsonl(place / "predictions.jsonl")}
+    lines = []
+    for at, line in enumerate(read_jsonl(place / "replies.jsonl")):
+        answer = said.format(gold=golds[line["sample_id"]], number=100 + at)
+        text = f"<think>\none\n</think>\n\n{answer}"
+        lines.append({**line, "text": text, "tokens": tokens, "rationale_tokens": 1, "truncated": False})
+    write_jsonl(place / "replies.jsonl", lines)
+    (place / "manifest.json").unlink()  # the replies are judged again
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "kind", "words"),
+    [
+        (("{number}", 9), ("77", 9), "common_answer", "100% of the replies have the answer '77'"),
+        (("{number}", 9), ("{gold}", 300), "longer_replies", "300 tokens, and 9 in the first pass"),
+        (("{gold}", 9), ("{number}", 9), "accuracy_lost", "answers worse than before: -100.0 points"),
+    ],
+)
+def test_a_student_that_a_round_spoiled_ends_the_rounds_and_the_one_before_it_stays_the_best(
+    finished: Path, first: tuple[str, int], now: tuple[str, int], kind: str, words: str
+) -> None:
+    plant(finished, 0, *first)
+    plant(finished, 1, *now)
+    results = run(finished, {"rounds.max_length_growth": "0.5", "rounds.max_common_answer_growth": "0.2"})
+    assert results["passes"][1]["verdict"] == kind and len(results["passes"]) == 2
+    assert (
+        results["best"] == 0
+        and results["ended"].startswith("round 1 is the last one: ")
+        and words in results["ended"]
+    )
+    text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
+    assert "best student: that of the first pass" in text and kind.replace("_", " ") in text
