@@ -38,6 +38,10 @@ backend = "openai"
 base_url = "http://127.0.0.1:1/v1"
 after = "own"
 when = "unsure"
+[[teachers]]
+name = "scorer"
+model = "owner/scorer"
+backend = "embedded"
 
 [filter]
 signals = ["answer", "repetition", "duplicates", "agreement", "grounding", "contamination", "corpus", "sensitive",
@@ -67,6 +71,7 @@ train = ["language"]
 [stages.lora]
 [stages.distill]
 [stages.visual]
+teacher = "scorer"
 [stages.validation]
 data = "test"
 hold_out = 4
@@ -308,7 +313,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "stages.*.loss.sample_weights": [("stages.first.loss.sample_weights", False)],
     "stages.*.distill.weight": [("stages.second.distill.weight", 0.1)],
     "stages.*.distill.top_k": [("stages.second.distill.top_k", 3)],
-    "stages.*.visual.teacher": [("stages.second.visual.teacher", "own")],
+    "stages.*.visual.teacher": [("stages.second.visual.teacher", "started")],
     "stages.*.visual.strength": [("stages.second.visual.strength", 0.1)],
     "stages.*.visual.least": [("stages.second.visual.least", 0.1)],
     "stages.*.visual.most": [("stages.second.visual.most", 3.0)],
