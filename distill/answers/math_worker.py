@@ -1,8 +1,9 @@
 """A symbolic second opinion on mathematical answers, in a process that can be killed.
 
 SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
-worker process: started on the first question, killed when it does not answer in time, gone when its parent is.
-A timeout leaves an answer undecided; an unreadable expression is no vote.
+worker process: started on the first question, gone when its parent is. A question that takes too much processor time
+ends the worker and leaves the answer undecided; an unreadable expression is no vote. Time by the clock decides
+nothing: a busy machine gives the same verdicts.
 """
 
 import atexit
@@ -22,6 +23,9 @@ from distill.answers.compare_result import CompareResult, correct, undecided, wr
 START_TIMEOUT_S: Final = 60.0
 """For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
 VOTE_TIMEOUT_S: Final = 3.0
+"""Of processor time, for one question."""
+_STOPPED_AFTER_S: Final = 300.0
+"""By the clock: a worker that still has not answered is stopped or starved, not busy."""
 _MEMORY_BYTES: Final = 2 << 30
 
 
@@ -67,13 +71,13 @@ class _Worker:
             if process is None or process.stdin is None:
                 return None
             try:
-                process.stdin.write(orjson.dumps(question) + b"\n")
+                process.stdin.write(orjson.dumps([timeout_s, *question]) + b"\n")
                 process.stdin.flush()
             except OSError:
                 self.stop()
                 return None
             try:
-                line = self._line(timeout_s)
+                line = self._line(timeout_s + _STOPPED_AFTER_S)
             except BaseException:
                 self.stop()  # the next question must not get this answer
                 raise
@@ -129,25 +133,25 @@ atexit.register(_worker.stop)
 
 
 def main() -> None:
-    """The worker: one JSON pair a line in, one JSON word a line out, until the input ends."""
+    """The worker: a limit and two expressions a line in, one JSON word a line out, until the input ends."""
     import resource
     import signal
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, also inside of a long calculation in C
     from math_verify import parse, verify
 
     out = sys.stdout.buffer
     out.write(b'"ready"\n')
     out.flush()
     for line in sys.stdin.buffer:
-        # The parent kills a late worker; the alarm ends one whose parent was killed first.
-        signal.alarm(int(VOTE_TIMEOUT_S) + 30)
+        limit_s, prediction, gold = orjson.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
         try:
-            prediction, gold = orjson.loads(line)
             word = _compare(prediction, gold, parse, verify)
         except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError):
             word = "unreadable"
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         out.write(orjson.dumps(word) + b"\n")
         out.flush()
 

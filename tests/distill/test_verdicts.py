@@ -1,8 +1,10 @@
 """The answer judge, promise by promise, its symbolic voter, and the reference metrics on published values."""
 
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -131,6 +133,17 @@ def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one
     assert time.monotonic() - started < 30
     found = math_worker.vote_on_expressions("\\sqrt{4}", "2")
     assert found is not None and found.verdict == CORRECT
+
+
+def test_a_symbolic_comparison_that_had_to_wait_for_the_processor_has_the_same_verdict() -> None:
+    assert math_worker.vote_on_expressions("\\sqrt{4}", "2") is not None
+    worker = math_worker._worker._process
+    assert worker is not None
+    worker.send_signal(signal.SIGSTOP)
+    threading.Timer(1.5, worker.send_signal, [signal.SIGCONT]).start()
+    found = math_worker.vote_on_expressions("\\sqrt{9}", "3", timeout_s=1.0)
+    assert found is not None and found.verdict == CORRECT
+    assert math_worker._worker._process is worker
 
 
 def test_the_symbolic_worker_ends_with_the_process_that_started_it() -> None:
