@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "filter"))
 
-from forked import Forked
+from forked_commands import Forked
 from invented_run import write_run, written_recipe
 from kills import written
 
