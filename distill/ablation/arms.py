@@ -180,10 +180,15 @@ def possible(recipe: Recipe) -> tuple[list[str], dict[str, str]]:
 
 
 def _names(recipe: Recipe) -> Iterator[str]:
-    yield from (REFERENCE, "untouched", "before", *list(_PLAIN)[1:], *recipe.ablate.own)
+    yield from (*_ready(), *recipe.ablate.own)
     yield from (f"teacher_{teacher.name}" for teacher in recipe.teachers)
     yield from (f"traces_{count}" for count in TRACES)
     yield from (f"without_{stage.name}" for stage in lineage(recipe.stages, stage_under_study(recipe))[:-1])
+
+
+def _ready() -> tuple[str, ...]:
+    """Arms of every recipe whose names have no part to fill in, the reference first."""
+    return tuple(dict.fromkeys((REFERENCE, "untouched", "before", *_PLAIN)))
 
 
 _Change = Callable[[_Draft], str]
@@ -195,7 +200,7 @@ def _change(name: str) -> _Change:
     kind, _, rest = name.partition("_")
     if kind in _NAMED and rest:
         return lambda draft: _NAMED[kind](draft, rest)
-    names = [REFERENCE, "untouched", "before", *_PLAIN, *(f"{each}_…" for each in _NAMED)]
+    names = [*_ready(), *(f"{each}_…" for each in _NAMED)]
     raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(names)}; or define [ablate.own.{name}]")
 
 

@@ -210,6 +210,8 @@ def _guessed(
     if root is None:
         said = [f"{role} = {name!r}" for role, name in columns.items()]
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
+        if unread := _unread_tables(table, Path(values["source"])):
+            lines.append(f"not read: {', '.join(unread)}; to read one of them, give its path")
         lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
         if "answer" not in columns and guessed.format in ("plain", "scienceqa"):
             lines.append("guessed: no column of right answers, so traces are kept by their agreement alone")
@@ -220,6 +222,17 @@ def _guessed(
     return GuessedSource(
         format=guessed.format, columns=columns, names=guessed.names, images_root=guessed.images_root, outside=False
     ), values
+
+
+def _unread_tables(table: sources.SourceTable, folder: Path) -> list[str]:
+    """The names of the other tables in a folder whose table is read."""
+    if table.hub or not folder.is_dir():
+        return []
+    return sorted(
+        file.name
+        for file in folder.iterdir()
+        if suffix_of(file) in KINDS and file not in table.files and not file.name.startswith(".")
+    )
 
 
 def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, label: str) -> str:

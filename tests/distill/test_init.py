@@ -108,6 +108,18 @@ def test_a_table_of_other_columns_is_guessed_said_and_split_by_image(
     assert load(recipe).eval.arms["distilled"] == "reason"
 
 
+def test_tables_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    names = photos(folder)
+    rows = [{"file_name": name, "question": f"What is in {name}?", "answer": "a"} for name in names]
+    (folder / "metadata.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    write_csv(folder / "more.csv", [["file_name", "question", "answer"], [names[0], "Where?", "b"]], ",", "")
+    done = distill(str(folder))
+    assert done.exit_code == 0, done.output
+    assert "not read: more.csv; to read one of them" in done.stdout
+    assert len(read(tmp_path / "data-distill" / "recipe.toml")) < len(names)
+
+
 def test_paths_that_are_absolute_and_links_that_lead_out_are_read(tmp_path: Path) -> None:
     names = photos(tmp_path / "far" / "away")
     lines = [{"file": str(tmp_path / "far" / "away" / name), "prompt": f"What is it? {name}"} for name in names]
