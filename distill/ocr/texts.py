@@ -1,7 +1,7 @@
 """The text of pictures as a run keeps it: read once for each distinct picture, and found again by its digest.
 
-One append-only file for each version of the reader. A picture that cannot be decoded, or takes too long, has a reason
-instead of lines; what could not be decoded is tried again when the file is next asked for.
+One append-only file for each version of the reader. A picture that cannot be decoded, takes too long or crashes the
+reader has a reason instead of lines; what could not be decoded is tried again when the file is next asked for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,12 +25,14 @@ from distill.types import ImageRef
 MOST_SECONDS: Final = 60.0
 """Of processor time for a picture: a full page of text takes ten."""
 TIMED_OUT: Final = "timed_out"
+CRASHED: Final = "reader_crashed"
 _NAMES: Final = tuple(field.name for field in fields(TextLine))
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-RunTasks = Callable[[Callable[["PictureTask"], dict[str, Any]], Iterable["PictureTask"]], Iterator[dict[str, Any]]]
-"""`map` over processes: the results in the order of the tasks."""
+ReadPicture = Callable[["PictureTask"], dict[str, Any]]
+RunTasks = Callable[[ReadPicture, Iterable["PictureTask"], ReadPicture], Iterator[dict[str, Any]]]
+"""`map` over processes, in the order of the tasks; the last function is for a task that ended its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def read_missing(
     known = {
         record["image"]
         for record in recovered(path, requiring("image"))
-        if "lines" in record or record.get("reason") == TIMED_OUT
+        if "lines" in record or record.get("reason") in (TIMED_OUT, CRASHED)
     }
     # In the order of their files, so that a table with pictures is read once.
     missing = sorted(
@@ -76,7 +78,7 @@ def read_missing(
         return
     tasks = (PictureTask(ref=ref, max_pixels=max_pixels) for ref in missing)
     with Journal(path) as journal:
-        for done, record in enumerate(run_tasks(read_picture, tasks), start=len(refs) - len(missing) + 1):
+        for done, record in enumerate(run_tasks(read_picture, tasks, _crashed), start=len(refs) - len(missing) + 1):
             journal.append(record)
             on_done(done, len(refs))
 
@@ -95,6 +97,10 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
     # The reader may fail on a strange picture: that costs this picture alone.
     except Exception as error:
         return record | {"reason": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _crashed(task: PictureTask) -> dict[str, Any]:
+    return {"image": task.ref.sha256, "reason": CRASHED}
 
 
 def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
+from distill.ocr.processes import ReaderProcesses
 from distill.ocr.texts import read_missing
 from distill.types import ImageRef, Sample
 from filters.signals.base import Extractor
 from filters.signals.families.ocr import Ocr
-from filters.tables.workers import Workers
 
 OnRead = Callable[[int, int], None]
 """Called with the pictures that are read, and all of them."""
@@ -25,7 +25,7 @@ def read_pictures(
         refs: dict[str, ImageRef] = {}
         for sample in samples:
             refs |= {ref.sha256: ref for ref in sample.images if ref.sha256 not in refs}
-        with Workers(processes) as workers:
+        with ReaderProcesses(processes) as readers:
             read_missing(
-                refs, extractor.texts, max_pixels=extractor.max_pixels, run_tasks=workers.map, on_done=on_read
+                refs, extractor.texts, max_pixels=extractor.max_pixels, run_tasks=readers.map, on_done=on_read
             )

@@ -4,16 +4,15 @@ Read once for each distinct image of a run (`distill.ocr.texts`), while its plan
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from distill.child_process import available_cores, follow_parent
+from distill.child_process import available_cores
 from distill.ocr import reader
+from distill.ocr.processes import ReaderProcesses
 from distill.ocr.texts import UnreadPicture, find_lines, read_missing, texts_file
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import OCR_CUES
@@ -46,18 +45,15 @@ def with_picture_text(
         yield from samples
         return
     path, rows, read = texts_file(run, max_pixels=recipe.max_pixels), iter(samples), 0
-    pool = ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn"), initializer=follow_parent)
-    try:
+    with ReaderProcesses(available_cores()) as readers:
         while group := list(islice(rows, _AT_ONCE)):
             refs = {ref.sha256: ref for sample in group if OCR_CUES not in sample.meta for ref in sample.images}
             report = partial(lambda before, done, total: on_read(before + done), read)
-            read_missing(refs, path, max_pixels=recipe.max_pixels, run_tasks=pool.map, on_done=report)
+            read_missing(refs, path, max_pixels=recipe.max_pixels, run_tasks=readers.map, on_done=report)
             read += len(refs)
             for sample in group:
                 known = {} if OCR_CUES in sample.meta else {OCR_CUES: _text(sample, path)}
                 yield replace(sample, meta={**sample.meta, **known})
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _text(sample: Sample, path: Path) -> str:

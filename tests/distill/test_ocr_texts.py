@@ -35,7 +35,7 @@ class Counting:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def __call__(self, work, tasks):  # type: ignore[no-untyped-def]
+    def __call__(self, work, tasks, lost):  # type: ignore[no-untyped-def]
         for task in tasks:
             self.read.append(task.ref.sha256)
             yield work(task)
@@ -116,3 +116,19 @@ def test_a_picture_that_takes_too_long_or_breaks_the_reader_has_a_reason(
     read_missing({task.ref.sha256: task.ref}, path, max_pixels=LIMIT, run_tasks=Counting())
     with pytest.raises(UnreadPicture, match="ZeroDivisionError"):
         find_lines(path, task.ref.sha256)
+
+
+def test_a_picture_that_crashes_the_reader_has_a_reason_and_is_not_tried_again(
+    tmp_path: Path, refs: dict[str, ImageRef]
+) -> None:
+    path, again = texts_file(tmp_path, max_pixels=LIMIT), Counting()
+    one, plain, broken = refs
+    read_missing(
+        refs, path, max_pixels=LIMIT,
+        run_tasks=lambda work, tasks, lost: (lost(task) if task.ref.sha256 == one else work(task) for task in tasks),
+    )  # fmt: skip
+    with pytest.raises(UnreadPicture, match="reader_crashed"):
+        find_lines(path, one)
+    assert find_lines(path, plain) == ()
+    read_missing(refs, path, max_pixels=LIMIT, run_tasks=again)
+    assert again.read == [broken]

@@ -108,7 +108,9 @@ def test_a_misreading_is_dropped_and_what_cannot_be_told_is_kept(
     original = picture_texts.read_missing
 
     def counted(*values: Any, run_tasks: Callable[..., Any], **options: Any) -> None:
-        original(*values, run_tasks=lambda work, tasks: (reads.append(1) or work(task) for task in tasks), **options)
+        original(
+            *values, run_tasks=lambda work, tasks, lost: (reads.append(1) or work(task) for task in tasks), **options
+        )
 
     monkeypatch.setattr(picture_texts, "read_missing", counted)
     more = [*traces, trace(samples["one"], "19", "The price of Cheese is 19.", k=2)]
