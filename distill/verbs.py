@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from distill.planning.compared_sources import ASKED, evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
+from distill.refused_runs import left_no_run
 from distill.run_log import recording
 from distill.trackers import tracked
 from distill.types import ProgressCallback, unwatched
@@ -34,7 +35,7 @@ def generate(
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
-    with recording(Path(run), "generate"):
+    with recording(Path(run), "generate"), left_no_run(Path(run)):
         compare_asked(recipe, Path(run))
         return generate_compared(recipe, Path(run), limit=limit, fresh=fresh, on_progress=on_progress)
 
@@ -46,8 +47,9 @@ def filter(
     from distill.model_signals import measurers
     from filters.apply import apply
 
-    with recording(Path(run), "filter"), tracked(recipe, Path(run), "filter", on_progress) as report:
-        return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=report)
+    run = Path(run)
+    with recording(run, "filter"), left_no_run(run), tracked(recipe, run, "filter", on_progress) as report:
+        return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=report)
 
 
 def train(
@@ -65,7 +67,7 @@ def train(
     from student.train import train as train_student
 
     run = Path(run)
-    with recording(run, "train", quiet=not processes.is_main()), processes.together():
+    with recording(run, "train", quiet=not processes.is_main()), left_no_run(run), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
             score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
@@ -76,7 +78,7 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
-    with recording(Path(run), "eval"):
+    with recording(Path(run), "eval"), left_no_run(Path(run)):
         compare_trained(recipe, Path(run))
         return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from distill.artifacts.layout import LEAKAGE
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.planning import leakage
@@ -19,7 +20,7 @@ def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
     evaluation = [name for name in leakage.evaluation_sources(recipe) if context.readable(name) is not None]
     if not training or not evaluation:
         return
-    folder = context.run / leakage.FOLDER if (context.run / leakage.FOLDER).is_dir() else None
+    folder = context.run / LEAKAGE if (context.run / LEAKAGE).is_dir() else None
     leaks = leakage.measure_leakage(
         recipe, folder, training=training, evaluation=evaluation, limit_s=max(1.0, context.seconds_left * _SHARE)
     )

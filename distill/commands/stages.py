@@ -5,19 +5,20 @@ No stage calls another; they meet here, and only through the files they leave in
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from distill import packages, run_log, verbs
 from distill.artifacts.files import write_text
-from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT, SETTINGS
+from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
-from distill.errors import DataError, InputError, RecipeError, StaleError
+from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
+from distill.refused_runs import left_no_run
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -25,22 +26,19 @@ if TYPE_CHECKING:
     from distill.recipe.managed_server import Server
 
 
-_MARKS = (RECIPE, ".lock", SETTINGS, run_log.LOG)
-"""Files of a run in which no stage has done anything."""
-
 Options = ParamSpec("Options")
 Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
 
 def logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
-    """Record what a function does with a recipe and a run in the log of the run, as this verb."""
+    """Record what a function does with a recipe and a run in the log of the run; what it refuses leaves no run."""
 
     def with_log(function: Stage[Options]) -> Stage[Options]:
         @wraps(function)
         def logged(recipe: Recipe, run: Path, /, *arguments: Options.args, **options: Options.kwargs) -> str:
             from student.distributed import processes
 
-            with run_log.recording(run, verb, quiet=not processes.is_main()):
+            with run_log.recording(run, verb, quiet=not processes.is_main()), left_no_run(run):
                 return function(recipe, run, *arguments, **options)
 
         return logged
@@ -317,24 +315,17 @@ def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     if not processes.is_main():
         yield unwatched
         return
-    path, existed, had_parent = run / RECIPE, run.exists(), run.parent.exists()
+    path = run / RECIPE
     before = path.read_text(encoding="utf-8") if path.is_file() else None
-    write_text(path, recipe.to_toml())
-    try:
-        with watch(run / PROGRESS) as on_progress:
-            yield on_progress
-    except InputError as error:
-        if before is not None and isinstance(error, StaleError):
-            write_text(path, before)
-        from distill.planning.leakage import FOLDER
-
-        made = (file.relative_to(run) for file in run.rglob("*") if file.is_file())
-        if not existed and all(file.name in _MARKS or file.parts[0] == FOLDER for file in made):
-            shutil.rmtree(run)
-            if not had_parent:
-                with suppress(OSError):  # another run is there by now
-                    run.parent.rmdir()
-        raise
+    with left_no_run(run):
+        write_text(path, recipe.to_toml())
+        try:
+            with watch(run / PROGRESS) as on_progress:
+                yield on_progress
+        except StaleError:
+            if before is not None:
+                write_text(path, before)
+            raise
 
 
 def copy_shipped(name: str, destination: Path) -> Path:

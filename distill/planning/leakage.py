@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import locked
-from distill.artifacts.layout import train_data_folder
+from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.errors import DataError
 from distill.planning.compared_sources import evaluation_sources as evaluation_sources
 from distill.planning.compared_sources import training_sources as training_sources
@@ -26,9 +26,6 @@ from distill.reports.text_table import table
 from filters import source_overlap
 from filters.signals.families.contamination import ASKED
 from filters.source_overlap import Overlap
-
-FOLDER = "leakage"
-"""Folder of a run for the indexes of its evaluation sources and the overlaps of each training source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +100,7 @@ def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakag
     chosen = in_dataset(recipe, run)
     with locked(run):
         leakage = measure_leakage(
-            recipe, run / FOLDER, training=training, only={} if chosen is None else {ASKED: chosen}
+            recipe, run / LEAKAGE, training=training, only={} if chosen is None else {ASKED: chosen}
         )
     if leakage.leaking and not recipe.eval.allow_overlap:
         raise DataError(f"{recipe.path}: {leakage.refusal()}")

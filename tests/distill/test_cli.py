@@ -12,11 +12,11 @@ import student_worlds
 import typer
 from typer.testing import CliRunner
 
-from distill import __main__, cli
+from distill import __main__, cli, verbs
 from distill.artifacts.files import locked
 from distill.commands import progress, stages, whole_run
 from distill.commands.progress import watch
-from distill.errors import BusyError, RecipeError, StaleError
+from distill.errors import BusyError, InputError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.types import Progress
 from student.train import train
@@ -174,6 +174,30 @@ def test_a_command_that_refuses_what_it_was_given_leaves_no_run_behind(
     assert left == before or (
         has_data and arguments == ["generate"] and any(path.name == "plan.json" for path in left)
     )
+
+
+def test_a_training_that_is_refused_after_the_comparison_of_data_leaves_no_run_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = '{"question": "How many?", "answer": "2"}\n'
+    (tmp_path / "questions.jsonl").write_text(row)
+    (tmp_path / "test.jsonl").write_text(row.replace("How", "So how"))
+    data = '[data.test]\nsource = "test.jsonl"\ncolumns = {image = ""}\n'
+    (tmp_path / "mine.toml").write_text(RECIPE.replace("nobody/nothing", "not-there") + REFUSED + data)
+    before = sorted(tmp_path.rglob("*"))
+    for stage in (None, "no-such-stage"):
+        more = ["--stage", stage] if stage else []
+        done = CliRunner().invoke(cli.app, ["train", "mine.toml", "--run", "runs/mine", *more])
+        assert done.exit_code == 2 and sorted(tmp_path.rglob("*")) == before, done.output
+        with pytest.raises(InputError):
+            verbs.train(load(tmp_path / "mine.toml"), tmp_path / "runs/mine", stage=stage)
+        assert not (tmp_path / "runs/mine").exists()
+    # A folder that was there keeps what is in it.
+    (tmp_path / "runs/mine").mkdir(parents=True)
+    (tmp_path / "runs/mine/notes.txt").write_text("mine")
+    CliRunner().invoke(cli.app, ["train", "mine.toml", "--run", "runs/mine"])
+    assert (tmp_path / "runs/mine/notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""A command that refuses what it was given, before any stage did anything, leaves no run folder behind."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from distill import run_log
+from distill.artifacts.layout import LEAKAGE, RECIPE, SETTINGS
+from distill.errors import InputError
+
+_MARKS: Final = (RECIPE, ".lock", SETTINGS, run_log.LOG)
+"""Files of a run in which no stage has done anything."""
+
+
+@contextmanager
+def left_no_run(run: Path) -> Iterator[None]:
+    """Remove a run that this block made if it ends with InputError and no stage wrote anything there.
+
+    Of several processes the main one does.
+    """
+    from student.distributed import processes
+
+    existed, had_parent = run.exists(), run.parent.exists()
+    try:
+        yield
+    except InputError:
+        made = (file.relative_to(run) for file in run.rglob("*") if file.is_file())
+        undone = all(file.name in _MARKS or file.parts[0] == LEAKAGE for file in made)
+        if undone and not existed and processes.is_main():
+            shutil.rmtree(run, ignore_errors=True)
+            if not had_parent:
+                with suppress(OSError):  # another run is there by now
+                    run.parent.rmdir()
+        raise
