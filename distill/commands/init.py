@@ -185,6 +185,13 @@ def _guessed(
         raise DataError(f"{error}{hint if Path(values['source']).is_dir() else ''}") from None
     if root is not None:
         table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
+    cells = [] if settings.columns else guessed_columns.cells_for_names(table)
+    if cells:
+        raise DataError(
+            f"{table.label}: the first line looks like a row, not like column names: {', '.join(map(repr, cells))}. "
+            "It would be lost: put a line such as image,question,answer above it; if it holds names, say "
+            "--column image=NAME"
+        )
     guessed = guessed_columns.guess(table, settings.columns)
     if not guessed.names:
         first = next(iter(sources.rows(table)), None)

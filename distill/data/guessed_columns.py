@@ -82,6 +82,20 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
     )
 
 
+def cells_for_names(table: SourceTable) -> list[str]:
+    """The names of a CSV table that look like a row of data, as in a file without a header line."""
+    rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
+    names = [name for name in rows[0] if name] if rows and table.kind == "csv" else []
+    usual = set(" ".join(_NAMES.values()).split())
+    if any(_letters(name) in usual for name in names):
+        return []
+    return [name for name in names if _paths(name) or _asks(name) or any(row.get(name) == name for row in rows)]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
 def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     if "texts" in names:
         return "finevision"
@@ -99,7 +113,7 @@ def _column(
 ) -> str | None:
     """The column of a role: by its name, the usual names first, then by what it holds."""
     free = [name for name in names if name not in given.values()]
-    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(free)}
+    plain = {_letters(name): name for name in reversed(free)}
     if found := next((plain[usual] for usual in _NAMES[role].split() if usual in plain), None):
         return found
     holds = {"image": lambda cell: bool(_paths(cell)) or _is_bytes(cell), "question": _asks}.get(role)

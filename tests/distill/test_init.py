@@ -265,3 +265,33 @@ def test_what_is_left_out_names_its_image_and_the_next_command_can_be_pasted(tmp
     assert "cd 'my photos-distill'" in done.stdout
     left_out = (tmp_path / "my photos-distill" / "left_out.jsonl").read_text()
     assert left_out.count(str(tmp_path / "my photos" / "broken.jpg")) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "cells"),
+    [
+        (["0.png", "How many squares?", "2"], "'0.png', 'How many squares?', '2'"),
+        (
+            ["https://images.example/0.jpeg", "Count the squares", "2"],
+            "'https://images.example/0.jpeg', 'Count the squares', '2'",
+        ),
+        (["0", "Count the squares", "2"], "'Count the squares', '2'"),
+    ],
+)
+def test_a_table_without_a_header_line_is_refused_before_its_first_row_is_lost(
+    tmp_path: Path, first: list[str], cells: str
+) -> None:
+    for number in range(4):
+        picture(tmp_path, number, 40)
+    rows = [first, ["1.png", "Count the squares", "2"], ["2.png", "How many?", "3"], ["3.png", "How many?", "2"]]
+    write_csv(tmp_path / "rows.csv", rows)
+    done = distill("rows.csv", "--out", "out")
+    assert done.exit_code == 2 and f"not like column names: {cells}. It would be lost" in done.output, done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_that_a_row_repeats_are_still_names(tmp_path: Path) -> None:
+    names = [Path(picture(tmp_path, number, 40).path).name for number in range(12)]
+    rows = [["image", "question", "answer"], *([name, "How many?", "2"] for name in names)]
+    write_csv(tmp_path / "rows.csv", [*rows, ["image", "question", "answer"]])
+    assert distill("rows.csv", "--out", "out", "--test", "0.3").exit_code == 0
