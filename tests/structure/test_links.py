@@ -76,3 +76,10 @@ def test_the_tree_of_the_readme_names_every_package_folder() -> None:
     tree = text.partition("## Where things are")[2].partition("```\n")[2].partition("```")[0]
     folders = {path.parent.name for package in _PACKAGES for path in (ROOT / package).glob("*/__init__.py")}
     assert {folder for folder in folders if f"{folder}/" not in tree} == set()
+
+
+def test_the_index_of_the_log_lists_every_section() -> None:
+    text = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
+    index = text.partition("\n## Index\n")[2].partition("\n## ")[0]
+    sections = anchors("\n".join(re.findall(r"^## .+$", _FENCE.sub("", text), re.MULTILINE))) - {"index"}
+    assert {section for section in sections if f"(#{section})" not in index} == set()
