@@ -56,8 +56,8 @@ StageJobsOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of stages to train at the same time, each in its own process with its share of the cores, and "
-        "on its own GPU if there are several; a stage waits for the stage that it starts from.",
+        help="Train this number of stages at the same time. Each stage has its own process, its share of the cores, "
+        "and its own GPU if there are several. A stage waits for the stage that it starts from.",
     ),
 ]
 SetOption = Annotated[

@@ -37,14 +37,14 @@ def plan(
         typer.Option(
             metavar="OTHER",
             help="Print which work is done again if RECIPE replaces OTHER, a run directory or the recipe of "
-            "a run. Without RECIPE, it compares OTHER with OTHER and the values of --set.",
+            "a run. Without RECIPE, compare OTHER with a copy of it that has the values of --set.",
         ),
     ] = None,
     engine: Annotated[
         Literal["ray", "slurm"] | None,
         typer.Option(
             help="Plan generate and filter of a run in an object store: units, objects, bytes, requests, hours, "
-            "money. A finished small run in --run tells what a sample takes."
+            "money. It measures the cost of a sample on a finished small run in --run."
         ),
     ] = None,
     samples: Annotated[

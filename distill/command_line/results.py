@@ -76,7 +76,7 @@ def explain(
     run: RunArgument,
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
-    """Show all about one trace: signals, failed rules, duplicates."""
+    """Show everything about one trace: signals, failed rules, duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
@@ -100,7 +100,7 @@ def ask(
 ) -> None:
     """Ask a run's students and teachers one question about an image.
 
-    The student answers before and after training. With a model in the place of a run, that model alone answers.
+    The student answers before and after training. If you give a model instead of a run, only this model answers.
     """
     from distill.commands.ask import KINDS
     from distill.commands.ask import ask as ask_models

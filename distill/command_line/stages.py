@@ -25,7 +25,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="For a run in an object store, where agents work: local, slurm or ray [default: engine.kind].",
+        help="Where the agents of a run in an object store work: local, slurm or ray [default: engine.kind].",
     ),
 ]
 
@@ -188,8 +188,8 @@ def run(
         bool,
         typer.Option(
             "--redo-stale",
-            help="Make every stale stage again: one that other settings or an older version made. Traces and signals "
-            "that are still valid are reused; the last result of a stage stays in <stage>.previous.",
+            help="Make every stale stage again. A stage is stale if other settings or an older version made it. "
+            "Valid traces and signals are reused; the last result of a stage stays in <stage>.previous.",
         ),
     ] = False,
     engine: EngineOption = None,
@@ -221,7 +221,7 @@ def ablate(
         int,
         typer.Option(
             min=1,
-            help="Number of arms to train at the same time, each in its own process, and on its own GPU if there "
+            help="Train this number of arms at the same time. Each arm has its own process, and its own GPU if there "
             "are several.",
         ),
     ] = 1,
