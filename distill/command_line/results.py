@@ -76,7 +76,7 @@ def explain(
     run: RunArgument,
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
-    """Show everything about one trace: signals, failed rules, duplicates."""
+    """Show one trace: its signals, failed rules and duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
