@@ -80,7 +80,7 @@ class DataSource(Section):
         affects="source",
     )
     limit: int | None = key(
-        None, "Read at most so many rows from the start; default: all rows.", affects="source", ge=1
+        None, "Read at most this number of rows from the start; default: all rows.", affects="source", ge=1
     )
     part: tuple[float, float] = key(
         (0.0, 1.0),

@@ -116,7 +116,7 @@ class ContaminationSignal(Section):
 
     sources: tuple[str, ...] | None = key(
         None,
-        "Data sources of the recipe that must not be trained on; default: the one that [eval] asks about.",
+        "Data sources of the recipe that no stage may train on; default: the source of [eval].",
         affects="signals",
         strict=False,
     )
@@ -157,7 +157,7 @@ class StudentSignal(Section):
     )
     per_teacher: int | None = key(
         None,
-        "Measure at most so many traces of each teacher: some 200 are enough to rank teachers. Default: all.",
+        "Measure at most this number of traces of each teacher: some 200 are enough to rank teachers. Default: all.",
         affects="signals",
         ge=1,
     )

@@ -49,7 +49,7 @@ class Rounds(Section):
     )
     answered: int | None = key(
         None,
-        "The student answers so many training questions, from the start of the source; default: all.",
+        "The student answers this number of training questions, from the start of the source; default: all.",
         affects="rounds",
         ge=1,
     )
@@ -92,7 +92,8 @@ class Rounds(Section):
     )
     start: Literal["base", "last"] = key(
         "last",
-        "The student that a round trains. last: that of the pass before. base: the one that the stage started from.",
+        "The student that a round trains. last: the student of the pass before. base: the student that the stage "
+        "started from.",
         affects="rounds",
     )
     steps_share: float = key(
@@ -114,7 +115,7 @@ class Rounds(Section):
     )
     min_gain_points: float = key(
         0.0,
-        "The rounds end when a round gains at most so many points of accuracy on the validation questions.",
+        "The rounds end when a round gains at most this number of points of accuracy on the validation questions.",
         because="it decides which finished round is the last; their files stay",
     )
     max_length_growth: float = key(

@@ -82,7 +82,11 @@ class Sampling(Section):
         le=1,
     )
     top_k: int = key(
-        0, "Sample among so many likeliest tokens; 0 is off.", affects="traces", omit_default="traces generate", ge=0
+        0,
+        "Sample among this number of likeliest tokens; 0 is off.",
+        affects="traces",
+        omit_default="traces generate",
+        ge=0,
     )
     min_p: Share = key(
         0.0,
@@ -123,13 +127,13 @@ class Until(Section):
 
     correct: int | None = key(
         None,
-        "Stop when so many traces are verified against the gold answer; for questions that have one.",
+        "Stop when this number of traces is correct by the gold answer; for questions with a gold answer.",
         affects="generate",
         ge=1,
     )
     agree: int | None = key(
         None,
-        "Stop when so many traces give the same answer; for questions without a gold answer.",
+        "Stop when this number of traces gives the same answer; for questions without a gold answer.",
         affects="generate",
         ge=2,
     )

@@ -107,7 +107,7 @@ class Preference(Section):
 
     beta: float = key(
         0.1,
-        "How strongly the student is held to the one that it starts from: a smaller value lets it go further.",
+        "How strongly the student stays near its start: a smaller value lets it go further.",
         affects="train",
         gt=0,
     )
@@ -256,7 +256,10 @@ class Stage(Section):
         10, "Steps between two lines of metrics.jsonl.", because="it changes only how much is logged", ge=1
     )
     limit: int | None = key(
-        None, "Use only so many rows of the stage's own data, from its start; default: all.", affects="train", ge=1
+        None,
+        "Use only this number of rows of the stage's own data, from its start; default: all.",
+        affects="train",
+        ge=1,
     )
     report_to: tuple[str, ...] = key(
         (),

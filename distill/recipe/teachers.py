@@ -206,7 +206,7 @@ class Teacher(Section):
     )
     logprobs: int = key(
         0,
-        "For every token of a trace keep the log-probabilities of so many likeliest tokens; 0: none.",
+        "For every token of a trace keep the log-probabilities of this number of likeliest tokens; 0: none.",
         affects="traces",
         omit_default="traces",
         ge=0,

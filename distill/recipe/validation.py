@@ -15,7 +15,9 @@ class Validation(Section):
     Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
     """
 
-    every_steps: int = key(100, "Measure every so many steps, and after the last step.", affects="train", ge=1)
+    every_steps: int = key(
+        100, "Measure each time after this number of steps, and after the last step.", affects="train", ge=1
+    )
     data: str | None = key(
         None, "The source whose questions are asked; default: no question is asked.", affects="train"
     )
@@ -38,7 +40,7 @@ class Validation(Section):
     )
     patience: int | None = key(
         None,
-        "Stop the stage after so many measurements in a row that are not better than the best one; default: never.",
+        "Stop the stage after this number of measurements in a row without an improvement; default: never.",
         affects="train",
         ge=1,
     )
