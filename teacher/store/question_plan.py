@@ -9,6 +9,7 @@ import shutil
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations, islice
@@ -206,9 +207,10 @@ def _size_and_time(name: str) -> list[int]:
 
 
 def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
-    """Folders of images of the plan in place that cannot be read now, although its source is still the same."""
+    """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
     try:
-        if orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]["content"] != inputs["content"]:
+        saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
+        if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
             return []
         missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _size_and_time(name)}
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
@@ -218,11 +220,9 @@ def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
 
 def _has_entries(folder: str) -> bool:
     """Whether a folder can be listed and holds something."""
-    try:
-        with os.scandir(folder) as entries:
-            return any(entries)
-    except OSError:
-        return False
+    with suppress(OSError), os.scandir(folder) as entries:
+        return any(entries)
+    return False
 
 
 def write_pending_plan(

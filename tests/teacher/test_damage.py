@@ -123,6 +123,15 @@ def test_a_damaged_line_costs_exactly_its_trace(
     assert world.generate() == manifest
 
 
+def test_a_source_that_was_moved_with_its_images_and_its_run_is_not_waited_for(world: World) -> None:
+    asked = answered(world.url)
+    moved = world.folder.with_name("moved")
+    world.folder.rename(moved)
+    after = World(moved, world.url)
+    assert after.generate().counts["complete"] == ROWS * SAMPLES
+    assert answered(world.url) == asked
+
+
 def test_a_tenth_of_the_lines_damaged_costs_exactly_these_traces(world: World) -> None:
     chance = random.Random(3)
     before, lines = world.records(), world.part.read_bytes().splitlines(keepends=True)
