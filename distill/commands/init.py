@@ -225,7 +225,7 @@ def _guessed(
         if not table.hub:
             lines.append(f"images: in {guessed.images_root}")
     if guessed.outside:
-        lines.append("images: some paths lead out of that folder; allow_outside_root = true reads them")
+        lines.append("images: some paths or links lead out of that folder; allow_outside_root = true reads them")
     return GuessedSource(
         format=guessed.format, columns=columns, names=guessed.names, images_root=guessed.images_root, outside=False
     ), values

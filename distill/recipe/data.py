@@ -92,7 +92,7 @@ class DataSource(Section):
     )
     allow_outside_root: bool = key(
         False,
-        "Also read images whose path, as the row has it, leads out of images_root. Links in that folder may.",
+        "Also read images whose path, or a link on it, leads out of images_root.",
         affects="source",
     )
     max_pixels: int = key(

@@ -264,22 +264,36 @@ def test_only_regular_files_of_sane_size_are_read(folder: Path, monkeypatch: pyt
     assert {reasons[name] for name in ("inside", "pipe.png", "nul\0.png", "x" * 5000)} == {"unreadable_image"}
 
 
-def test_no_text_of_a_row_leaves_the_root_and_a_link_may(folder: Path) -> None:
+def test_no_path_leaves_the_root_even_through_a_link(folder: Path) -> None:
     root = folder / "inside"
     (root / "link.png").symlink_to(folder / "secret.png")
     (root / "loop").symlink_to(root / "loop")
     (root / "way_out").symlink_to(folder)
     (root / "alias.png").symlink_to(root / "a.png")
-    outside = ("../secret.png", str(folder / "secret.png"), "way_out/../secret.png", "x/../../secret.png")
+    outside = ("../secret.png", "link.png", str(folder / "secret.png"), "way_out/secret.png", "x/../../secret.png")
     for name in (*outside, f"file://{folder}/secret.png", "/etc/passwd", "~/x/../../../etc/passwd"):
         with pytest.raises(ImageError) as caught:
             images.within(root, name, allow_outside=False)
         assert caught.value.reason == "path_outside_root"
     for name in ("a.png", "./a.png", "../inside/a.png", "alias.png", str(root / "a.png"), f"file://{root}/a.png"):
         assert images.within(root, name, allow_outside=False) == root / "a.png"
-    for name in ("link.png", "way_out/secret.png", str(root / "link.png")):
-        assert images.within(root, name, allow_outside=False) == folder / "secret.png"
-    assert images.within(root, "../secret.png", allow_outside=True) == folder / "secret.png"
+    assert images.within(root, "link.png", allow_outside=True) == folder / "secret.png"
+
+
+def test_the_links_of_a_snapshot_in_the_cache_of_the_hub_lead_to_its_own_blobs_alone(folder: Path) -> None:
+    own, other = folder / "datasets--me--mine", folder / "datasets--me--other"
+    root = own / "snapshots" / "0a1b" / "images"
+    root.mkdir(parents=True)
+    for repository in (own, other):
+        (repository / "blobs").mkdir(parents=True)
+        (repository / "blobs" / "f00d").write_bytes(b"")
+    (root / "a.png").symlink_to("../../../blobs/f00d")
+    (root / "b.png").symlink_to(other / "blobs" / "f00d")
+    (root / "c.png").symlink_to(folder / "secret.png")
+    assert images.within(root, "a.png", allow_outside=False) == own / "blobs" / "f00d"
+    for name in ("b.png", "c.png"):
+        with pytest.raises(ImageError):
+            images.within(root, name, allow_outside=False)
 
 
 def test_an_image_that_changed_since_it_was_read_is_refused(folder: Path) -> None:
