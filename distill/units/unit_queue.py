@@ -55,8 +55,8 @@ class UnitQueue:
     def join(self, least: int, least_s: float) -> Unit | None:
         """A unit of another agent with `least` or more samples that it has not drawn, to share the work on it.
 
-        The other agent would need more than `least_s` seconds for them at its rate. One agent joins a unit at a time.
-        None where there is no such unit, or a look at others is not due.
+        The other agent would need more than `least_s` seconds for them at its rate, or has no trace after so many
+        seconds. One agent joins a unit at a time. None where there is no such unit, or a look at others is not due.
         """
         with self._lock:
             if time.monotonic() < self._next_join_s:
@@ -64,6 +64,8 @@ class UnitQueue:
             self._next_join_s = time.monotonic() + LOOK_S
             undrawn: dict[str, int] = {}
             for facts in self._agent.read_others():
+                if not facts["traces"] and facts["seconds"] < least_s:
+                    continue
                 needed = max(least, least_s * facts["traces"] / max(facts["seconds"], 1e-9))
                 undrawn |= {name: count for name, count in facts.get(UNDRAWN, {}).items() if count >= needed}
             for unit in sorted(self._open - self._at_work, key=lambda each: -undrawn.get(each.name, 0)):

@@ -8,7 +8,7 @@ from store_in_memory import MemoryStore
 
 from distill.units.agent_record import LEASE_S, AgentRecord, joined
 from distill.units.commits import Attempt, Unit
-from distill.units.unit_queue import UnitQueue
+from distill.units.unit_queue import UNDRAWN, UnitQueue
 
 UNITS = [Unit(round=0, partition=f"{number:02x}") for number in range(6)]
 
@@ -128,6 +128,27 @@ def test_queues_of_several_agents_give_each_unit_once_and_see_what_others_commit
     assert not first.ended, "others have committed the rest, which it has not seen yet"
     assert first.draw() is None and first.ended and set(elsewhere) == set(drawn[1::2])
     assert not store.list_objects("claims")
+
+
+@pytest.mark.parametrize(
+    ("traces", "seconds", "undrawn", "joins"),
+    [
+        (0, 2.0, 100, False),  # it has just begun, and may be fast
+        (0, 20.0, 100, True),
+        (10, 5.0, 19, False),  # done in 9.5 seconds
+        (10, 5.0, 21, True),
+        (1, 60.0, 3, False),  # too few to share
+    ],
+)
+def test_an_agent_joins_a_unit_that_takes_another_one_long(
+    store: MemoryStore, traces: int, seconds: float, undrawn: int, joins: bool
+) -> None:
+    other = agent(store)
+    unit = UnitQueue(other, UNITS[:1]).draw()
+    assert unit is not None
+    other.live = lambda: {"traces": traces, "seconds": seconds, UNDRAWN: {unit.name: undrawn}}
+    other.beat()
+    assert UnitQueue(agent(store), UNITS[:1]).join(4, 10.0) == (unit if joins else None)
 
 
 def test_a_queue_takes_over_the_units_of_a_lost_agent(store: MemoryStore) -> None:

@@ -30,6 +30,8 @@ def s3_server() -> Iterator[str]:
     server.start()
     try:
         endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        # All servers of a process share one state.
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).read()
         urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).read()
         yield endpoint
     finally:
