@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from distill.data import images, sources
+from distill.data import image_paths, images, sources
 from distill.data.formats import CHOICES, TURNS
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
@@ -139,7 +139,7 @@ def _paths(cell: Any) -> list[str]:
 
 def _leads_out(root: Path, path: str) -> bool:
     try:
-        images.within(root, path, allow_outside=False)
+        image_paths.path_within(root, path, allow_outside=False)
     except ImageError:
         return True
     return False

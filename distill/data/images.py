@@ -201,27 +201,6 @@ def _read_file(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def within(root: Path, name: str, *, allow_outside: bool) -> Path:
-    """The path that `name` means below `root`, symbolic links resolved.
-
-    Raises ImageError path_outside_root when it leaves `root` and `allow_outside` is false. The links of a snapshot in
-    the cache of the hub may lead to the blobs of the same repository.
-    """
-    try:
-        path = (root / name.removeprefix("file://")).resolve()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ImageError("unreadable_image", f"{name!r} is not a path: {error}") from None
-    if not (allow_outside or path.is_relative_to(root) or _is_blob_of(root, path)):
-        raise ImageError("path_outside_root", f"{name!r} leads out of {root}; allow_outside_root = true permits it")
-    return path
-
-
-def _is_blob_of(root: Path, path: Path) -> bool:
-    """Whether a file is a blob of the hub's cache and `root` lies in a snapshot of the same repository."""
-    repositories = [folder.parent for folder in (root, *root.parents) if folder.name == "snapshots"]
-    return any(path.is_relative_to(repository / "blobs") for repository in repositories)
-
-
 def cell_bytes(cell: Any) -> bytes:
     """The bytes held by one image cell of a table: raw bytes, or a struct with `bytes`. Raises ImageError."""
     data = cell.get("bytes") if isinstance(cell, dict) else cell

@@ -24,6 +24,7 @@ from distill.artifacts.files import remembered_sha256
 from distill.artifacts.manifest import fingerprint
 from distill.data import formats, images, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
+from distill.data.image_paths import path_within
 from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
@@ -36,8 +37,6 @@ from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)
 _FILES_REMEMBERED = 4096
-_PATH_CHARACTERS = 4096
-"""Longest path; a longer cell holds something else, such as an image in base64."""
 _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
@@ -285,15 +284,7 @@ class _SampleReader:
         return _known_or_raised(known)
 
     def _look_up(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
-        for name in names:
-            if name.startswith(("http://", "https://", "data:")):
-                raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
-            if len(name) > _PATH_CHARACTERS:
-                raise ImageError(
-                    "unsupported_image_cell",
-                    f"{name:.40}... ({len(name):,} characters) is no path; write the images into files or Parquet",
-                )
-        paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
+        paths = [path_within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
         path = next((path for path in paths if _exists(path)), paths[0])
         if other_case := _in_other_case(path):
             raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, PngImagePlugin
 
-from distill.data import images
+from distill.data import image_paths, images
 from distill.errors import ImageError
 from distill.types import ImageRef
 
@@ -273,11 +273,11 @@ def test_no_path_leaves_the_root_even_through_a_link(folder: Path) -> None:
     outside = ("../secret.png", "link.png", str(folder / "secret.png"), "way_out/secret.png", "x/../../secret.png")
     for name in (*outside, f"file://{folder}/secret.png", "/etc/passwd", "~/x/../../../etc/passwd"):
         with pytest.raises(ImageError) as caught:
-            images.within(root, name, allow_outside=False)
+            image_paths.path_within(root, name, allow_outside=False)
         assert caught.value.reason == "path_outside_root"
     for name in ("a.png", "./a.png", "../inside/a.png", "alias.png", str(root / "a.png"), f"file://{root}/a.png"):
-        assert images.within(root, name, allow_outside=False) == root / "a.png"
-    assert images.within(root, "link.png", allow_outside=True) == folder / "secret.png"
+        assert image_paths.path_within(root, name, allow_outside=False) == root / "a.png"
+    assert image_paths.path_within(root, "link.png", allow_outside=True) == folder / "secret.png"
 
 
 def test_the_links_of_a_snapshot_in_the_cache_of_the_hub_lead_to_its_own_blobs_alone(folder: Path) -> None:
@@ -290,10 +290,10 @@ def test_the_links_of_a_snapshot_in_the_cache_of_the_hub_lead_to_its_own_blobs_a
     (root / "a.png").symlink_to("../../../blobs/f00d")
     (root / "b.png").symlink_to(other / "blobs" / "f00d")
     (root / "c.png").symlink_to(folder / "secret.png")
-    assert images.within(root, "a.png", allow_outside=False) == own / "blobs" / "f00d"
+    assert image_paths.path_within(root, "a.png", allow_outside=False) == own / "blobs" / "f00d"
     for name in ("b.png", "c.png"):
         with pytest.raises(ImageError):
-            images.within(root, name, allow_outside=False)
+            image_paths.path_within(root, name, allow_outside=False)
 
 
 def test_an_image_that_changed_since_it_was_read_is_refused(folder: Path) -> None:

@@ -1,0 +1,37 @@
+"""Where a row's path to an image leads: nowhere outside the folder of the images, unless the recipe allows it."""
+
+from pathlib import Path
+
+from distill.errors import ImageError
+
+_PATH_CHARACTERS = 4096
+"""Longest path; a longer cell holds something else, such as an image in base64."""
+
+
+def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
+    """The path that `name` means below `root`, symbolic links resolved.
+
+    Raises ImageError unsupported_image_cell for what is no path, and path_outside_root when it leaves `root` and
+    `allow_outside` is false. The links of a snapshot in the cache of the hub may lead to the blobs of the same
+    repository.
+    """
+    if name.startswith(("http://", "https://", "data:")):
+        raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
+    if len(name) > _PATH_CHARACTERS:
+        raise ImageError(
+            "unsupported_image_cell",
+            f"{name:.40}... ({len(name):,} characters) is no path; write the images into files or Parquet",
+        )
+    try:
+        path = (root / name.removeprefix("file://")).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ImageError("unreadable_image", f"{name!r} is not a path: {error}") from None
+    if not (allow_outside or path.is_relative_to(root) or _is_blob_of(root, path)):
+        raise ImageError("path_outside_root", f"{name!r} leads out of {root}; allow_outside_root = true permits it")
+    return path
+
+
+def _is_blob_of(root: Path, path: Path) -> bool:
+    """Whether a file is a blob of the hub's cache and `root` lies in a snapshot of the same repository."""
+    repositories = [folder.parent for folder in (root, *root.parents) if folder.name == "snapshots"]
+    return any(path.is_relative_to(repository / "blobs") for repository in repositories)
