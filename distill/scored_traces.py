@@ -32,13 +32,18 @@ _TOP_K = 0
 
 
 def note_scorers(recipe: Recipe, run: Path) -> None:
-    """Write down for each stage with `visual` whose scores it reads."""
+    """Write down for each stage with `visual` or `rollouts` whose scores it reads."""
     from teacher.score import journal_name
 
     for stage in recipe.stages:
-        if stage.visual is None:
+        if stage.rollouts is not None:
+            top_k, chosen = stage.rollouts.top_k, [stage.rollouts.teacher]
+        elif stage.visual is not None:
+            top_k, chosen = _TOP_K, [each.name for each in _scorers(recipe, stage)]
+        else:
             continue
-        journals = {each.name: journal_name(recipe, each, top_k=_TOP_K) for each in _scorers(recipe, stage)}
+        scorers = [each for each in recipe.teachers if each.name in chosen]
+        journals = {each.name: journal_name(recipe, each, top_k=top_k) for each in scorers}
         path = scores.settings_path(run, stage.name)
         noted = {"journals": journals}
         if scores.settings(run, stage.name) != noted:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from distill.artifacts.manifest import Manifest
     from distill.planning.leakage import Leakage
     from distill.recipe.eval import AnyStudent
+    from distill.recipe.stages import Stage
     from student.evaluation.collect_replies import Serve
     from teacher.engines.http.remote_student import RemoteStudent
 
@@ -71,7 +72,8 @@ def train(
         if processes.is_main():
             prepare_training(recipe, run, stage)
             score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
-        return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
+        before = partial(prepare_stage, recipe, run, on_progress)
+        return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
 
 
 def evaluate(
@@ -94,11 +96,20 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
 
 def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, on_progress: ProgressCallback) -> None:
     """Have teachers score the traces of the stages, or of one, that ask for it."""
-    if any(each.visual for each in recipe.stages):
+    if any(each.visual or each.rollouts for each in recipe.stages):
         from distill.scored_traces import note_scorers, score_stages
 
         note_scorers(recipe, run)
         score_stages(recipe, run, stage, fresh=fresh, on_progress=on_progress)
+
+
+def prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
+    """What a stage needs of the student that it starts from, once that is trained: its replies, with their scores."""
+    if stage.rollouts is not None:
+        from distill.rollouts import prepare_rollouts
+
+        evaluate = partial(evaluate_compared, fresh=False, on_progress=on_progress)
+        prepare_rollouts(recipe, run, stage, evaluate, on_progress)
 
 
 def generate_compared(

@@ -6,7 +6,7 @@ A finished stage is recognised by its manifest without importing torch. Does not
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ from student.training import stage as stages
 from student.training.checkpoints import saved_model
 from student.training.session import Session
 
+BeforeStage = Callable[[Stage], None]
+"""Called in the main process for each stage before it is trained; the stage that it starts from is finished."""
+
 
 def train(
     recipe: Recipe,
@@ -36,6 +39,7 @@ def train(
     stage: str | None = None,
     fresh: bool = False,
     jobs: int = 1,
+    before: BeforeStage = lambda stage: None,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
@@ -62,7 +66,7 @@ def train(
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            manifests, seconds = _train_stages(recipe, run, fields, stage, jobs, on_progress)
+            manifests, seconds = _train_stages(recipe, run, fields, stage, jobs, before, on_progress)
             if stage is None:
                 manifest = _write_summary(run, fields, manifests, seconds)
             else:
@@ -138,6 +142,7 @@ def _train_stages(
     fields: Mapping[str, Mapping[str, Any]],
     only: str | None,
     jobs: int,
+    before: BeforeStage,
     on_progress: ProgressCallback,
 ) -> tuple[dict[str, Manifest], float]:
     """The manifests of all stages, and the seconds that they took: those trained side by side count once."""
@@ -165,9 +170,9 @@ def _train_stages(
             saved_model.require_saved(run, start, digests=True)
     seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
     if jobs == 1 or len(unfinished) < 2:
-        manifests |= _one_by_one(recipe, run, fields, unfinished, on_progress)
+        manifests |= _one_by_one(recipe, run, fields, unfinished, before, on_progress)
     else:
-        manifests |= _side_by_side(recipe, run, fields, unfinished, jobs, on_progress)
+        manifests |= _side_by_side(recipe, run, fields, unfinished, jobs, before, on_progress)
     in_order = {stage.name: manifests[stage.name] for stage in recipe.stages if stage.name in manifests}
     return in_order, seconds + time.perf_counter() - begun
 
@@ -177,6 +182,7 @@ def _one_by_one(
     run: Path,
     fields: Mapping[str, Mapping[str, Any]],
     unfinished: Sequence[Stage],
+    before: BeforeStage,
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}
@@ -184,6 +190,7 @@ def _one_by_one(
     for number, stage in enumerate(unfinished):
         following = unfinished[number + 1 : number + 2]
         start = start_of(recipe.stages, stage)
+        before(stage)
         order = processes.share(
             {
                 "stage": stage,
@@ -204,6 +211,7 @@ def _side_by_side(
     fields: Mapping[str, Mapping[str, Any]],
     unfinished: Sequence[Stage],
     jobs: int,
+    before: BeforeStage,
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
@@ -217,6 +225,7 @@ def _side_by_side(
                 start = start_of(recipe.stages, stage)
                 if start in manifests or start not in unfinished_names:
                     del waiting[stage.name]
+                    before(stage)
                     pool.submit(stage.name, train_alone, recipe, run, stage, fields[stage.name])
 
         submit_ready()

@@ -1,4 +1,4 @@
-"""A teacher scores given texts: how likely it finds each token of a text, with the picture and without.
+"""A teacher scores given texts: how likely it finds each token of a text, with the picture, without it, or both.
 
 Every score is appended to a journal as soon as it is there, so a killed run loses at most what is in flight, and the
 same command goes on with what is missing. Does not choose texts (distill/scored_traces.py) and does not use scores.
@@ -7,7 +7,7 @@ same command goes on with what is missing. Does not choose texts (distill/scored
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -66,9 +66,10 @@ def score_texts(
     folder: Path,
     *,
     top_k: int,
+    views: Sequence[str] = _VIEWS,
     on_done: Callable[[bool], None] = lambda reused: None,
 ) -> Counter[str]:
-    """Score each text with its picture and without, unless the teacher's journal in `folder` has the scores.
+    """Score each text in these views (with its picture, without), unless its journal in `folder` has the scores.
 
     Gives the numbers of texts and views that have none, by reason. `on_done` is called for each text and view, with
     whether its score was there. Raises what `generate` raises for teachers that are not there or fail.
@@ -79,7 +80,7 @@ def score_texts(
     known = {record["key"] for record in recovered(path, scores.check_score)}
     failed: Counter[str] = Counter()
     teacher = teacher.direct.model_copy(update={"logprobs": top_k})
-    missing = _missing(teacher, texts, known, failed, on_done)
+    missing = _missing(teacher, texts, views, known, failed, on_done)
     first = next(missing, None)
     if first is not None:
         with Journal(path) as journal:
@@ -98,6 +99,7 @@ def score_texts(
 def _missing(
     teacher: Teacher,
     texts: Iterable[GivenText],
+    views: Sequence[str],
     known: set[str],
     failed: Counter[str],
     on_done: Callable[[bool], None],
@@ -106,12 +108,12 @@ def _missing(
     for each in texts:
         # Templates and servers take white space away at the ends of a turn.
         given = each.text.strip()
-        if not given or not each.sample.images:
-            failed[NO_PICTURE if given else EMPTY] += len(_VIEWS)
-            for _ in _VIEWS:
+        if not given or (scores.BLIND in views and not each.sample.images):
+            failed[NO_PICTURE if given else EMPTY] += len(views)
+            for _ in views:
                 on_done(True)
             continue
-        for view in _VIEWS:
+        for view in views:
             asked = prompt(teacher, each.sample)
             if view == scores.BLIND:
                 asked = replace(asked, images=())

@@ -77,15 +77,18 @@ class _Draft:
 
 def stage_under_study(recipe: Recipe) -> str:
     """The stage that arms change. Raises RecipeError where the recipe has none that learns rationales."""
-    names = [stage.name for stage in recipe.stages]
-    if recipe.ablate.stage is not None:
-        if recipe.ablate.stage not in names:
-            raise RecipeError(f"{recipe.path}: ablate.stage = {recipe.ablate.stage!r}; stages: {', '.join(names)}")
-        return recipe.ablate.stage
-    result = [each.name for each in recipe.stages if is_traces(each) and each.target == "rationale"]
-    if not result:
+    names, chosen = [stage.name for stage in recipe.stages], recipe.ablate.stage
+    if chosen is not None and chosen not in names:
+        raise RecipeError(f"{recipe.path}: ablate.stage = {chosen!r}; stages: {', '.join(names)}")
+    able = [
+        each.name for each in recipe.stages if is_traces(each) and each.target == "rationale" and not each.rollouts
+    ]
+    if chosen is None and not able:
         raise RecipeError(f'{recipe.path}: no [[stages]] block learns rationales (data = "traces"); nothing to study')
-    return result[-1]
+    chosen = chosen or able[-1]
+    if any(each.rollouts for each in lineage(recipe.stages, chosen)):
+        raise RecipeError(f"{recipe.path}: ablate.stage = {chosen!r}: arms make no rollouts; name an earlier stage")
+    return chosen
 
 
 def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -> Arm:

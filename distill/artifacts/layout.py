@@ -75,6 +75,11 @@ def train_data_folder(run: Path, arm: str = "") -> Path:
     return run / "filter" / (f"{ARM_DATASETS}/{arm}" if arm else DATASET) / "train"
 
 
+def rollouts_folder(run: Path, stage: str) -> Path:
+    """What a training stage learns from that learns from replies of the student that it starts from."""
+    return run / "rollouts" / stage
+
+
 def part_path(folder: Path, number: int, suffix: str) -> Path:
     """The file of one part of many, `part-00000.jsonl` say."""
     return folder / f"{_PART}{number:05d}{suffix}"

@@ -87,7 +87,8 @@ def _contexts(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
     """Stages that learn distributions need teachers with the student's tokens."""
-    stages = [stage for stage in context.recipe.stages if stage.distill is not None]
+    stages = [stage for stage in context.recipe.stages if stage.divergence is not None]
+    scorers = {stage.rollouts.teacher for stage in stages if stage.rollouts is not None}
     if not stages or not can_be_outlined(context):
         return
     from transformers import AutoTokenizer
@@ -95,9 +96,10 @@ def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
     mine = context.planner.processor.tokenizer.get_vocab()
     for teacher in context.recipe.teachers:
         folder = Path(context.recipe.local_or_hub(teacher.model))
-        if not teacher.logprobs:
+        if not teacher.logprobs and teacher.name not in scorers:
             continue
-        key = f"stages.{stages[0].name}.distill"
+        section = "distill" if stages[0].rollouts is None else "rollouts"
+        key = f"stages.{stages[0].name}.{section}"
         if not folder.is_dir():
             yield not_checked(key, f"{teacher.model} is not here, so its tokens are not known")
             continue
@@ -108,5 +110,5 @@ def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
                 key,
                 f"teacher '{teacher.name}' has other tokens than the student: {shared:,} of "
                 f"{len(teacher_vocabulary):,} are the same",
-                "take a teacher and a student of one family, or train without [stages.distill]",
+                f"take a teacher and a student of one family, or train without [stages.{section}]",
             )

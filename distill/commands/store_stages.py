@@ -71,9 +71,10 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
 def _require_no_scores(recipe: Recipe, address: str) -> None:
     """Raise RecipeError for stages whose traces are scored first: scores are kept in a run directory only."""
     for stage in recipe.stages:
-        if stage.visual is not None:
+        kind = "visual" if stage.visual is not None else "rollouts"
+        if getattr(stage, kind) is not None:
             raise RecipeError(
-                f"stages.{stage.name}.visual: traces are scored in a run directory; bring the run there "
+                f"stages.{stage.name}.{kind}: texts are scored in a run directory; bring the run there "
                 f"(distill pull {address} DIR), then run distill train {recipe.path} --run DIR"
             )
 

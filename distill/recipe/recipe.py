@@ -22,9 +22,10 @@ from distill.recipe.eval import BASE, Eval
 from distill.recipe.filter import ARMS, PAIRS, Filter
 from distill.recipe.generate import Generate
 from distill.recipe.messages import unknown_value
+from distill.recipe.rollouts import ROLLOUTS
 from distill.recipe.rounds import Rounds
 from distill.recipe.scale import Placement, StoreSettings
-from distill.recipe.stages import Stage, learns_rationales
+from distill.recipe.stages import Stage, learns_rationales, teachers_before
 from distill.recipe.student import Student
 from distill.recipe.teachers import Teacher
 
@@ -85,7 +86,7 @@ class Recipe(Section):
             asked.append(teacher.name)
         seen: list[str] = []
         for stage in self.stages:
-            known_names = ["traces", *(f"traces:{arm}" for arm in (*ARMS, PAIRS)), *self.data]
+            known_names = ["traces", *(f"traces:{arm}" for arm in (*ARMS, PAIRS, ROLLOUTS)), *self.data]
             if stage.data not in known_names:
                 raise ValueError(unknown_value(f"stages.{stage.name}.data", stage.data, known_names))
             for source in stage.replay:
@@ -101,6 +102,8 @@ class Recipe(Section):
                 )
             if stage.visual is not None:
                 self._require_scorers(f"stages.{stage.name}.visual", stage.visual.teacher)
+            if stage.rollouts is not None:
+                self._require_scorers(f"stages.{stage.name}.rollouts", stage.rollouts.teacher)
             asked_of = stage.validation.data if stage.validation is not None else None
             if asked_of is not None and asked_of not in self.data:
                 raise ValueError(unknown_value(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
@@ -108,6 +111,8 @@ class Recipe(Section):
                 raise ValueError(f"stages.{BASE}: {BASE} means the student before any stage; choose another name")
             if stage.start is not None and stage.start not in (BASE, *seen):
                 raise ValueError(unknown_value(f"stages.{stage.name}.start", stage.start, [BASE, *seen]))
+            if stage.rollouts is not None:
+                self._require_own_teacher(stage, stage.rollouts.teacher)
             seen.append(stage.name)
         for arm, stage_name in self.eval.arms.items():
             if stage_name not in (BASE, *seen):
@@ -172,6 +177,17 @@ class Recipe(Section):
                     f"{where}: teacher {teacher.name!r} sees more than question and picture (hinted, after, cues), "
                     f"so its scores would not show what the picture adds; name another one in {where}.teacher"
                 )
+
+    def _require_own_teacher(self, stage: Stage, name: str) -> None:
+        """Raise ValueError where a teacher is to score replies of a student that never learned from it."""
+        where = f"stages.{stage.name}.rollouts.teacher"
+        learned = teachers_before(self.stages, stage, [teacher.name for teacher in self.teachers])
+        if name not in learned:
+            raise ValueError(
+                f"{where}: the student that stage {stage.name!r} starts from has not learned from traces of "
+                f"{name!r}, and the scores of another teacher draw it away from what it learned; name one of: "
+                f"{', '.join(sorted(learned)) or 'none (train a stage on traces first)'}"
+            )
 
     @property
     def path(self) -> Path:

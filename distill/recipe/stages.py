@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from distill.recipe.base import Name, Section, Share, key
 from distill.recipe.eval import BASE
 from distill.recipe.filter import PAIRS
+from distill.recipe.rollouts import ROLLOUTS, Rollouts
 from distill.recipe.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
@@ -129,7 +130,8 @@ class Stage(Section):
         ...,
         'A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every '
         'complete trace) or "traces:random" (a random part of them with as many tokens as the dataset). '
-        '"traces:pairs": a right and a wrong trace of each question, for a stage with `preference`.',
+        '"traces:pairs": a right and a wrong trace of each question, for a stage with `preference`. '
+        '"traces:rollouts": the replies of the student that it starts from, for a stage with `rollouts`.',
         affects="train",
     )
     train: tuple[Literal["projector", "language"], ...] = key(
@@ -211,6 +213,11 @@ class Stage(Section):
     visual: Visual | None = key(
         None,
         "Weigh the tokens of traces by how much the picture adds to their likelihood; default: all alike.",
+        omit_default="train",
+    )
+    rollouts: Rollouts | None = key(
+        None,
+        "Learn a teacher's distributions of tokens over the student's own replies; default: learn from traces.",
         omit_default="train",
     )
     max_length: int = key(
@@ -303,6 +310,18 @@ class Stage(Section):
             )
         if self.preference is not None:
             self._require_plain_pairs()
+        if (self.rollouts is not None) != (self.data == f"{TRACES}:{ROLLOUTS}"):
+            raise ValueError(
+                f'rollouts needs data = "{TRACES}:{ROLLOUTS}" and that data needs rollouts, but data is '
+                f"{self.data!r}; set both or none"
+            )
+        for name in ("teachers", "no_think", "distill", "visual") if self.rollouts is not None else ():
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is about traces of teachers, and rollouts are the student's own; leave it out"
+                )
+        if self.rollouts is not None and self.target == "answer":
+            raise ValueError('rollouts are learned whole; leave out target = "answer"')
         return self
 
     def _require_plain_pairs(self) -> None:
@@ -322,6 +341,11 @@ class Stage(Section):
             )
 
     @property
+    def divergence(self) -> Distill | None:
+        """How far the student is drawn to stored distributions: of rollouts, nothing else is learned."""
+        return self.distill if self.rollouts is None else Distill(weight=1.0, top_k=self.rollouts.top_k)
+
+    @property
     def group_rows(self) -> int:
         """How many rows are learned together: the two of a pair, else one."""
         return 1 if self.preference is None else 2
@@ -333,8 +357,15 @@ def is_traces(stage: Stage) -> bool:
 
 
 def learns_rationales(stage: Stage) -> bool:
-    """Whether a stage learns to say what the teachers wrote: traces with their rationales, and no pairs."""
-    return is_traces(stage) and stage.target == "rationale" and stage.preference is None
+    """Whether a stage learns to say what the teachers wrote: traces with their rationales, no pairs, no rollouts."""
+    plain = stage.preference is None and stage.rollouts is None
+    return is_traces(stage) and stage.target == "rationale" and plain
+
+
+def teachers_before(stages: Sequence[Stage], stage: Stage, teachers: Sequence[str]) -> set[str]:
+    """Of these teachers, those whose traces the student of a stage has learned from before it."""
+    earlier = [each for each in lineage(stages, stage.name)[:-1] if learns_rationales(each)]
+    return {name for each in earlier for name in (each.teachers or teachers)}
 
 
 def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:

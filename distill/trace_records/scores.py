@@ -99,6 +99,14 @@ def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str
                 yield record["trace"], waiting.pop(record["trace"])
 
 
+def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
+    """The lines of the texts after their prompt with the picture, with `id` and `teacher` as records of traces."""
+    for teacher, name in (settings(run, stage) or {"journals": {}})["journals"].items():
+        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None):
+            if record["view"] == PICTURE:
+                yield {**record, "id": record["trace"], "teacher": teacher}
+
+
 def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np.ndarray] | None":
     """A trace's text and, for each of its tokens, the nats that the picture adds; None where the views differ."""
     picture, blind = decode(views[PICTURE]), decode(views[BLIND])

@@ -21,6 +21,7 @@ from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.recipe.filter import ARMS, PAIRS
 from distill.recipe.recipe import Recipe
+from distill.recipe.rollouts import ROLLOUTS
 from filters.dataset import pairs
 from filters.dataset import writer as dataset
 from filters.tables.signal_database import Tables, connect
@@ -128,5 +129,5 @@ def materialise_stages(recipe: Recipe, run: Path, only: str | None = None) -> No
     """Write the rows of every arm that the recipe's stages learn from, or one of them."""
     for stage in recipe.stages:
         _, _, arm = stage.data.partition(":")
-        if arm and only in (None, stage.name):
+        if arm not in ("", ROLLOUTS) and only in (None, stage.name):
             materialise(recipe, run, arm)

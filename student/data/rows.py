@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.layout import train_data_folder
+from distill.artifacts.layout import rollouts_folder, train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import images, reader, sources
 from distill.errors import DataError
@@ -76,7 +76,7 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
         result[f"data.{stage.data}"] = upstream.fingerprint
-    if stage.visual is not None:
+    if stage.visual is not None or stage.rollouts is not None:
         noted = scores.settings(run, stage.name) or {"journals": {}}
         result |= {f"{scores.FIELD}{teacher}": journal for teacher, journal in noted["journals"].items()}
     for name in sources_of(stage):
@@ -99,7 +99,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
     """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
     if is_traces(stage):
-        own = _traces(_files_of_filter(run, stage), stage.data, recipe, stage, dropped)
+        own = _traces(_files_of_traces(run, stage), stage.data, recipe, stage, dropped)
     else:
         own = _of_source(recipe, stage.data, stage, dropped)
     yield from islice(own, stage.limit and stage.limit * stage.group_rows)
@@ -133,14 +133,21 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Train
         )
 
 
-def _files_of_filter(run: Path, stage: Stage) -> list[Path]:
-    """The files of the dataset, or of the arm, that a stage learns from."""
-    _, _, arm = stage.data.partition(":")
-    folder = train_data_folder(run, arm)
+def data_folder(run: Path, stage: Stage) -> Path:
+    """Where the rows lie of a stage that learns from the dataset, an arm of it or its student's replies."""
+    if stage.rollouts is not None:
+        return rollouts_folder(run, stage.name) / "train"
+    return train_data_folder(run, stage.data.partition(":")[2])
+
+
+def _files_of_traces(run: Path, stage: Stage) -> list[Path]:
+    """The files of the folder that a stage learns from."""
+    folder = data_folder(run, stage)
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")
-    _require_written(run / "filter", files)
+    if stage.rollouts is None:
+        _require_written(run / "filter", files)
     return files
 
 

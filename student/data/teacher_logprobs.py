@@ -9,7 +9,7 @@ spelling), so only tokens inside a run that both share have a distribution. Does
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,8 @@ import numpy as np
 from distill.artifacts.files import storage_errors
 from distill.errors import DataError, ModelError
 from distill.rationale import NO_THINK
-from distill.recipe.stages import TRACES
-from distill.trace_records import logprobs
+from distill.recipe.stages import TRACES, Stage
+from distill.trace_records import logprobs, scores
 
 if TYPE_CHECKING:
     from student.data.encoded_rows import Example
@@ -82,12 +82,22 @@ class TopLogprobs:
 
 
 def of_examples(
-    generate: Path, examples: "Sequence[Example]", *, top_k: int, decode: Decode, folder: Path
+    run: Path, examples: "Sequence[Example]", stage: Stage, *, top_k: int, decode: Decode, folder: Path
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """`collect` for the rows of a stage. A trace learned without its rationale has none: its teacher had thought."""
     traces = [example.row.id if is_whole_trace(example) else "" for example in examples]
     responses = [example.ids[example.begin :] for example in examples]
-    return collect(generate, traces, responses, top_k=top_k, decode=decode, folder=folder)
+    if stage.rollouts is None:
+        return collect(run / "generate", traces, responses, top_k=top_k, decode=decode, folder=folder)
+    return collect(
+        run / scores.FOLDER,
+        traces,
+        responses,
+        top_k=top_k,
+        decode=decode,
+        folder=folder,
+        records=scores.of_picture(run, stage.name),
+    )
 
 
 def is_whole_trace(example: "Example") -> bool:
@@ -103,13 +113,15 @@ def collect(
     top_k: int,
     decode: Decode,
     folder: Path,
+    records: Iterable[Mapping[str, Any]] | None = None,
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """The distributions of a stage's rows, and by teacher how many of its tokens have one.
 
     `generate` is the folder of a run's generate stage, `traces` the trace id of each row ("": a row that is none),
-    `responses` its token ids as the student writes them, `decode` the student's. Of every stored distribution the
-    `top_k` likeliest tokens and the sampled one are kept. Raises ModelError for a teacher with other tokens than the
-    student's, and DataError when nothing has a distribution.
+    `responses` its token ids as the student writes them, `decode` the student's, `records` what is read in the place
+    of the journals below `generate`. Of every stored distribution the `top_k` likeliest tokens and the sampled one
+    are kept. Raises ModelError for a teacher with other tokens than the student's, and DataError when nothing has a
+    distribution.
     """
     rows: dict[str, list[int]] = defaultdict(list)
     for row, trace in enumerate(traces):
@@ -123,7 +135,9 @@ def collect(
         folder.mkdir(parents=True, exist_ok=True)
         # Written front to back: a mapped file on a full disk would kill the process instead of raising.
         outputs = [files.enter_context((folder / name).open("wb")) for name in (_IDS, _VALUES)]
-        for record in logprobs.records(generate, rows):
+        for record in logprobs.records(generate, rows) if records is None else records:
+            if record["id"] not in rows:
+                continue
             teacher = record["teacher"]
             ids, values = logprobs.decode(record["logprobs"])
             checks.setdefault(teacher, _TokenCheck(teacher, decode)).see(record, ids[:, 0])

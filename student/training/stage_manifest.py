@@ -62,7 +62,7 @@ def _outputs(work: "StageRun") -> list[Path]:
     folder, stage = work.folder, work.stage
     files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS, folder / DIAGNOSIS]
     files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
-    files += [folder / COVERAGE] if stage.distill else []
+    files += [folder / COVERAGE] if stage.divergence else []
     files += [folder / WEIGHTS] if stage.visual else []
     files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
     return sorted(files)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import AUTO, Stage
 from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
-from student.data import image_tokens, rows, teacher_logprobs
+from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
 from student.data.encoded_rows import MappedRows, write_rows
 from student.data.image_tokens import TokenStore
@@ -176,6 +177,8 @@ class StageRun:
         dropped: Counter[str] = Counter()
         visual = VisualWeights.of_stage(self.run, self.stage, self._text_of) if self.stage.visual else None
         weighted = visual.weighted if visual is not None else iter
+        if self.stage.rollouts is not None:
+            weighted = partial(scored_rollouts.scored_alone, self.run, self.stage, dropped)
         examples = encode(
             rows.read(self.recipe, self.run, self.stage, dropped),
             self.encoder,
@@ -253,15 +256,17 @@ class StageRun:
         self.distributions = processes.share(self._distributions() if processes.is_main() else None)
 
     def _distributions(self) -> TopLogprobs | None:
-        distill = self.stage.distill
+        distill = self.stage.divergence
         if distill is None:
             return None
+        own = self.stage.rollouts is not None  # a student may say special tokens, too
         stored = max((teacher.logprobs for teacher in self.recipe.teachers), default=distill.top_k)
         distributions, coverage = teacher_logprobs.of_examples(
-            self.run / "generate",
+            self.run,
             self.examples.rows,
-            top_k=min(distill.top_k, stored),
-            decode=self._text_of,
+            self.stage,
+            top_k=distill.top_k if own else min(distill.top_k, stored),
+            decode=self.processor.tokenizer.decode if own else self._text_of,
             folder=self.folder / DISTRIBUTIONS,
         )
         teachers = dict(sorted(coverage.items()))

@@ -158,7 +158,7 @@ class StepData(Dataset[dict[str, Any]]):
         distributions: TopLogprobs | None = None,
         process: int = 0,
     ) -> None:
-        self._distributions, self._distil = distributions, stage.distill
+        self._distributions, self._distil = distributions, stage.divergence
         self._preference, self._group_rows = stage.preference, stage.group_rows
         self.reference: np.ndarray | None = None
         """Log-probabilities of the rows before the stage, float32[rows], for one that learns from pairs."""

@@ -83,6 +83,12 @@ data = "traces:pairs"
 train = ["language"]
 [stages.preference]
 [[stages]]
+name = "rolls"
+data = "traces:rollouts"
+train = ["language"]
+[stages.rollouts]
+teacher = "scorer"
+[[stages]]
 name = "watched"
 data = "questions"
 train = ["projector"]
@@ -301,7 +307,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "stages.*.line_tokens": [("stages.first.line_tokens", 99)],
     "stages.*.order": [("stages.first.order", "data")],
     "stages.*.replay": [("stages.first.replay", {"more": 0.1})],
-    "stages.*.teachers": [("stages.second.teachers", {"own": 0.1})],
+    "stages.*.teachers": [("stages.second.teachers", {"own": 0.1, "scorer": 1.0})],
     "stages.*.no_think": [("stages.second.no_think", 0.1)],
     "stages.*.loss.rationale": [("stages.first.loss.rationale", 2.0)],
     "stages.*.loss.answer": [("stages.first.loss.answer", 2.0)],
@@ -319,6 +325,12 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "stages.*.visual.most": [("stages.second.visual.most", 3.0)],
     "stages.*.preference.beta": [("stages.prefers.preference.beta", 0.2)],
     "stages.*.preference.sft": [("stages.prefers.preference.sft", 0.5)],
+    "stages.*.rollouts.teacher": [("stages.rolls.rollouts.teacher", "started")],
+    "stages.*.rollouts.top_k": [("stages.rolls.rollouts.top_k", 5)],
+    "stages.*.rollouts.attempts": [("stages.rolls.rollouts.attempts", 2)],
+    "stages.*.rollouts.temperature": [("stages.rolls.rollouts.temperature", 0.5)],
+    "stages.*.rollouts.answered": [("stages.rolls.rollouts.answered", 9)],
+    "stages.*.rollouts.max_new_tokens": [("stages.rolls.rollouts.max_new_tokens", 9)],
     "stages.*.max_length": [("stages.first.max_length", 9)],
     "stages.*.too_long": [("stages.first.too_long", "error")],
     "stages.*.warmup_share": [("stages.first.warmup_share", 0.3)],

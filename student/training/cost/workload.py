@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
@@ -160,8 +159,7 @@ def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
 
 
 def _trace_files(run: Path, stage: Stage) -> list[Path]:
-    _, _, arm = stage.data.partition(":")
-    return sorted(train_data_folder(run, arm).glob("*.parquet"))
+    return sorted(stage_rows.data_folder(run, stage).glob("*.parquet"))
 
 
 def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
@@ -180,6 +178,8 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
         result = None if question_count is None else question_count * min(each, samples or each)
         if stage.preference is not None and question_count is not None:
             result = question_count * stage.group_rows
+        if stage.rollouts is not None and question_count is not None:
+            result = min(question_count, stage.rollouts.answered or question_count) * stage.rollouts.attempts
     limits = [count for count in (result, stage.limit and stage.limit * stage.group_rows) if count is not None]
     return min(limits, default=None)
 

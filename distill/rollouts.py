@@ -1,0 +1,166 @@
+"""The replies that a training stage with `rollouts` learns from: made by its start student, scored by a teacher.
+
+RUN/rollouts/STAGE/replies/DIGEST/   an evaluation each: the student answers the training questions once
+RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures, replies
+RUN/score/TEACHER-DIGEST.jsonl       the teacher's scores, as for stages with `visual`
+
+The digest is of all that replies come from, the student's weights too, so those of another student are never taken
+for its own. Every part resumes: replies and scores are journaled, and the rows are written anew from the replies.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.files import atomic_path
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
+from distill.data import images, reader
+from distill.errors import DataError
+from distill.recipe.loading import derived_recipe
+from distill.recipe.recipe import Recipe
+from distill.recipe.rounds import ASKED
+from distill.recipe.stages import Stage, start_of
+from distill.trace_records import scores
+from distill.types import Progress, ProgressCallback, Sample
+
+if TYPE_CHECKING:
+    from teacher.score import GivenText
+
+_ROW_GROUP = 256
+_STUDENT = "student"
+_SCHEMA = pa.schema(
+    [
+        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("answer", pa.string()),
+        ("rationale", pa.string()),
+        ("sample_id", pa.string()),
+        ("trace_id", pa.string()),
+    ]
+)
+
+
+def prepare_rollouts(
+    recipe: Recipe, run: Path, stage: Stage, evaluate: Callable[[Recipe, Path], Any], on_progress: ProgressCallback
+) -> None:
+    """Make and score the replies that a stage learns from, as far as they are missing.
+
+    `evaluate` asks the student; the stage that it starts from is finished. Raises DataError where no reply can be
+    scored, and what `evaluate` and `generate` raise.
+    """
+    from student.evaluate import identity
+
+    assert stage.rollouts is not None
+    place, folders = rollouts_folder(run, stage.name), list[Path]()
+    for attempt in range(stage.rollouts.attempts):
+        asking = answering(recipe, run, stage, attempt)
+        folders.append(place / "replies" / identity(asking, run)[:16])
+        evaluate(asking, folders[-1])
+    asked = answering(recipe, run, stage, 0)
+    _write_rows(asked, folders, place / "train" / "part-00000.parquet")
+    _score(recipe, run, stage, lambda: _texts(asked, folders), on_progress)
+
+
+def answering(recipe: Recipe, run: Path, stage: Stage, attempt: int) -> Recipe:
+    """The recipe of an evaluation: the start student of a stage answers the training questions once."""
+    settings, start = stage.rollouts, start_of(recipe.stages, stage)
+    assert settings is not None and start is not None
+    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    for section in ("rounds", "ablate", "report_to"):
+        values.pop(section, None)
+    values["seed"] = (recipe.seed + attempt) % 2**31
+    values["stages"] = []
+    # Nothing of [eval] itself: it may change without a change of what is learned.
+    values["eval"] = {
+        "data": ASKED,
+        "students": {_STUDENT: {"model": str(model_folder(run, start).resolve())}},
+        "without_image": False,
+        "temperature": settings.temperature,
+        "max_new_tokens": settings.max_new_tokens,
+    }
+    if settings.answered is not None:
+        limit = recipe.data[ASKED].limit or settings.answered
+        values["data"][ASKED]["limit"] = min(settings.answered, limit)
+    return derived_recipe(recipe, values, f"the student before stage {stage.name} answers [data.{ASKED}]")
+
+
+def _replies(asked: Recipe, folders: Sequence[Path]) -> Iterator[tuple[str, Sample, dict[str, Any]]]:
+    """The id of every reply, its question and its prediction, in the order of the questions."""
+    by_question: dict[str, list[dict[str, Any]]] = {}
+    for folder in folders:
+        for line in read_jsonl(folder / "eval" / PREDICTIONS):
+            kept = {key: line[key] for key in ("text", "answer", "reasoning")}
+            by_question.setdefault(line["sample_id"], []).append(kept)
+    for sample in reader.samples(asked, ASKED):
+        for reply in by_question.get(sample.id, ()):
+            # Of what it says: equal replies to a question share a score.
+            yield hashlib.sha256(f"{sample.id}\0{reply['text']}".encode()).hexdigest()[:32], sample, reply
+
+
+def _write_rows(asked: Recipe, folders: Sequence[Path], path: Path) -> None:
+    rows = (
+        {
+            "images": [{"bytes": images.read_bytes(ref), "path": ref.sha256[:16]} for ref in sample.images],
+            "messages": [
+                {"role": "user", "content": sample.question},
+                {"role": "assistant", "content": reply["text"]},
+            ],
+            "answer": reply["answer"],
+            "rationale": reply["reasoning"],
+            "sample_id": sample.id,
+            "trace_id": identity,
+        }
+        for identity, sample, reply in _replies(asked, folders)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+        while group := list(islice(rows, _ROW_GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, schema=_SCHEMA))
+
+
+def _texts(asked: Recipe, folders: Sequence[Path]) -> "Iterator[GivenText]":
+    from teacher.score import GivenText
+
+    seen: set[str] = set()
+    for identity, sample, reply in _replies(asked, folders):
+        if identity not in seen:
+            seen.add(identity)
+            yield GivenText(trace=identity, sample=sample, text=reply["text"])
+
+
+def _score(recipe: Recipe, run: Path, stage: Stage, texts: Any, on_progress: ProgressCallback) -> None:
+    """Have the teacher score the replies that have no score yet."""
+    from teacher.score import score_texts
+
+    assert stage.rollouts is not None
+    name = stage.rollouts.teacher
+    teacher = next(each for each in recipe.teachers if each.name == name)
+    total, done, reused = sum(1 for _ in texts()), 0, 0
+
+    def report(was_there: bool) -> None:
+        nonlocal done, reused
+        done, reused = done + 1, reused + was_there
+        facts = {"scored before": reused} if reused else {}
+        on_progress(Progress(stage=f"score {name}", done=done, total=total, unit="replies", facts=facts))
+
+    failed = score_texts(
+        recipe,
+        teacher,
+        texts(),
+        run / scores.FOLDER,
+        top_k=stage.rollouts.top_k,
+        views=(scores.PICTURE,),
+        on_done=report,
+    )
+    if sum(failed.values()) >= total:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(failed.items()))
+        raise DataError(
+            f"stage '{stage.name}': none of the {total:,} replies of the student before it could be scored "
+            f"({reasons or 'it gave none'}); look at {rollouts_folder(run, stage.name)}, and correct the teacher"
+        )
