@@ -90,7 +90,8 @@ def simulate() -> None:
     print(
         "| start | mean latency | latencies |", " | ".join(f"{slots} slots, {count:,}" for slots, count in sizes), "|"
     )
-    for name in ("unknown", "known"):
+    starts = {"unknown": None, "text after 2 %": 0.02, "text after 20 %": 0.2, "text after 90 %": 0.9, "known": None}
+    for name, begin_share in starts.items():
         for mean_s in (3.0, 15.0, 60.0):
             for kind in LATENCIES:
                 ratios = []
@@ -98,7 +99,8 @@ def simulate() -> None:
                     latencies = drawn_latencies(kind, mean_s, count)
                     known = name == "known"
                     limit = ConcurrencyLimit(start=slots if known else BLIND_START, warm=known, longest_s=300.0)
-                    ratios.append(seconds_of(limit, slots, latencies) / seconds_of(slots, slots, latencies))
+                    seconds = seconds_of(limit, slots, latencies, begin_share=begin_share)
+                    ratios.append(seconds / seconds_of(slots, slots, latencies))
                 print(
                     f"| {name} | {mean_s:g} s | {kind} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |",
                     flush=True,

@@ -16,22 +16,36 @@ LATENCIES: dict[str, Callable[[random.Random], float]] = {
 """Of one request beside the mean."""
 
 
-def seconds_of(limit: ConcurrencyLimit | int, slots: int, latencies: list[float]) -> float:
-    """Seconds until all requests are answered, with a limit that learns, or with a fixed one."""
-    now, sent = 0.0, 0
+def seconds_of(
+    limit: ConcurrencyLimit | int, slots: int, latencies: list[float], *, begin_share: float | None = None
+) -> float:
+    """Seconds until all requests are answered, with a limit that learns, or with a fixed one.
+
+    `begin_share`: the text of an answer in pieces begins after this share of the request's latency.
+    """
+    now, sent, answered, busy = 0.0, 0, 0, 0
     waiting: deque[tuple[int, float]] = deque()
-    running: list[tuple[float, float]] = []
-    for answered in range(len(latencies)):
+    events: list[tuple[float, bool, float]] = []
+    """Time, whether it is an answer or the beginning of one, and when the request was sent."""
+    while answered < len(latencies):
         most = limit if isinstance(limit, int) else limit.limit
         while sent < len(latencies) and sent - answered < most:
             waiting.append((sent, now))
             sent += 1
-        while waiting and len(running) < slots:
+        while waiting and busy < slots:
             number, since = waiting.popleft()
-            heapq.heappush(running, (now + latencies[number], since))
-        now, since = heapq.heappop(running)
+            busy += 1
+            heapq.heappush(events, (now + latencies[number], True, since))
+            if begin_share is not None:
+                heapq.heappush(events, (now + begin_share * latencies[number], False, since))
+        now, ends, since = heapq.heappop(events)
         if not isinstance(limit, int):
-            limit.completed(sent - answered, now, now - since)
+            if ends:
+                limit.completed(sent - answered, now, now - since)
+            else:
+                limit.begun(sent - answered, now, now - since)
+        busy -= ends
+        answered += ends
     return now
 
 

@@ -155,6 +155,36 @@ def test_ten_thousand_requests_to_a_silent_server_take_a_tenth_more_than_with_th
 
 
 @pytest.mark.parametrize("kind", LATENCIES)
+@pytest.mark.parametrize("slots", [4, 30, 256, 1024])
+def test_texts_that_begin_soon_show_a_silent_server_s_size_before_its_first_answer(kind: str, slots: int) -> None:
+    for mean_s in (3.0, 60.0):
+        latencies = drawn_latencies(kind, mean_s, 2000)
+        learning = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
+        assert seconds_of(learning, slots, latencies, begin_share=0.02) < 1.1 * seconds_of(slots, slots, latencies)
+
+
+@pytest.mark.parametrize("kind", LATENCIES)
+@pytest.mark.parametrize("slots", [4, 30, 256, 1024])
+def test_texts_that_begin_late_cost_nothing(kind: str, slots: int) -> None:
+    latencies = drawn_latencies(kind, 15.0, 2000)
+    without = seconds_of(ConcurrencyLimit(start=BLIND_START, longest_s=300.0), slots, latencies)
+    for share in (0.3, 0.6, 0.95):
+        learning = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
+        assert seconds_of(learning, slots, latencies, begin_share=share) < 1.02 * without
+
+
+def test_a_server_that_begins_few_texts_at_once_is_given_no_more_before_its_first_answer() -> None:
+    limit = ConcurrencyLimit(start=BLIND_START)
+    for _ in range(2):
+        assert not any(limit.begun(BLIND_START, 0.1 * number, 0.1) for number in range(28))
+        limit.failed()
+    assert not any(limit.begun(BLIND_START, 0.1 * number, 0.1) for number in range(28))
+    assert limit.begun(BLIND_START, 3.0, 0.1) and limit.limit == 2 * BLIND_START
+    warm = ConcurrencyLimit(start=BLIND_START, warm=True)
+    assert not any(warm.begun(BLIND_START, 0.1, 0.1) for _ in range(100))
+
+
+@pytest.mark.parametrize("kind", LATENCIES)
 @pytest.mark.parametrize("slots", [4, 64, 1024])
 def test_what_an_earlier_run_found_serves_two_thousand_requests_as_well_as_the_best_fixed_number(
     kind: str, slots: int
@@ -166,9 +196,10 @@ def test_what_an_earlier_run_found_serves_two_thousand_requests_as_well_as_the_b
 
 
 def test_a_slow_silent_server_is_not_given_more_than_it_answers_in_time() -> None:
-    limit = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
-    seconds_of(limit, 4, drawn_latencies("equal", 60.0, 400))
-    assert 4 <= limit.limit <= 4 * 300 / 60 + 2
+    for begin_share in (None, 0.02):
+        limit = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
+        seconds_of(limit, 4, drawn_latencies("equal", 60.0, 400), begin_share=begin_share)
+        assert 4 <= limit.limit <= 4 * 300 / 60 + 2
 
 
 def test_the_next_run_starts_with_what_was_found_and_a_start_in_the_recipe_comes_first(tmp_path: Path) -> None:

@@ -408,6 +408,20 @@ def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_requ
     assert b'"data:' in asyncio.run(sent(root / "link.png"))
 
 
+def test_a_silent_server_is_given_more_as_soon_as_it_begins_to_write() -> None:
+    with stub_server.serve() as url:
+        who = teacher(url, backend="openai", max_in_flight=None)
+
+        async def run() -> None:
+            async with client_of(who) as client:
+                await client.answer(
+                    given(asked(who, *(f"fault=drip {number}" for number in range(150)))), lambda *_: None
+                )
+
+        asyncio.run(run())
+        assert seen(url)["most_in_flight"] == 150  # 118 if the 32 at first had to be answered before
+
+
 def test_a_lost_server_that_is_started_again_costs_no_try() -> None:
     calls: list[str] = []
     with stub_server.serve() as url:

@@ -2,8 +2,9 @@
 
 `ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
 (vLLM's /metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that
-becomes free is filled immediately. Of a server that shows nothing the throughput is watched: at first the limit
-rises with every answer, until answers no longer come faster; then it rises in steps while that pays. The next run in
+becomes free is filled immediately. Of a server that shows nothing it is watched what comes back. Before the first
+answer, the limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text.
+Then it rises with every answer, until answers no longer come faster; then in steps while that pays. The next run in
 the same directory starts with what was found. A refusal (429, 503) or a missed deadline lowers the limit either way.
 """
 
@@ -31,6 +32,12 @@ _BLIND_RAMP = 8.0
 """At first, what a round of answers multiplies the requests in flight by that the last round has shown to pay."""
 _MIN_SHARE = 0.35
 """A round that brought less than this share of the answers a second that it might have brought ends that."""
+_BEGUN_SHARE = 0.9
+"""Of the requests in flight: when the texts of so many have begun, the server has room for more."""
+_LATE_BEGIN = 0.5
+"""Of the time that the first answer took: texts that begin later say too little of a queue."""
+_QUEUED_AFTER = 2.0
+"""A request waits at the server when its text has not begun after this multiple of what others took to begin."""
 _HEADROOM = 2.0
 _FIRST_ANSWERS = 4
 """Number of answers that give the first estimate of a server's speed."""
@@ -85,6 +92,12 @@ class ConcurrencyLimit:
     """The limit with which the present round began."""
     _rise: float = field(default=_BLIND_RAMP - 1, init=False)
     """What an answer adds to the limit."""
+    _begun: int = field(default=0, init=False)
+    """Requests whose text began before the first answer."""
+    _begin_s: float = field(default=0.0, init=False)
+    """The longest time until one of them began."""
+    _doubled_at: float = field(default=-1.0, init=False)
+    """When they last raised the limit."""
 
     def __post_init__(self) -> None:
         self.limit = self._bounded(self.start)
@@ -124,11 +137,43 @@ class ConcurrencyLimit:
         self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
         self._restart(now)
 
+    @property
+    def awaits_first_answer(self) -> bool:
+        """Whether it matters when the text of an answer begins."""
+        return self._blind and self._rising and self._window_from < 0
+
+    def begun(self, in_flight: int, now: float, after_s: float) -> bool:
+        """The text of an answer has begun, `after_s` after its request; whether the limit rises for it."""
+        if not self.awaits_first_answer:
+            return False
+        self._begun += 1
+        self._begin_s = max(self._begin_s, after_s)
+        enough = _BEGUN_SHARE * self.limit
+        if self._begun < enough or in_flight < enough or now < self._calm_until:
+            return False
+        self.limit, self._doubled_at = self._bounded(self.limit * _RAMP), now
+        return True
+
+    def failed(self) -> None:
+        """A request got no answer: texts that have begun no longer show what the server works on."""
+        self._begun = 0
+
+    def _look_at_begun(self, now: float, latency_s: float) -> None:
+        """At the first answer: learn from the texts that have begun how many requests the server works on at once."""
+        if self._doubled_at < 0 or self._begin_s > _LATE_BEGIN * latency_s:
+            return
+        waited_s = now - self._doubled_at
+        if self._begun < _BEGUN_SHARE * self.limit and waited_s > _QUEUED_AFTER * self._begin_s:
+            self._rising = False
+            self.limit = self._bounded(min(self.limit, _HEADROOM * self._begun))
+        self._level = self.limit
+
     def completed(self, in_flight: int, now: float, latency_s: float = 0.0) -> None:
         """One request was answered, after `latency_s`, while `in_flight` were under way, itself included."""
         if not self._blind:
             return
         if self._window_from < 0:
+            self._look_at_begun(now, latency_s)
             self._restart(now - latency_s)
         self._completed += 1
         self._used = self._used or in_flight >= self.limit

@@ -5,7 +5,7 @@ cause. Does not decide what caused a failure.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
@@ -17,9 +17,9 @@ from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.given_texts import scored_text
-from teacher.engines.http.heard_pieces import HeardPieces
+from teacher.engines.http.heard_pieces import FirstText, HeardPieces
 from teacher.engines.http.replicas import Replica
-from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
+from teacher.engines.http.response_parser import HttpResponse, OnBody, OversizedResponseError
 from teacher.engines.http.server_info import proxy_of
 from teacher.engines.http.streaming import STREAM_SETTINGS, Streaming, assemble_body, comes_in_pieces
 from teacher.engines.outage import MAX_TRIES, REFUSED, Failure
@@ -49,8 +49,10 @@ class Control:
 class Exchange:
     """Sends requests to the servers of one teacher."""
 
-    def __init__(self, teacher: Teacher, headers: Mapping[str, str]) -> None:
+    def __init__(self, teacher: Teacher, headers: Mapping[str, str], on_room: Callable[[], None]) -> None:
+        """`on_room` is called when a server may be given more requests before it has answered one."""
         self._teacher = teacher
+        self._on_room = on_room
         self._headers = headers
         self._tries = max(2, teacher.max_retries + 1)
         self._streaming = Streaming(teacher.timeout_s)
@@ -75,6 +77,7 @@ class Exchange:
         try:
             answers = await self._send_once(replica, body, streamed=streamed)
         except Failure as failure:
+            replica.concurrency.failed()
             if not (streamed and failure.refused and "stream" in str(failure) and self._streaming.refused()):
                 raise
             streamed = False
@@ -87,7 +90,7 @@ class Exchange:
     ) -> list[Completion]:
         started = time.monotonic()
         try:
-            response = await self._post(replica.url, body, streamed=streamed)
+            response = await self._post(replica, body, streamed=streamed)
         except TimeoutError:
             replica.concurrency.refused(replica.in_flight, time.monotonic())
             raise Failure(TIMEOUT, self._timeout_message(time.monotonic() - started, streamed=streamed)) from None
@@ -110,7 +113,8 @@ class Exchange:
         except GarbledError as error:
             raise Failure(error.reason, error.detail, tries=self._tries) from None
 
-    async def _post(self, url: str, body: bytes, *, streamed: bool) -> HttpResponse:
+    async def _post(self, replica: Replica, body: bytes, *, streamed: bool) -> HttpResponse:
+        url = replica.url
         pool = self._pools.get(url)
         if pool is None:
             address = f"{url}/chat/completions"
@@ -120,9 +124,24 @@ class Exchange:
         if not streamed:
             return await pool.send(body, total_s=self._teacher.timeout_s)
         data = b"%s,%s" % (body[:-1], _STREAMED)
-        listener = live_text.current()
-        hear = HeardPieces(listener).feed if listener is not None else None
-        return await pool.send(data, total_s=self._longest_s, silence_s=self._streaming.silence_s(), on_body=hear)
+        silence_s, hear = self._streaming.silence_s(), self._hearer(replica)
+        return await pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
+
+    def _hearer(self, replica: Replica) -> OnBody | None:
+        """What hears the pieces of the next answer: whoever watches it, or the limit of its server."""
+        listener, concurrency = live_text.current(), replica.concurrency
+        if listener is not None:
+            return HeardPieces(listener).feed
+        if not concurrency.awaits_first_answer:
+            return None
+        started = time.monotonic()
+
+        def begun() -> None:
+            now = time.monotonic()
+            if concurrency.begun(replica.in_flight, now, now - started):
+                self._on_room()
+
+        return FirstText(begun).feed
 
     def _timeout_message(self, seconds: float, *, streamed: bool) -> str:
         if not streamed:

@@ -3,10 +3,15 @@
 What cannot be read is left out: teacher/engines/http/streaming.py decides about the answer.
 """
 
+from collections.abc import Callable
+
 import orjson
 
 from distill.live_text import Listener
 from distill.rationale import CLOSE, OPEN
+
+_FIRST_BYTES = 1 << 16
+"""So early in an answer in pieces its text begins, if it ever does."""
 
 
 class HeardPieces:
@@ -36,3 +41,30 @@ class HeardPieces:
             text = (f"{OPEN}\n" if thinking else f"\n{CLOSE}\n\n") + text
             self._thinking = thinking
         self._listener.write(text)
+
+
+class FirstText:
+    """Tells once that the text of an answer has begun: its first word or thought, no empty piece before it."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._pieces: HeardPieces | None = HeardPieces(self)
+        self._left = _FIRST_BYTES
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._pieces is None:
+            return
+        self._left -= len(data)
+        if self._left < 0:
+            self._pieces = None  # whatever this is, it is no answer in pieces
+            return
+        self._pieces.feed(data)
+
+    def begin(self) -> None:
+        pass
+
+    def write(self, _text: str) -> None:
+        if self._pieces is not None:
+            self._pieces = None
+            self._tell()

@@ -106,7 +106,7 @@ class ChatClient:
 
     async def __aenter__(self) -> Self:
         self._headers = request_headers(self.teacher)
-        self._exchange = Exchange(self.teacher, self._headers)
+        self._exchange = Exchange(self.teacher, self._headers, self._slot_free.set)
         return self
 
     async def __aexit__(self, *_: object) -> None:
