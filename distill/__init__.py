@@ -28,3 +28,7 @@ __getattr__ = lazy_exports(
     | dict.fromkeys(("evaluate", "filter", "generate", "train"), "verbs")
     | dict.fromkeys(("compare", "dataset", "signals", "traces"), "frames"),
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
