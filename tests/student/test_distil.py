@@ -87,7 +87,7 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
         read(made, place / "run", planned, Counter()), encoder, store, max_length=500, max_pixels=10**6
     )
     found, coverage = teacher_logprobs.of_examples(
-        place / "run/generate", examples.rows, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
+        place / "run", examples.rows, planned, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
     )
     training_loss.attach(model)
     student = freeze.prepare(model, parts(model), planned.train, None)
