@@ -22,9 +22,9 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import images, reader
 from distill.errors import DataError
+from distill.recipe.data import ASKED
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import ASKED
 from distill.recipe.stages import Stage, start_of
 from distill.trace_records import scores
 from distill.types import Progress, ProgressCallback, Sample

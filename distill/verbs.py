@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill.planning.compared_sources import ASKED, evaluation_sources, training_sources
+from distill.planning.compared_sources import evaluation_sources, training_sources
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.refused_runs import left_no_run
 from distill.run_log import recording

@@ -17,6 +17,7 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
@@ -161,7 +162,7 @@ class Generation:
             stage="generate",
             fingerprint=fingerprint(fields),
             fields=fields,
-            inputs={question_plan.SOURCE: str(inputs["content"]), "limit": str(inputs["limit"])},
+            inputs={ASKED: str(inputs["content"]), "limit": str(inputs["limit"])},
             outputs=files,
             counts=_manifest_counts(
                 self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())

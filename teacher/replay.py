@@ -14,11 +14,12 @@ from distill.artifacts.json_lines import LineReader
 from distill.artifacts.layout import SAMPLES
 from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.sampling import Sampling
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
-from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, engine_settings
+from teacher.engines.connect import EngineSettings, connect, engine_of, engine_settings
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
@@ -86,11 +87,11 @@ def _find_sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
     """A sample of the plan; one that the plan no longer has is looked for in the source."""
     planned = folder / SAMPLES
     sample = next(sample_files.read_samples(planned, {sample_id}), None) if planned.is_file() else None
-    rows = reader.read(recipe, SOURCE) if sample is None else ()
+    rows = reader.read(recipe, ASKED) if sample is None else ()
     sample = sample or next((item for item in rows if isinstance(item, Sample) and item.id == sample_id), None)
     if sample is None:
         raise StaleError(
-            f"{folder}: neither the plan nor [data.{SOURCE}] has sample {sample_id} any more; its question or its "
+            f"{folder}: neither the plan nor [data.{ASKED}] has sample {sample_id} any more; its question or its "
             "images have changed"
         )
     return sample

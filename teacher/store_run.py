@@ -28,6 +28,7 @@ from distill.data import sample_files
 from distill.errors import RecipeError, StaleError, StorageError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.agent_record import AgentRecord, joined
@@ -125,7 +126,7 @@ def _read_plan(
         plan: dict[str, Any] = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
         return None
-    there = recipe.local(recipe.data[question_plan.SOURCE].source).exists()
+    there = recipe.local(recipe.data[ASKED].source).exists()
     # Trace ids do not cover how a server is started.
     servers = server_settings(recipe)
     now = {

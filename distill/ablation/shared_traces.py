@@ -6,6 +6,7 @@ from distill import redact
 from distill.artifacts.files import storage_errors
 from distill.artifacts.manifest import fingerprint
 from distill.artifacts.stage_cache import make_link
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 
 _SECTIONS = {"data": True, "teachers": True, "generate": True}
@@ -31,11 +32,10 @@ def traces_run(recipe: Recipe, changed: Recipe, run: Path, shared: Path) -> Path
 
 def traces_key(recipe: Recipe) -> str:
     """A digest of everything that decides the traces of a recipe, apart from the rows of its source."""
-    from teacher.engines.connect import SOURCE
     from teacher.engines.vllm.vllm_options import server_answer_options
     from teacher.store.question_plan import check_teachers, result_settings
 
-    source = recipe.data[SOURCE]
+    source = recipe.data[ASKED]
     return fingerprint(
         {
             "settings": result_settings(recipe, check_teachers(recipe)),

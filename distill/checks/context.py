@@ -12,11 +12,11 @@ from distill.artifacts.manifest import MANIFEST
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
 from distill.errors import DistillError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from distill.types import Sample
 from teacher.scheduling.routing import route
-from teacher.store.question_plan import SOURCE
 from teacher.store.teacher_coverage import TeacherCoverage
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class CheckContext:
         recipe = self.recipe
         keys_by_source: dict[str, list[str]] = {}
         if not self.is_done("generate") and (recipe.teachers or any(is_traces(stage) for stage in recipe.stages)):
-            keys_by_source.setdefault(SOURCE, []).append(TEACHERS)
+            keys_by_source.setdefault(ASKED, []).append(TEACHERS)
         for stage in recipe.stages:
             if self.is_done(f"train/{stage.name}"):
                 continue
@@ -102,7 +102,7 @@ class CheckContext:
             waiting = [source for source in self.uses if source not in self._surveys and self.is_here(source)]
             # Half of the time is for data; the rest loads libraries and outlines models.
             seconds = max(_LEAST_SECONDS, self.seconds_left / 2 / max(1, len(waiting)))
-            visit = self._route if name == SOURCE else lambda sample: None
+            visit = self._route if name == ASKED else lambda sample: None
             try:
                 self._surveys[name] = survey(self.recipe, name, seconds=seconds, visit=visit)
             except DistillError as error:

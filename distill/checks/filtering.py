@@ -11,13 +11,13 @@ from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
 from distill.grounding.chart_table import find_table
 from distill.model_signals import JUDGE, STUDENT, untuned_student
+from distill.recipe.data import ASKED
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
 from filters.dataset.export_formats import chosen_formats
 from filters.decisions import rules
 from filters.signals import registry
 from teacher.checks import require_placeholders
-from teacher.store.question_plan import SOURCE
 
 _JUDGE_PLACEHOLDERS = ("question", "gold", "prediction")
 
@@ -50,7 +50,7 @@ def check_rules(context: CheckContext) -> Iterator[CheckResult]:
 
 def _without_tables(context: CheckContext, columns: pa.Schema) -> Iterator[CheckResult]:
     """Rules on `grounding` where no question has a table: they never drop a trace."""
-    recipe, survey = context.recipe, context.readable(SOURCE)
+    recipe, survey = context.recipe, context.readable(ASKED)
     if survey is None or "grounding" not in registry.signal_names(recipe):
         return
     key = recipe.filter.grounding.table
@@ -62,7 +62,7 @@ def _without_tables(context: CheckContext, columns: pa.Schema) -> Iterator[Check
         if column is not None:
             yield warning(
                 f"filter.rules.{rule.name}",
-                f"reads {column}, and no question of [data.{SOURCE}] has a table in its meta (looked at "
+                f"reads {column}, and no question of [data.{ASKED}] has a table in its meta (looked at "
                 f"{len(survey.kept):,}), so it never drops a trace",
                 "give the rows a table (filter.grounding.table names its key), or leave the rule out",
             )
@@ -165,7 +165,7 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_mix(context: CheckContext) -> Iterator[CheckResult]:
     """Shares of the selection are of teachers and domains that there are."""
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     groups = {"teacher": {teacher.name for teacher in context.recipe.teachers}}
     if survey is not None and survey.whole:
         groups["domain"] = set(survey.domains)

@@ -8,11 +8,11 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, warning
 from distill.errors import DistillError
 from distill.rationale import enclose
+from distill.recipe.data import ASKED
 from distill.recipe.filter import Rule
 from distill.types import Outcome, Sample, Trace, Usage
 from filters.signals import registry
 from filters.tables.signal_database import closed_database
-from teacher.store.question_plan import SOURCE
 
 _SENTENCES = (2, 12, 60)
 _QUESTIONS = 8
@@ -20,7 +20,7 @@ _QUESTIONS = 8
 
 def check_rules_keep_something(context: CheckContext) -> Iterator[CheckResult]:
     """Every rule keeps at least one of the traces that answer right."""
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     asked = [sample for sample in survey.kept if sample.answers][:_QUESTIONS] if survey is not None else []
     if not asked:
         return

@@ -7,11 +7,11 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
 from distill.errors import DistillError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces
 from distill.types import Sample
 from student.data.rows import TrainingRow
-from teacher.store.question_plan import SOURCE
 
 _FEW_FIT = 0.5
 _LONG = 1.5
@@ -24,7 +24,7 @@ _PROBED = 64
 def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
     """Questions with images leave room for a rationale within max_length of the stages that learn traces."""
     stages = [stage for stage in context.recipe.stages if is_traces(stage) and stage.too_long != "shrink_image"]
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     if not stages or survey is None or not can_be_outlined(context):
         return
     try:

@@ -15,10 +15,10 @@ from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.data.sources import nearest
 from distill.errors import DistillError
+from distill.recipe.data import ASKED
 from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast
 from teacher.store import question_plan
-from teacher.store.question_plan import SOURCE
 
 _OPEN_FILES = 256
 _SHARED_BYTES = 256e6
@@ -120,7 +120,7 @@ def check_disk(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _dataset_bytes(context: CheckContext) -> float:
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     if survey is None:
         return 0.0
     kept = context.recipe.filter.select.per_question or 1
@@ -131,7 +131,7 @@ def _dataset_bytes(context: CheckContext) -> float:
 
 def _trace_bytes(context: CheckContext) -> float:
     recipe = context.recipe
-    if context.readable(SOURCE) is None:
+    if context.readable(ASKED) is None:
         return 0.0
     seen = {teacher.name: _unseen(context.routed[teacher.name]) for teacher in recipe.teachers}
     return sum(forecast(recipe, teacher, seen[teacher.name]).disk.high for teacher in recipe.teachers)
@@ -161,7 +161,7 @@ def _gb(size: float) -> str:
 def check_cost(context: CheckContext) -> Iterator[CheckResult]:
     """The most that teachers may write, and cost where a price is given."""
     recipe = context.recipe
-    if context.readable(SOURCE) is None:
+    if context.readable(ASKED) is None:
         return
     for teacher in recipe.teachers:
         ahead = forecast(recipe, teacher, _unseen(context.routed[teacher.name]))
@@ -173,7 +173,7 @@ def check_cost(context: CheckContext) -> Iterator[CheckResult]:
 def check_licences(context: CheckContext) -> Iterator[CheckResult]:
     """Licences that the card of the dataset will state."""
     card = context.recipe.filter.card
-    sources = [SOURCE] if SOURCE in context.recipe.data else []
+    sources = [ASKED] if ASKED in context.recipe.data else []
     lacking = [
         *(f"sources.{name}" for name in sources if name not in card.sources),
         *(f"teachers.{teacher.name}" for teacher in context.recipe.teachers if teacher.name not in card.teachers),

@@ -6,10 +6,10 @@ from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
+from distill.recipe.data import ASKED
 from distill.recipe.stages import Stage, is_traces
 from distill.recipe.teachers import OCR_CUES
 from teacher.messages.prompts import cues
-from teacher.store.question_plan import SOURCE
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
@@ -72,7 +72,7 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
 
 def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
     """Every teacher has questions that it is for."""
-    if context.readable(SOURCE) is None:
+    if context.readable(ASKED) is None:
         return
     for coverage_problem in coverage_problems(context.recipe, context.coverage):
         name = str(coverage_problem).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
@@ -93,7 +93,7 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_cues(context: CheckContext) -> Iterator[CheckResult]:
     """The rows have what prompts show of them besides the question."""
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     for teacher in context.recipe.teachers if survey is not None and not context.is_done("generate") else ():
         if teacher.cues is None:
             continue
@@ -138,22 +138,22 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     if survey is None or survey.golds:
         return
     until = [teacher.name for teacher in context.recipe.teachers if teacher.until and teacher.until.correct]
     consequence = f"; teachers.{until[0]}.until.correct never stops early" if until else ""
     yield warning(
-        f"data.{SOURCE}.columns.answer",
+        f"data.{ASKED}.columns.answer",
         f"no question has a gold answer, so no trace can be found wrong{consequence}",
-        f"map [data.{SOURCE}.columns] answer, or rely on agreement (filter.signals) and a judge",
+        f"map [data.{ASKED}.columns] answer, or rely on agreement (filter.signals) and a judge",
     )
 
 
 def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:
     """Rows of the stages that learn from sources: something to learn from, and something left beside validation."""
     for stage in context.recipe.stages:
-        survey = context.readable(stage.data if not is_traces(stage) else SOURCE)
+        survey = context.readable(stage.data if not is_traces(stage) else ASKED)
         if survey is not None:
             yield from _stage_rows(stage, survey)
 

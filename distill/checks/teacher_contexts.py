@@ -18,6 +18,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.checks.teachers import ANSWER_S, ask_briefly, prompt_tokens, teacher_client, teachers_left
 from distill.data import images
 from distill.errors import DistillError, ImageError
+from distill.recipe.data import ASKED
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher import checks
@@ -26,7 +27,6 @@ from teacher.engines.http.connections import CONNECTION_ERRORS
 from teacher.engines.vllm.vllm_options import is_vllm
 from teacher.messages.prompts import messages, prompt
 from teacher.scheduling.routing import route
-from teacher.store.question_plan import SOURCE
 
 _SIZED = 96
 """Questions of which the size of the images is looked up."""
@@ -38,7 +38,7 @@ _PROBES = 3
 
 def check_contexts(context: CheckContext) -> Iterator[CheckResult]:
     """Questions with their images and `max_tokens` fit into the context of the servers."""
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     for teacher in teachers_left(context):
         if survey is None or teacher.capabilities.may_charge or teacher.capabilities.in_process:
             continue
@@ -152,7 +152,7 @@ async def _asked(
             parts = [_inside(images.portable(images.read_bytes(ref), max_pixels=max_pixels)) for ref in asked.images]
             answer = await ask_briefly(client, teacher, url, messages(asked, parts))
             if answer.status in (400, 413, 422):
-                message = f"{url} refuses a question of [data.{SOURCE}] even for one token: {excerpt(answer.body)}"
+                message = f"{url} refuses a question of [data.{ASKED}] even for one token: {excerpt(answer.body)}"
                 return problem(key, message, "start the server with a larger max-model-len, or make images smaller")
             tokens = prompt_tokens(parse_json(answer.body))
             if tokens is not None:

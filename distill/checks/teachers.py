@@ -16,6 +16,7 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
@@ -27,7 +28,7 @@ from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
 from teacher.engines.vllm.vllm_options import is_script
 from teacher.messages.prompts import PLACEHOLDERS
 from teacher.messages.request import Model
-from teacher.store.question_plan import SOURCE, require_different
+from teacher.store.question_plan import require_different
 
 _CONNECT_S = 2.0
 _MAX_BYTES = 1 << 20
@@ -175,7 +176,7 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
 
 def check_servers(context: CheckContext) -> Iterator[CheckResult]:
     """Servers that the recipe names answer, take the key, serve the model and, where they get any, images."""
-    survey = context.surveyed(SOURCE)
+    survey = context.surveyed(ASKED)
     pictured = survey is not None and survey.pictured > 0
     for teacher in teachers_left(context):
         for url in teacher.urls:
@@ -297,14 +298,14 @@ def prompt_tokens(answer: Any) -> int | None:
 
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
-    survey = context.readable(SOURCE)
+    survey = context.readable(ASKED)
     for teacher in teachers_left(context):
         limit = checks.server_argument(teacher.server, "limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
         if survey is not None and teacher.managed and isinstance(images, int) and survey.most_images > images:
             yield problem(
                 f"{_key(teacher)}.server.arguments.limit-mm-per-prompt",
-                f"allows {images} images, and a question of [data.{SOURCE}] has {survey.most_images}",
+                f"allows {images} images, and a question of [data.{ASKED}] has {survey.most_images}",
                 f"raise it to image = {survey.most_images}",
             )
 

@@ -30,7 +30,7 @@ from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, ImageError
-from distill.recipe.data import FORMAT_NAMES, DataSource
+from distill.recipe.data import ASKED, FORMAT_NAMES, DataSource
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
@@ -55,7 +55,7 @@ class ReadBefore:
 
 def samples(
     recipe: Recipe,
-    name: str = "questions",
+    name: str = ASKED,
     *,
     on_bad: Callable[[BadRow], None] | None = None,
     before: ReadBefore | None = None,
@@ -107,7 +107,7 @@ def require_enough(source: DataSource, name: str, good: int, reasons: Counter[st
 
 def read(
     recipe: Recipe,
-    name: str = "questions",
+    name: str = ASKED,
     *,
     decode: Callable[[int], bool] = lambda number: True,
     before: ReadBefore | None = None,
@@ -355,7 +355,7 @@ def sample_id(question: str, image_sha256s: Iterable[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
+def source_fields(recipe: Recipe, name: str = ASKED) -> dict[str, Any]:
     """The settings of a source for a fingerprint: where its content lies does not matter, what it holds does.
 
     Files are digested whole, pictures beside a table are not (their bytes are part of the sample ids).
@@ -381,7 +381,7 @@ def _content_files(table: SourceTable) -> list[Path]:
     return [file for path in table.files for file in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
 
 
-def source_files(recipe: Recipe, name: str = "questions") -> list[tuple[str, int, str]]:
+def source_files(recipe: Recipe, name: str = ASKED) -> list[tuple[str, int, str]]:
     """Name, size and digest of every file of a source; none for a hub name."""
     if not recipe.local(sources.settings(recipe, name).source).exists():
         return []

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable
 
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces
-
-ASKED = "questions"
-"""The source that teachers are asked about."""
 
 
 def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from distill.errors import RecipeError
 from distill.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan, fit, local_gpu, plans
 from distill.planning.stage_times import StageTime, advice, stage_time
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 
@@ -92,12 +93,12 @@ def _stages(plans: Sequence[StagePlan]) -> str:
 
 def _generation(recipe: Recipe) -> str:
     """The largest number of tokens that the teachers may write; `distill generate --check` estimates it better."""
-    if not recipe.teachers or "questions" not in recipe.data:
+    if not recipe.teachers or ASKED not in recipe.data:
         return ""
     from student.training.cost.workload import questions
     from teacher.estimate import attempt_growth, most_traces
 
-    asked = questions(recipe, "questions")
+    asked = questions(recipe, ASKED)
     if asked is None:
         return ""
     rows = []

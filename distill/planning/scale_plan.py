@@ -16,6 +16,7 @@ from distill.artifacts.layout import SAMPLES, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from distill.planning.plan import duration
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from distill.trace_records.trace_lines import trace_fault
@@ -126,7 +127,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
 def _samples(recipe: Recipe) -> int:
     from student.training.cost.workload import questions
 
-    count = questions(recipe, "questions") if "questions" in recipe.data else None
+    count = questions(recipe, ASKED) if ASKED in recipe.data else None
     if not count:
         raise RecipeError(f"{recipe.path}: the source of [data.questions] is not here; give --samples N")
     return count

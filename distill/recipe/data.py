@@ -8,6 +8,9 @@ from pydantic import AfterValidator, PrivateAttr, WithJsonSchema, model_validato
 from distill.extensions import ANSWER_TYPES, DATA_FORMATS
 from distill.recipe.base import LocalOrHub, Section, Share, from_outside, key, outside_schema
 
+ASKED = "questions"
+"""The source that teachers are asked about."""
+
 ANSWER_TYPE_NAMES: tuple[str, ...] = (
     *("number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"),
 )

@@ -17,7 +17,7 @@ from distill.local_paths import real_path
 from distill.recipe.ablate import Ablate
 from distill.recipe.backends import BACKENDS
 from distill.recipe.base import Name, Section, key
-from distill.recipe.data import DataSource
+from distill.recipe.data import ASKED, DataSource
 from distill.recipe.eval import BASE, Eval
 from distill.recipe.filter import ARMS, PAIRS, Filter
 from distill.recipe.generate import Generate
@@ -144,7 +144,7 @@ class Recipe(Section):
                 f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "
                 f'{self.eval.engine!r}; set attempts = 1, or eval.engine = "embedded"'
             )
-        if settings.validation in (None, "questions"):
+        if settings.validation in (None, ASKED):
             raise ValueError(
                 "rounds.validation names the source whose questions decide whether a round helps: a source beside "
                 "[data.questions]. Leave it out, and leave data.questions.part out, to split one off"

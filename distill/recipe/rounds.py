@@ -9,13 +9,12 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from distill.recipe.base import Name, Section, Share, key
+from distill.recipe.data import ASKED
 
 HELD_OUT = "rounds_held_out"
 """The source of the questions that compare the students of the rounds, where the recipe names none."""
 REPLY = "reply"
 """The key of a returned question's meta that holds the student's wrong reply."""
-ASKED = "questions"
-"""The source that teachers are asked about."""
 
 
 class Rounds(Section):

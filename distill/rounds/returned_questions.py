@@ -19,9 +19,9 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.data import images, reader
-from distill.recipe.data import ANSWER_TYPE_NAMES
+from distill.recipe.data import ANSWER_TYPE_NAMES, ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import ASKED, REPLY
+from distill.recipe.rounds import REPLY
 from distill.rounds.round_recipes import QUESTIONS_FILE
 from distill.types import Sample
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from distill.artifacts.layout import DATASET, ROUNDS, model_folder
 from distill.artifacts.manifest import require
+from distill.recipe.data import ASKED
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import ASKED
 from distill.recipe.stages import start_of
 
 STUDENT = "student"

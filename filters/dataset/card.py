@@ -14,6 +14,7 @@ import duckdb
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.rationale import CLOSE, OPEN
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.reports.markdown import environment
 from filters.dataset.card_facts import DUPLICATES, STATES, facts
@@ -25,8 +26,6 @@ from filters.text.minhash import Scheme
 
 VERSION = "3"
 """Raised whenever the same dataset would get another card."""
-ASKED = "questions"
-"""The data source that teachers are asked about."""
 NOT_SAID = "not said"
 _PICTURES = {
     "all": "",

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import duckdb
 
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import FEWEST, Finding, is_above, share
 from distill.stats.intervals import wilson
 from filters.decisions.funnel import Funnel
-from filters.signals.families.contamination import ASKED
 from filters.tables.trace_index import PlannedTraces
 
 MANY: Final = 0.2

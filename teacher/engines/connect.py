@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from distill.data import sources
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request
-
-SOURCE = "questions"
-"""The source of the recipe that teachers are asked about."""
 
 Get = Callable[[], Awaitable[Request | None]]
 """The next request, once there is one; None when there will be no more."""
@@ -67,7 +65,7 @@ class EngineSettings:
     @property
     def images_root(self) -> Path:
         """The folder that images lie in."""
-        return self.media_root or sources.locate(self.recipe, SOURCE).root
+        return self.media_root or sources.locate(self.recipe, ASKED).root
 
 
 class Engine(Protocol):
@@ -141,8 +139,8 @@ def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path
         "patience_s": generate.patience_s,
         "start_patience_s": generate.patience_s,
     }
-    if SOURCE in recipe.data:
-        values["max_pixels"] = recipe.data[SOURCE].max_pixels
+    if ASKED in recipe.data:
+        values["max_pixels"] = recipe.data[ASKED].max_pixels
     values |= options
     return EngineSettings(recipe=recipe, teacher=teacher, model=model, folder=folder, **values)
 

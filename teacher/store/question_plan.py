@@ -29,12 +29,12 @@ from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import unchanged_start
 from distill.errors import DataError, RecipeError
 from distill.ocr import reader as reader_of_text
+from distill.recipe.data import ASKED
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
-from teacher.engines.connect import SOURCE as SOURCE
 from teacher.messages import parse
 from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
@@ -110,10 +110,10 @@ def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
 
 def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
-    source = {key: value for key, value in reader.source_fields(recipe, SOURCE).items() if key != "content"}
+    source = {key: value for key, value in reader.source_fields(recipe, ASKED).items() if key != "content"}
     fields: dict[str, Any] = {
         "seed": recipe.seed,
-        "data": {SOURCE: source},
+        "data": {ASKED: source},
         "teachers": [_teacher_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
         "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
@@ -141,7 +141,7 @@ def _author_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
 
 def source_digest(recipe: Recipe) -> str:
     """Digest of the source's own files; empty for a hub name, which does not change under a run."""
-    return str(reader.source_fields(recipe, SOURCE).get("content", ""))
+    return str(reader.source_fields(recipe, ASKED).get("content", ""))
 
 
 def plan_inputs(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
@@ -175,10 +175,10 @@ def _file_digests(folder: Path) -> dict[str, str]:
 
 def _images_root(recipe: Recipe) -> str:
     """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
-    source = recipe.data[SOURCE]
+    source = recipe.data[ASKED]
     if source.images_root is not None:
         return str(recipe.local(source.images_root))
-    return str(sources.locate(recipe, SOURCE).root) if recipe.local(source.source).exists() else ""
+    return str(sources.locate(recipe, ASKED).root) if recipe.local(source.source).exists() else ""
 
 
 def _images_state(path: Path) -> str:
@@ -260,7 +260,7 @@ def write_pending_plan(
             )
             sample_files.write_samples(pending / SAMPLES, with_text(_count_routed(recipe, chosen, routed)))
             check_coverage(recipe, coverage)
-    files = reader.source_files(recipe, SOURCE) if rows_read and limit is None else []
+    files = reader.source_files(recipe, ASKED) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()
     write_json(pending / PLAN_STATE, {"rows": sum(rows_read), "source": files, "extends": extends})
     return pending, dict(routed)
@@ -288,9 +288,9 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
         return None
     reasons = count_quarantined(folder)
     # Rows that no teacher is for count as seen, and their answers are not in the plan.
-    if reasons[NO_TEACHER] or recipe.data[SOURCE].limit is not None:
+    if reasons[NO_TEACHER] or recipe.data[ASKED].limit is not None:
         return None
-    start = unchanged_start(sources.locate(recipe, SOURCE), rows, source)
+    start = unchanged_start(sources.locate(recipe, ASKED), rows, source)
     if start is None:
         return None
     this = (sample_files.count_samples(folder / SAMPLES), files[SAMPLES])
@@ -316,7 +316,7 @@ def _routable(
     def bad(row: BadRow) -> None:
         set_aside(asdict(row))
 
-    for sample in reader.samples(recipe, SOURCE, on_bad=bad, before=before, on_end=on_end):
+    for sample in reader.samples(recipe, ASKED, on_bad=bad, before=before, on_end=on_end):
         if coverage.add(recipe, sample):
             yield sample
         else:

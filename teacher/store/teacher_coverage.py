@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from distill.errors import RecipeError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.connect import SOURCE
 from teacher.scheduling.routing import covers
 
 
@@ -51,9 +51,9 @@ def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError
             hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
             return RecipeError(
                 f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these{hint} "
-                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(present))})"
+                f"(in [data.{ASKED}]: {', '.join(repr(value) for value in sorted(present))})"
             )
     return RecipeError(
-        f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
+        f"teachers.{teacher.name}: no sample of [data.{ASKED}] is for it (domains, difficulty, "
         f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
     )

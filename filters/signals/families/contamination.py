@@ -24,6 +24,7 @@ from distill.answers.verdicts import equivalent
 from distill.data.images import read_bytes
 from distill.data.sources import settings
 from distill.errors import DataError, ImageError
+from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
 from filters.matching import image_match, test_sets
@@ -38,8 +39,6 @@ from filters.matching.question_match import (
 from filters.matching.test_sets import TestSetIndex, gram_hashes, question_keys, text_hash, word_hash
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, UNDECIDABLE, family
 
-ASKED = "questions"
-"""The source that teachers are asked."""
 _COMPARED = 4
 """Of the questions that are proposed by text, so many are compared: those that share most."""
 _PLAIN_ANSWER = re.compile(r"yes|no|true|false|none|[a-z]|-?\d{1,3}(?:\.0)?")
