@@ -10,33 +10,29 @@ for its own. Every part resumes: replies and scores are journaled, and the rows 
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from distill.artifacts.files import atomic_path
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
-from distill.data import images, reader
+from distill.data import reader
+from distill.data.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
 from distill.recipe.data import ASKED
-from distill.recipe.loading import derived_recipe
+from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, start_of
 from distill.trace_records import scores
-from distill.types import Progress, ProgressCallback, Sample
+from distill.types import ProgressCallback, Sample
 
 if TYPE_CHECKING:
     from teacher.score import GivenText
 
-_ROW_GROUP = 256
-_STUDENT = "student"
 _SCHEMA = pa.schema(
     [
-        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("images", PICTURES),
         ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
         ("answer", pa.string()),
         ("rationale", pa.string()),
@@ -71,23 +67,17 @@ def answering(recipe: Recipe, run: Path, stage: Stage, attempt: int) -> Recipe:
     """The recipe of an evaluation: the start student of a stage answers the training questions once."""
     settings, start = stage.rollouts, start_of(recipe.stages, stage)
     assert settings is not None and start is not None
-    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    for section in ("rounds", "ablate", "report_to"):
-        values.pop(section, None)
-    values["seed"] = (recipe.seed + attempt) % 2**31
-    values["stages"] = []
-    # Nothing of [eval] itself: it may change without a change of what is learned.
-    values["eval"] = {
-        "data": ASKED,
-        "students": {_STUDENT: {"model": str(model_folder(run, start).resolve())}},
-        "without_image": False,
-        "temperature": settings.temperature,
-        "max_new_tokens": settings.max_new_tokens,
-    }
-    if settings.answered is not None:
-        limit = recipe.data[ASKED].limit or settings.answered
-        values["data"][ASKED]["limit"] = min(settings.answered, limit)
-    return derived_recipe(recipe, values, f"the student before stage {stage.name} answers [data.{ASKED}]")
+    return questioning_recipe(
+        recipe,
+        model_folder(run, start),
+        ASKED,
+        f"the student before stage {stage.name} answers [data.{ASKED}]",
+        # Nothing of [eval] itself: it may change without a change of what is learned.
+        evaluation={"temperature": settings.temperature, "max_new_tokens": settings.max_new_tokens},
+        attempt=attempt,
+        answered=settings.answered,
+        without=("rounds", "ablate", "report_to"),
+    )
 
 
 def _replies(asked: Recipe, folders: Sequence[Path]) -> Iterator[tuple[str, Sample, dict[str, Any]]]:
@@ -106,7 +96,7 @@ def _replies(asked: Recipe, folders: Sequence[Path]) -> Iterator[tuple[str, Samp
 def _write_rows(asked: Recipe, folders: Sequence[Path], path: Path) -> None:
     rows = (
         {
-            "images": [{"bytes": images.read_bytes(ref), "path": ref.sha256[:16]} for ref in sample.images],
+            "images": picture_cells(sample.images),
             "messages": [
                 {"role": "user", "content": sample.question},
                 {"role": "assistant", "content": reply["text"]},
@@ -118,10 +108,7 @@ def _write_rows(asked: Recipe, folders: Sequence[Path], path: Path) -> None:
         }
         for identity, sample, reply in _replies(asked, folders)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
-        while group := list(islice(rows, _ROW_GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema=_SCHEMA))
+    write_rows(path, _SCHEMA, rows)
 
 
 def _texts(asked: Recipe, folders: Sequence[Path]) -> "Iterator[GivenText]":
@@ -136,19 +123,12 @@ def _texts(asked: Recipe, folders: Sequence[Path]) -> "Iterator[GivenText]":
 
 def _score(recipe: Recipe, run: Path, stage: Stage, texts: Any, on_progress: ProgressCallback) -> None:
     """Have the teacher score the replies that have no score yet."""
-    from teacher.score import score_texts
+    from teacher.score import reporting, score_texts
 
     assert stage.rollouts is not None
     name = stage.rollouts.teacher
     teacher = next(each for each in recipe.teachers if each.name == name)
-    total, done, reused = sum(1 for _ in texts()), 0, 0
-
-    def report(was_there: bool) -> None:
-        nonlocal done, reused
-        done, reused = done + 1, reused + was_there
-        facts = {"scored before": reused} if reused else {}
-        on_progress(Progress(stage=f"score {name}", done=done, total=total, unit="replies", facts=facts))
-
+    total = sum(1 for _ in texts())
     failed = score_texts(
         recipe,
         teacher,
@@ -156,7 +136,7 @@ def _score(recipe: Recipe, run: Path, stage: Stage, texts: Any, on_progress: Pro
         run / scores.FOLDER,
         top_k=stage.rollouts.top_k,
         views=(scores.PICTURE,),
-        on_done=report,
+        on_done=reporting(on_progress, name, total, "replies"),
     )
     if sum(failed.values()) >= total:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(failed.items()))

@@ -22,7 +22,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage
 from distill.recipe.teachers import Teacher
 from distill.trace_records import scores
-from distill.types import Progress, ProgressCallback, unwatched
+from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
     from teacher.score import GivenText
@@ -81,7 +81,7 @@ def reuse_scores(source: Path, target: Path) -> None:
 
 
 def _score_stage(recipe: Recipe, run: Path, stage: Stage, on_progress: ProgressCallback) -> None:
-    from teacher.score import score_texts
+    from teacher.score import reporting, score_texts
 
     wanted = _selected(run, stage)
     failed: Counter[str] = Counter()
@@ -89,15 +89,7 @@ def _score_stage(recipe: Recipe, run: Path, stage: Stage, on_progress: ProgressC
     for teacher in _scorers(recipe, stage):
         assert stage.visual is not None
         own = {trace for trace, writer in wanted.items() if stage.visual.teacher or writer == teacher.name}
-        done = reused = 0
-
-        def report(was_there: bool, name: str = teacher.name, total: int = 2 * len(own)) -> None:
-            nonlocal done, reused
-            done, reused = done + 1, reused + was_there
-            facts = {"scored before": reused} if reused else {}
-            on_progress(Progress(stage=f"score {name}", done=done, total=total, unit="texts", facts=facts))
-
-        texts = _texts(run, own)
+        report, texts = reporting(on_progress, teacher.name, 2 * len(own), "texts"), _texts(run, own)
         failed += score_texts(recipe, teacher, texts, run / scores.FOLDER, top_k=_TOP_K, on_done=report)
         asked += 2 * len(own)
     if asked and sum(failed.values()) >= asked:

@@ -20,7 +20,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.trace_records import scores
-from distill.types import Sample
+from distill.types import Progress, ProgressCallback, Sample
 from teacher.engines.connect import connect, engine_settings
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import prompt, prompt_key, prompt_sha
@@ -94,6 +94,19 @@ def score_texts(
 
             asyncio.run(_ask(recipe, teacher, folder, chain([first], missing), done))
     return failed
+
+
+def reporting(on_progress: ProgressCallback, teacher: str, total: int, unit: str) -> Callable[[bool], None]:
+    """What to give `score_texts` as `on_done`, so that the progress of a teacher is reported in these units."""
+    done = reused = 0
+
+    def report(was_there: bool) -> None:
+        nonlocal done, reused
+        done, reused = done + 1, reused + was_there
+        facts = {"scored before": reused} if reused else {}
+        on_progress(Progress(stage=f"score {teacher}", done=done, total=total, unit=unit, facts=facts))
+
+    return report
 
 
 def _missing(

@@ -13,7 +13,7 @@ from distill.errors import RecipeError
 from distill.extensions import ARMS, load
 from distill.recipe.ablate import REFERENCE
 from distill.recipe.eval import BASE
-from distill.recipe.loading import derived_recipe, put
+from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, lineage
 
@@ -97,11 +97,9 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     Raises Impossible with the reason where the recipe cannot have it, RecipeError for an unknown name.
     """
     studied = stage_under_study(recipe)
-    values = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    values = given_values(recipe, without=("ablate", "rounds"))
     stage_names = {stage.name for stage in lineage(recipe.stages, studied)}
     values["stages"] = [stage for stage in values["stages"] if stage["name"] in stage_names]
-    for section in ("ablate", "rounds"):
-        values.pop(section, None)
     draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
     measured = studied
     if name in recipe.ablate.own:

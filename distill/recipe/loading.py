@@ -4,7 +4,7 @@ Loading touches the recipe file only: no data source, model or server, so a typo
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,12 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     for key, text in (overrides or {}).items():
         _override(values, key, text)
     return _parse(values, path)
+
+
+def given_values(recipe: Recipe, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """The values that a recipe was given, as its file holds them, but for the sections `without`."""
+    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    return {name: value for name, value in values.items() if name not in without}
 
 
 def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Recipe:

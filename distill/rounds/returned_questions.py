@@ -6,29 +6,28 @@ replies alone stays: the judge could not tell a right trace from a wrong one.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from distill.artifacts.files import atomic_path, describe
+from distill.artifacts.files import describe
+from distill.artifacts.integrity import changed
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, fingerprint, require
-from distill.data import images, reader
+from distill.data import reader
+from distill.data.picture_tables import PICTURES, picture_cells, write_rows
 from distill.recipe.data import ANSWER_TYPE_NAMES, ASKED
 from distill.recipe.recipe import Recipe
 from distill.recipe.rounds import REPLY
 from distill.rounds.round_recipes import QUESTIONS_FILE
 from distill.types import Sample
 
-_ROW_GROUP = 256
 _SCHEMA = pa.schema(
     [
-        ("image", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("image", PICTURES),
         ("question", pa.string()),
         ("answer", pa.list_(pa.string())),
         ("answer_type", pa.string()),
@@ -53,7 +52,11 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
     }
     made = fingerprint(fields)
     before = Manifest.read(folder)
-    if before is not None and before.fingerprint == made and _is_there(before, folder):
+    if (
+        before is not None
+        and before.fingerprint == made
+        and not changed(folder, before.outputs.items(), digests=True)
+    ):
         return before
     verdicts: Counter[str] = Counter()
     right: Counter[str] = Counter()
@@ -70,7 +73,7 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
     path = folder / QUESTIONS_FILE
     path.unlink(missing_ok=True)
     if chosen:
-        _write(path, _rows(recipe, {identity: wrong[identity] for identity in chosen}))
+        write_rows(path, _SCHEMA, _rows(recipe, {identity: wrong[identity] for identity in chosen}))
     return Manifest(
         stage="rounds/questions",
         fingerprint=made,
@@ -85,13 +88,6 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
     ).write(folder)
 
 
-def _is_there(manifest: Manifest, folder: Path) -> bool:
-    return all(
-        (folder / name).is_file() and describe(folder / name, out.count) == out
-        for name, out in manifest.outputs.items()
-    )
-
-
 def _rows(recipe: Recipe, replies: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The questions in the order of their source, each with the reply that was wrong."""
     for sample in reader.samples(recipe, ASKED):
@@ -103,18 +99,10 @@ def _row(sample: Sample, reply: str) -> dict[str, Any]:
     meta = {**sample.meta, REPLY: reply}
     known = sample.answer_type in ANSWER_TYPE_NAMES
     return {
-        # The bytes as they are: the id of the question comes from them.
-        "image": [{"bytes": images.read_bytes(ref), "path": f"{ref.sha256[:16]}"} for ref in sample.images],
+        "image": picture_cells(sample.images),
         "question": sample.question,
         "answer": list(sample.answers),
         "answer_type": sample.answer_type if known else None,  # code of the user's is named by the source
         "domain": sample.domain,
         "meta": orjson.dumps(meta, option=orjson.OPT_SORT_KEYS, default=str).decode(),
     }
-
-
-def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
-        while group := list(islice(rows, _ROW_GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema=_SCHEMA))

@@ -14,12 +14,13 @@ from typing import Any
 from distill.artifacts.layout import DATASET, ROUNDS, model_folder
 from distill.artifacts.manifest import require
 from distill.recipe.data import ASKED
-from distill.recipe.loading import derived_recipe
+from distill.recipe.loading import derived_recipe, given_values
+from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import start_of
 
-STUDENT = "student"
-"""What the student is called in an evaluation that asks no other."""
+_LEFT_OUT = ("rounds", "ablate")
+"""Sections of which a part of a recipe needs nothing."""
 ANSWERS, VALIDATION, QUESTIONS = "answers", "validation", "questions"
 QUESTIONS_FILE = "questions.parquet"
 _EARLIER = "rounds_pass_"
@@ -51,21 +52,17 @@ def questioning(recipe: Recipe, run: Path, number: int, source: str, attempt: in
 
     The first attempt, 0, is greedy; each other one draws other replies.
     """
-    values = _values(recipe)
-    values["seed"] = (recipe.seed + attempt) % 2**31
-    values["stages"] = []
-    values["eval"] = {
-        **values.get("eval", {}),
-        "data": source,
-        "arms": {},
-        "students": {STUDENT: {"model": str(student_of_pass(recipe, run, number).resolve())}},
-        "without_image": False,
-        "temperature": recipe.rounds.temperature if attempt else 0.0,
-    }
-    most = recipe.rounds.answered
-    if source == ASKED and most is not None:
-        values["data"][ASKED]["limit"] = min(most, recipe.data[ASKED].limit or most)
-    return derived_recipe(recipe, values, f"the student of pass {number} answers [data.{source}]")
+    settings = recipe.rounds
+    return questioning_recipe(
+        recipe,
+        student_of_pass(recipe, run, number),
+        source,
+        f"the student of pass {number} answers [data.{source}]",
+        evaluation=given_values(recipe).get("eval", {}) | {"temperature": settings.temperature if attempt else 0.0},
+        attempt=attempt,
+        answered=settings.answered if source == ASKED else None,
+        without=_LEFT_OUT,
+    )
 
 
 def with_teachers_of_round(recipe: Recipe) -> Recipe:
@@ -73,7 +70,7 @@ def with_teachers_of_round(recipe: Recipe) -> Recipe:
 
     Raises RecipeError where they cannot be asked, such as one whose `after` is left out.
     """
-    values = _values(recipe)
+    values = given_values(recipe, without=_LEFT_OUT)
     values["teachers"] = _teachers(recipe, values)
     return derived_recipe(recipe, values, "rounds")
 
@@ -84,7 +81,7 @@ def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
     Raises RecipeError where the recipe of the round has an error, such as a teacher whose `after` is not asked.
     """
     settings, stage = recipe.rounds, recipe.round_stage
-    values = _values(recipe)
+    values = given_values(recipe, without=_LEFT_OUT)
     values["seed"] = (recipe.seed + number) % 2**31  # new seeds: no trace of an earlier pass comes again
     asked = values["data"][ASKED]
     kept = {name: asked[name] for name in ("answer_type", "max_pixels", "max_bad_share") if name in asked}
@@ -107,14 +104,6 @@ def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
     arms = [arm for arm, name in recipe.eval.arms.items() if name == stage.name][:1] or [stage.name]
     values["eval"] = {**values.get("eval", {}), "arms": {arms[0]: stage.name}, "students": {}}
     return derived_recipe(recipe, values, f"round {number}")
-
-
-def _values(recipe: Recipe) -> dict[str, Any]:
-    """The values of a recipe without the sections of which a part of it needs nothing."""
-    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    for section in ("rounds", "ablate"):
-        values.pop(section, None)
-    return values
 
 
 def _asks(recipe: Recipe, teacher: str) -> bool:
