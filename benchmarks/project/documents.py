@@ -23,9 +23,10 @@ from typing import Any
 from distill.ablation.power import statement_text
 from distill.artifacts.files import write_text
 from distill.artifacts.manifest import Manifest
-from distill.commands.status import evaluation, interval, percent
+from distill.commands.status import evaluation
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.reports.text_table import interval, percent
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"

@@ -290,7 +290,7 @@ def _is_completion(answer: Any) -> bool:
 
 
 def prompt_tokens(answer: Any) -> int | None:
-    """How many tokens a server counted in a prompt, where it says so."""
+    """The number of tokens that a server counted in a prompt; None if its answer has no count."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return tokens if isinstance(tokens, int) else None

@@ -32,7 +32,7 @@ from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
 
 
 class Finish(Protocol):
-    """Does a stage, or finds it done; makes it again where it is stale and the command says so."""
+    """Run a stage that is not finished; if the command allows it, also one that is stale."""
 
     def __call__(self, stage: Callable[..., Any], recipe: Recipe, run: Path, /) -> Any: ...
 

@@ -4,7 +4,7 @@ Reads manifests and metrics only, so it answers at once and without torch, also 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, RECI
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
 from distill.reports.findings import as_text, read_findings
-from distill.reports.text_table import table
+from distill.reports.text_table import interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 
 FUNNEL = {
@@ -309,12 +309,3 @@ def ablation(folder: Path, study: str | None = None) -> str:
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)
-
-
-def percent(share: float, *, sign: bool = False) -> str:
-    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
-
-
-def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
-    """[low, high] in percent."""
-    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"

@@ -2,7 +2,7 @@
 
 A number belongs to the label at its left in the same line of the picture, and to the name in its column where names
 stand in a row. The result has the form of a chart's table, so that `distill.grounding` checks a rationale against it.
-What no label claims is a number of the picture all the same.
+A number without a label is still a number of the picture.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Processes that read pictures: native code may crash on one, which costs this picture alone.
 
 Never in the process of the command. A picture that was handed in when a process died is tried again, alone in a
-process, so a neighbour of a bad one is read all the same.
+process, so the pictures beside a bad one are read.
 """
 
 from collections import deque

@@ -30,7 +30,7 @@ from teacher.store.trace_journal import trace_parts
 _RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 45, 25
 """Of a run as a whole, about: plan, manifests, and files of the finished filter; beginning and end of an agent."""
 _COMPRESSED = 8 << 20
-"""Bytes of a journal by which the size of compressed traces is told."""
+"""Bytes of a journal that are compressed to estimate the size of all traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class ScalePlan:
 def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, agents: int | None) -> ScalePlan:
     """The plan of a recipe's generate and filter stages, by what a finished `run` of it took.
 
-    `samples` are those of the source where it is None. Raises RecipeError where nobody knows their number.
+    `samples` are those of the source where it is None. Raises RecipeError where their number is unknown.
     """
     if not recipe.teachers:
         raise RecipeError(f"{recipe.path}: distill plan --engine needs [[teachers]]: it plans generate and filter")

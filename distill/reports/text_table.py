@@ -17,3 +17,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def _cell(cell: str, width: int, column: int) -> str:
     return cell.ljust(width) if column == 0 else cell.rjust(width)
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    """A share in percent with one digit, in signs of a keyboard."""
+    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+
+
+def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+    """[low, high] in percent."""
+    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"

@@ -9,7 +9,7 @@ import orjson
 
 from distill.artifacts.files import write_json
 from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
-from distill.reports.text_table import table
+from distill.reports.text_table import interval, percent, table
 from distill.rounds.verdicts import PassFigures, RoundVerdict
 
 
@@ -56,10 +56,10 @@ def rounds_text(run: Path) -> str:
                 "first pass" if each["pass"] == 0 else f"round {each['pass']}",
                 f"{each['returned']:,}" if "returned" in each else "",
                 f"{each['traces']:,}",
-                f"{100 * each['accuracy']:.1f} [{100 * each['ci95'][0]:.1f}, {100 * each['ci95'][1]:.1f}]",
-                "" if gain is None else f"{100 * gain['delta']:+.1f} {_interval(gain['ci95'])}",
+                f"{percent(each['accuracy'])} {interval(each['ci95'])}",
+                "" if gain is None else f"{percent(gain['delta'], sign=True)} {interval(gain['ci95'], sign=True)}",
                 "" if each["median_tokens"] is None else f"{each['median_tokens']:g}",
-                f"{100 * each['common_share']:.1f}",
+                percent(each["common_share"]),
                 (each["verdict"] or "").replace("_", " "),
             )
         )
@@ -70,7 +70,3 @@ def rounds_text(run: Path) -> str:
     name = "the first pass" if results["best"] == 0 else f"round {results['best']}"
     lines.append(f"best student: that of {name}, {results['student']}")
     return "\n".join(lines)
-
-
-def _interval(ci95: Sequence[float]) -> str:
-    return f"[{100 * ci95[0]:+.1f}, {100 * ci95[1]:+.1f}]"

@@ -38,8 +38,8 @@ def with_picture_text(
 ) -> Iterator[Sample]:
     """The samples with the text of their images under `ocr` in their meta; a data set's own text there stays.
 
-    All samples as they are where no teacher is shown it. An image that cannot be read has no text. `on_read` is told
-    the number of images that were read or known.
+    Samples are unchanged where no teacher's prompt has it. An image that cannot be read has no text. `on_read` is
+    called with the number of images that were read or known.
     """
     if not asks_for_picture_text(recipe):
         yield from samples

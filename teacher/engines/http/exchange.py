@@ -128,7 +128,7 @@ class Exchange:
         return await pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
 
     def _hearer(self, replica: Replica) -> OnBody | None:
-        """What hears the pieces of the next answer: whoever watches it, or the limit of its server."""
+        """The listener to the pieces of the next answer: that of the progress display, or the limit of its server."""
         listener, concurrency = live_text.current(), replica.concurrency
         if listener is not None:
             return HeardPieces(listener).feed
