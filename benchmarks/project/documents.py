@@ -30,8 +30,8 @@ from distill.reports.text_table import interval, percent
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"
-STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
-POCKET = KEPT / "pocket.json"
+STUDIES, POCKET, FACTS = KEPT / "studies.json", KEPT / "pocket.json", KEPT / "facts.json"
+DEMO, PAGE = KEPT / "tiny", KEPT / "tiny-studies.html"
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
 RECIPES = ROOT / "recipes" / "README.md"
 LAYERS_BEGIN, LAYERS_END = "<!-- layers: python benchmarks/project/documents.py -->", "<!-- end of layers -->"
