@@ -257,10 +257,8 @@ def _pocket_summary(root: str) -> str:
     facts = json.loads(FACTS.read_text(encoding="utf-8"))["pocket"]
     low, high = effect["ci95"]
     verdict = "above zero" if low > 0 else "below zero" if high < 0 else "not decided"
-    n, (trained, control) = (
-        arms["distilled"]["n"],
-        (percent(arms[name]["accuracy"]) for name in ("distilled", "answers_only")),
-    )
+    n = arms["distilled"]["n"]
+    trained, control = (percent(arms[name]["accuracy"]) for name in ("distilled", "answers_only"))
     return f"""The recipe `pocket` runs the same stages with pretrained weights (SmolLM2-135M-Instruct and a small
 vision tower) on charts of open tables, receipts, photographs and drawings ([card]({root}/recipes/pocket/README.md)).
 After {facts["steps"]} steps of {facts["batch"]} rows, {trained} % of {n} held-out questions are right, and
