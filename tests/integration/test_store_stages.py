@@ -128,7 +128,7 @@ def started(recipe: Path, address: str, verb: str = "train") -> "subprocess.Pope
 def copied_step(store: LocalStore) -> int:
     """The last checkpoint of the last stage that a copy names; 0 without one, all steps once `train` is finished."""
     if MANIFEST in stage_files(store, "train"):
-        return STEPS
+        return 12
     keys = [stored.key for stored in store.list_objects("run/train/attempts") if stored.key.endswith(".json")]
     names = "".join(store.read(key).decode() for key in keys)
     return max([0, *map(int, re.findall(r"reason/checkpoints/checkpoint-(\d+)/complete", names))])
