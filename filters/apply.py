@@ -42,7 +42,7 @@ from filters.signals.schema import MODELS
 from filters.tables import measure
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import PlannedTraces, count_planned, index
+from filters.tables.trace_index import PlannedTraces, count_planned, index, traces_digest
 from filters.tables.workers import Workers, workers_for
 from filters.text.minhash import Scheme
 
@@ -156,7 +156,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
         "seed": recipe.seed,
         "generate": {
             "fingerprint": generated.fingerprint,
-            "outputs": manifest.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
+            "outputs": traces_digest(generated),
         },
     }
 

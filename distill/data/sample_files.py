@@ -1,5 +1,6 @@
 """Files of samples, with references to images instead of images; written once, in the order of the plan."""
 
+import hashlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,44 +41,71 @@ _SCHEMA = pa.schema(
         ("meta", pa.string()),
     ]
 )
+_OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
+_CONTENT = "content"
+"""Key of a file's metadata."""
 _ROW_GROUP = 1024
 _KEYS_AT_ONCE = 1 << 14
 
 
-def write_samples(path: Path, written: Iterable[Sample]) -> int:
-    """Write samples (references to images, not images) to a Parquet file that appears only when complete."""
-    count = 0
+def write_samples(path: Path, written: Iterable[Sample], *, before: Path | None = None) -> int:
+    """Write samples (references to images, not images) to a Parquet file that appears only when complete.
+
+    With `before` they follow the samples of that file: the bytes are those of one writing. Returns how many were
+    written anew.
+    """
+    count = content = 0
     rows = iter(written)
+    held: list[pa.Table] = []  # the last rows of `before`, fewer than a whole group
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
-        while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
-            writer.write_table(table_of(group, _SCHEMA))
-            count += len(group)
-    return count
-
-
-def append_samples(path: Path, before: Path, written: Iterable[Sample]) -> int:
-    """Write the samples of a file and more, to another file; how many more. Its bytes are those of one writing."""
-    count = 0
-    rows = iter(written)
-    with (
-        pq.ParquetFile(before) as table,
-        atomic_path(path) as temporary,
-        pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer,
-    ):
-        held: list[pa.Table] = []  # the last rows, fewer than a whole group
-        for number in range(table.num_row_groups):
-            group = table.read_row_group(number)
-            if len(group) == _ROW_GROUP:
-                writer.write_table(group)
-            else:
-                held.append(group)
-        while records := [to_record(sample) for sample in islice(rows, _ROW_GROUP - sum(map(len, held)))]:
-            writer.write_table(pa.concat_tables([*held, table_of(records, _SCHEMA)]).combine_chunks())
-            count += len(records)
+        if before is not None:
+            content = _content_number(before)
+            for group in _row_groups(before):
+                if len(group) == _ROW_GROUP:
+                    writer.write_table(group)
+                else:
+                    held.append(group)
+        while samples := list(islice(rows, _ROW_GROUP - sum(map(len, held)))):
+            table = table_of([to_record(sample) for sample in samples], _SCHEMA)
+            writer.write_table(pa.concat_tables([*held, table]).combine_chunks())
+            count, content = count + len(samples), content + sum(map(sample_content, samples))
             held.clear()
         for group in held:
             writer.write_table(group)
+        writer.add_key_value_metadata({_CONTENT: _hex(content)})
     return count
+
+
+def _row_groups(path: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as table:
+        yield from map(table.read_row_group, range(table.num_row_groups))
+
+
+def sample_content(sample: Sample) -> int:
+    """A number of 128 bits for a sample wherever its images lie: its id stands for their bytes."""
+    values = {name: getattr(sample, name) for name in _OF_SAMPLE}
+    return content_number(values)
+
+
+def content_number(values: Mapping[str, Any]) -> int:
+    """A number of 128 bits for these values. Those of several are added up, so that their order does not matter."""
+    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+
+
+def samples_content(path: Path) -> str:
+    """Digest of the samples in a file wherever their images lie; empty where an earlier version wrote the file."""
+    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+    return metadata.get(_CONTENT.encode(), b"").decode()
+
+
+def _content_number(path: Path) -> int:
+    noted = samples_content(path)
+    return int(noted, 16) if noted else sum(map(sample_content, read_samples(path)))
+
+
+def _hex(content: int) -> str:
+    return f"{content % (1 << 128):032x}"
 
 
 def count_samples(path: Path) -> int:

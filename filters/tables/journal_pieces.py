@@ -3,22 +3,19 @@
 A piece is read without the others, so that processes share the journals.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from distill.artifacts.journal import read_jsonl_at
 from distill.artifacts.json_lines import is_plain
+from distill.data.sample_files import content_number, sample_content
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Sample, Trace
 
 _OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
-_OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
-"""What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
+"""What signals can depend on; when a trace was made is not part of it."""
 
 _PIECE_BYTES = 8_000_000
 
@@ -94,12 +91,9 @@ def content(item: Sample | Trace | dict[str, Any]) -> int:
 
     The numbers of several are added up, so that their order does not matter.
     """
-    if isinstance(item, dict):
-        values = {name: item[name] for name in _OF_TRACE}
-    else:
-        values = {name: getattr(item, name) for name in (_OF_SAMPLE if isinstance(item, Sample) else _OF_TRACE)}
-    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+    if isinstance(item, Sample):
+        return sample_content(item)
+    return content_number({name: item[name] if isinstance(item, dict) else getattr(item, name) for name in _OF_TRACE})
 
 
 def _maker(record: dict[str, Any]) -> Maker:

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
-from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
+from distill.artifacts.layout import PLACES, PLAN, QUARANTINE, SAMPLES, part_path, part_paths
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
@@ -132,6 +133,18 @@ def count_planned(generate: Path) -> int:
     except (OSError, pa.ArrowException):
         return 0
     return rows
+
+
+def traces_digest(generated: Manifest) -> str:
+    """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
+
+    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content.
+    """
+    digests = {path: output.sha256 for path, output in generated.outputs.items()}
+    if content := generated.inputs.get(SAMPLES):
+        digests[SAMPLES] = content
+        digests.pop(QUARANTINE, None)
+    return fingerprint(digests)
 
 
 def index(generate: Path, samples: Path, partition_rows: int, workers: Workers = SERIAL) -> PlannedTraces:

@@ -71,6 +71,8 @@ class QuestionPlan:
     """Fingerprint of the settings that decide what a finished stage holds."""
     digest: str = ""
     """Digest of the file of samples."""
+    content: str = ""
+    """`sample_files.samples_content` of it."""
     extends: Sequence[tuple[int, str]] = ()
     """Earlier plans that this one begins with: numbers of samples, and digests."""
 
@@ -199,11 +201,10 @@ def _image_paths(path: Path) -> list[str]:
 
 
 def _size_and_time(name: str) -> list[int]:
-    try:
+    with suppress(OSError):
         status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns]
+        return [status.st_size, status.st_mtime_ns]
+    return []
 
 
 def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
@@ -251,7 +252,7 @@ def write_pending_plan(
         if earlier is not None:
             quarantine.write((folder / QUARANTINE).read_bytes())
             new = with_text(_count_routed(recipe, samples, routed))
-            sample_files.append_samples(pending / SAMPLES, folder / SAMPLES, new)
+            sample_files.write_samples(pending / SAMPLES, new, before=folder / SAMPLES)
         else:
             chosen = (
                 samples
@@ -373,16 +374,14 @@ def count_quarantined(folder: Path) -> Counter[str]:
 
 def read_pending_plan(pending: Path, routed: Mapping[str, int]) -> QuestionPlan:
     """A plan that `prepare` has written, before it is put in place."""
-    with pq.ParquetFile(pending / SAMPLES) as table:
-        samples = table.metadata.num_rows
+    samples = sample_files.count_samples(pending / SAMPLES)
     return QuestionPlan(folder=pending, samples=samples, quarantined=count_quarantined(pending), routed=routed)
 
 
 def read_plan(folder: Path) -> QuestionPlan:
     """The plan in place."""
     try:
-        with pq.ParquetFile(folder / SAMPLES) as table:
-            samples = table.metadata.num_rows
+        samples = sample_files.count_samples(folder / SAMPLES)
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
         routed, settings = state["routed"], state["made_from"]["settings"]
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
@@ -396,5 +395,6 @@ def read_plan(folder: Path) -> QuestionPlan:
         routed=routed,
         settings=settings,
         digest=state.get("files", {}).get(SAMPLES, ""),
+        content=sample_files.samples_content(folder / SAMPLES),
         extends=[(rows, digest) for rows, digest in state.get("extends", ())],
     )

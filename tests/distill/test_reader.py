@@ -5,10 +5,12 @@ import json
 import random
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
@@ -277,6 +279,29 @@ def test_samples_survive_a_trip_to_disk(folder: Path) -> None:
     assert list(sample_files.read_samples(folder / "empty.parquet")) == []
     with pytest.raises(DataError, match="run the generate stage again"):
         list(sample_files.read_samples(folder / "r.toml"))
+
+
+def test_the_content_of_a_file_of_samples_is_the_same_wherever_their_images_lie(folder: Path) -> None:
+    samples = [item for item in read_rows(folder, plain_rows(6)) if isinstance(item, Sample)]
+
+    def content(written: list[Sample], before: Path | None = None) -> str:
+        sample_files.write_samples(folder / "samples.parquet", written, before=before)
+        return sample_files.samples_content(folder / "samples.parquet")
+
+    whole = content(samples)
+    moved = [
+        replace(each, images=tuple(replace(ref, path=f"/elsewhere/{ref.path}") for ref in each.images))
+        for each in samples
+    ]
+    assert content(moved) == whole and len(whole) == 32
+    assert content([*samples[:5], replace(samples[5], answers=("another",))]) != whole
+    assert content([*samples[:5], replace(samples[5], id="0" * 20)]) != whole
+    sample_files.write_samples(folder / "first.parquet", samples[:4])
+    assert content(samples[4:], before=folder / "first.parquet") == whole
+    older = pq.read_table(folder / "first.parquet").replace_schema_metadata(None)
+    pq.write_table(older, folder / "older.parquet")  # by a version that noted no content
+    assert sample_files.samples_content(folder / "older.parquet") == ""
+    assert content(samples[4:], before=folder / "older.parquet") == whole
 
 
 def test_a_failed_write_of_samples_leaves_the_last_file(folder: Path) -> None:

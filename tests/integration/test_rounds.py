@@ -220,6 +220,32 @@ def test_a_second_command_finds_everything_done(finished: Path) -> None:
     assert results["ended"] == "all 2 rounds of the recipe are done" and len(results["passes"]) == 3
 
 
+def results_of_stages(folder: Path) -> dict[Path, bytes]:
+    """What filter, train and eval of every pass left."""
+    stages = ("filter", "train", "eval", "reason")
+    found = (path for path in (folder / "run").rglob("manifest.json") if path.parent.name in stages)
+    return {path.relative_to(folder): path.read_bytes() for path in found}
+
+
+def test_a_run_that_moved_with_its_world_is_finished_and_a_replaced_image_makes_it_stale(
+    finished: Path, tmp_path: Path
+) -> None:
+    moved, away = tmp_path / "moved", tmp_path / "away"
+    shutil.copytree(finished, moved)
+    finished.rename(away)
+    try:
+        before = results_of_stages(moved)
+        assert len(before) == 19
+        run(moved)
+        assert results_of_stages(moved) == before and not [*moved.rglob("*.previous")]
+        sample = next(iter(reader.samples(load(moved / "recipe.toml"))))
+        worlds.picture(Path(sample.images[0].path), 1000)
+        ended = forked.run(RUN, moved / "recipe.toml", moved / "run", "{}")
+        assert "train/reason was made from other settings:\n  data.traces: " in ended.stderr
+    finally:
+        away.rename(finished)
+
+
 def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
     text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
     assert "first pass" in text and "round 2" in text and "gain, points" in text
