@@ -13,7 +13,6 @@ import orjson
 from distill.ablation import report, teacher_ranking
 from distill.ablation.arms import STUDENT, Arm, stage_under_study
 from distill.ablation.power import LEVEL, read_statement
-from distill.ablation.teacher_ranking import Fits
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
@@ -25,6 +24,7 @@ from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from distill.stats import scaling_law
+from distill.teacher_fits import Fits
 
 if TYPE_CHECKING:
     from distill.reports.gallery import GalleryCard
@@ -114,7 +114,7 @@ def write(
     skipped: Mapping[str, str],
     fits: Fits | None = None,
 ) -> Manifest:
-    """Write results.json, report.html and the manifest to `folder`. `fits`: those of `teacher_ranking.fit_values`."""
+    """Write results.json, report.html and the manifest to `folder`. `fits`: those of `teacher_fits.fit_values`."""
     results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
     max_pixels = recipe.data[recipe.eval.data].max_pixels

@@ -18,7 +18,6 @@ from distill.ablation.arms import Budget, arm, changes, possible, stage_under_st
 from distill.ablation.power import keep_statement
 from distill.ablation.results import ArmResult, outcome
 from distill.ablation.shared_traces import traces_run
-from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
 from distill.artifacts.manifest import Manifest, fingerprint
@@ -30,6 +29,7 @@ from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
+from distill.teacher_fits import Fits, fit_values
 from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
 

@@ -12,6 +12,8 @@ LEAKAGE = "leakage"
 """In the run directory: the indexes of its evaluation sources and the overlaps of each training source."""
 OCR = "ocr"
 """In the run directory: the text that OCR reads in its pictures."""
+GAIN = "gain"
+"""In the run directory: how a student takes the teachers' traces, for `distill plan --gain`."""
 REPORT = "report.html"
 """In `filter/`, `eval/` and the folder of an ablation: the page for people."""
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,8 +17,11 @@ from distill.command_line.options import (
     open_other,
     open_recipe,
 )
-from distill.commands.progress import show, show_json
+from distill.commands.progress import show, show_json, watch
 from distill.errors import RecipeError
+
+if TYPE_CHECKING:
+    from distill.recipe.recipe import Recipe
 
 
 def plan(
@@ -53,13 +56,21 @@ def plan(
     agents: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --engine: machines [default: engine.agents].")
     ] = None,
+    gain: Annotated[
+        bool,
+        typer.Option(
+            "--gain",
+            help="Predict from the traces in --run what each teacher gains the student over answers alone. It needs "
+            "some 200 filtered traces of a teacher, and loads the student.",
+        ),
+    ] = False,
     run: RunOption = None,
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Estimate tokens, memory, hours and cost of training.
 
-    It loads no weights. With --diff it shows what a change makes stale.
+    It loads no weights. With --diff it shows what a change makes stale, with --gain whether distillation will help.
 
     With --engine it estimates what generate and filter take on many machines. Prices come from the recipe, such as
     --set store.price.reads=0.0004.
@@ -67,6 +78,8 @@ def plan(
     With --diff it shows which keys differ, what each one makes stale, which stages stay finished, which run again,
     and how much work that is. It reads recipes and manifests, and it reads models and data if their paths differ.
     """
+    if gain and (gpu or engine or diff is not None or price is not None):
+        raise RecipeError("--gain prints the expected gain alone; leave out --gpu, --price, --diff and --engine")
     if diff is not None:
         if json_:
             raise RecipeError("--json and --diff: a comparison is printed as text only")
@@ -89,12 +102,27 @@ def plan(
         return
     if samples or agents:
         raise RecipeError("--samples and --agents need --engine ray or --engine slurm")
-    if json_:
+    if gain:
+        _show_gain(*chosen, as_json=json_)
+    elif json_:
         from distill.planning.plan_fields import plan_fields
 
         show_json(plan_fields(*chosen, gpu=gpu, price=price))
     else:
         show(training_plan(*chosen, gpu=gpu, price=price))
+
+
+def _show_gain(recipe: "Recipe", run: Path, *, as_json: bool) -> None:
+    """Measure the teachers of a run, with progress on stderr, and print what they are expected to gain."""
+    from distill.planning.gain import expected_gain
+    from distill.planning.gain_text import gain_fields, gain_text
+
+    with watch() as on_progress:
+        expected = expected_gain(recipe, run, on_progress=on_progress)
+    if as_json:
+        show_json(gain_fields(expected))
+    else:
+        show(gain_text(expected))
 
 
 def check(

@@ -9,10 +9,11 @@ import run_fixtures
 import tiny_models
 from scipy import stats
 
-from distill.ablation.teacher_ranking import fit_values, of_results
+from distill.ablation.teacher_ranking import of_results
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, StaleError
 from distill.stats.rank_correlation import LOW_FITS, kendall, permutation_p, rank_correlation, spearman
+from distill.teacher_fits import TOKENS, fit_values
 from filters.decisions import decide
 from filters.tables.signal_database import Tables
 
@@ -134,7 +135,7 @@ def test_the_fit_of_a_runs_teachers_is_measured_with_any_checkpoint_and_changes_
     filter_stage(recipe, run)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     found = fit_values(recipe, run, tmp_path / "model", per_teacher=3)
-    assert set(found) == {"brief", "structured"} and all(set(held) == set(LOW_FITS) for held in found.values())
+    assert set(found) == {"brief", "structured"} and all(set(held) == {*LOW_FITS, TOKENS} for held in found.values())
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     # The same values as the filter's own, where it measures with this checkpoint; by question, kept traces only.
     values = fit_values(recipe, run, tmp_path / "model", folder=tmp_path / "kept")

@@ -32,6 +32,7 @@ TESTED = {
     "distill plan RECIPE --engine ray --agents 64 --set store.price.writes=0.005 --set store.price.reads=0.0004": (
         "tests/distill/test_scale_plan.py"
     ),
+    "distill plan RECIPE --run DIR --gain": "tests/distill/test_gain.py",
     "distill run recipe.toml": "tests/integration/test_eval.py",
     "distill export runs/photos-distill --out student --verify": "tests/integration/test_export.py",
     "distill export runs/mine --out student --verify": "tests/integration/test_export.py",

@@ -1,0 +1,143 @@
+"""What `distill plan --gain` prints of an expected gain (distill/planning/gain.py): text, and plain values."""
+
+from dataclasses import asdict
+from typing import Any
+
+from distill.planning.gain import ALL, FEWEST_TRACES, ExpectedGain, TeacherGain
+from distill.reports.text_table import interval, percent, table
+
+_LEAST_SIGHT = 0.3
+"""Nats a token: a student that the picture tells less than that hardly uses it."""
+_LEAST_TAUGHT = 0.5
+_HEAD = (
+    "teacher",
+    "traces",
+    "right %",
+    "questions %",
+    "picture, nats",
+    "fit",
+    "gain, points",
+    "95 %",
+    "above 0",
+    "verdict",
+)
+
+
+def gain_text(expected: ExpectedGain) -> str:
+    """One line a teacher, the verdict, what limits each teacher, and what the prediction rests on."""
+    rows = [_row(gain) for gain in expected.teachers]
+    title = f"stage {expected.stage}: gain over the same training on answers alone, before it is trained"
+    notes = [
+        "questions: with a kept trace that is not wrong. picture: what it takes off the surprisal of a token",
+        f"fit: rank over surprisal, low fits. Measured with {expected.student}",
+    ]
+    teachers_of: dict[str, list[str]] = {}
+    for gain in expected.teachers:
+        if text := limit(gain, expected):
+            teachers_of.setdefault(text, []).append(gain.measured.teacher)
+    limits = [f"{', '.join(names)}: {text}" for text, names in teachers_of.items()]
+    blocks = [title, "\n".join([table(_HEAD, rows), *notes]), verdict(expected), "\n".join(limits), _basis(expected)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def gain_fields(expected: ExpectedGain) -> dict[str, Any]:
+    """Shares are 0 to 1, gains -1 to 1; null stands for what is not known."""
+    return {
+        "recipe": expected.recipe,
+        "run": str(expected.run),
+        "stage": expected.stage,
+        "student": expected.student,
+        "verdict": verdict(expected),
+        "teachers": [
+            {
+                **asdict(gain.measured),
+                "gain": gain.prediction.gain if gain.prediction else None,
+                "ci95": list(gain.prediction.ci95) if gain.prediction else None,
+                "chance": gain.prediction.chance if gain.prediction else None,
+                "outside": list(gain.prediction.outside) if gain.prediction else None,
+                "verdict": gain.verdict,
+                "limit": limit(gain, expected),
+            }
+            for gain in expected.teachers
+        ],
+        "model": expected.model.as_fields(),
+    }
+
+
+def verdict(expected: ExpectedGain) -> str:
+    """Whether the distillation helps, and with which teacher."""
+    single = [gain for gain in expected.teachers if gain.measured.teacher != ALL and gain.prediction is not None]
+    if not single:
+        return "Cannot be told: no teacher has enough traces that the student can read."
+    best = single[0]
+    assert best.prediction is not None
+    answer = {"helps": "It helps", "hurts": "It hurts", "cannot be told": "Whether it helps cannot be told"}
+    points = f"{percent(best.prediction.gain, sign=True)} points {interval(best.prediction.ci95, sign=True)}"
+    name, chance = best.measured.teacher, f"{100 * best.prediction.chance:.0f} %"
+    text = f"{answer[best.verdict]}: {name} is expected to gain {points}, and above 0 with a chance of {chance}."
+    near = [
+        gain.measured.teacher
+        for gain in single[1:]
+        if gain.prediction is not None and best.prediction.gain - gain.prediction.gain < expected.pair_error
+    ]
+    if near:
+        text += f" Take {name} or the cheapest of {', '.join(near)}: their predictions do not differ enough."
+    elif len(single) > 1:
+        text += f" Take {name}."
+    together = expected.teachers[-1]
+    if together.measured.teacher == ALL and together.prediction is not None:
+        text += f" The dataset as it is, of all teachers: {percent(together.prediction.gain, sign=True)} points."
+    return text
+
+
+def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
+    """What keeps the gain, or the certainty about it, small; empty where nothing stands out."""
+    measured, predicted = gain.measured, gain.prediction
+    if measured.traces < FEWEST_TRACES:
+        return f"{measured.traces:,} traces; {FEWEST_TRACES} are needed"
+    if predicted is None:
+        return "the student can read none of its kept traces"
+    if predicted.outside:
+        ranges = expected.model.ranges
+        seen = (f"{name} is outside of {ranges[name][0]:.2f} to {ranges[name][1]:.2f}" for name in predicted.outside)
+        return f"{', '.join(seen)}, which the known pairs have"
+    if measured.sayable < _LEAST_TAUGHT:
+        return (
+            f"{percent(1 - measured.sayable)} % of its traces are longer than eval.max_new_tokens, so replies like "
+            "them are cut; raise it, or drop long traces"
+        )
+    if measured.taught < _LEAST_TAUGHT:
+        return f"its traces teach {percent(measured.taught)} % of the questions; add a teacher for the others"
+    assert measured.blind_gap is not None
+    if measured.blind_gap < _LEAST_SIGHT:
+        return "the student hardly uses the picture; train the stages before longer"
+    return ""
+
+
+def _row(gain: TeacherGain) -> tuple[str, ...]:
+    measured, predicted = gain.measured, gain.prediction
+    return (
+        measured.teacher,
+        f"{measured.traces:,}",
+        _known(measured.pass_rate, percent),
+        percent(measured.coverage),
+        _known(measured.blind_gap, "{:.2f}".format),
+        _known(measured.rank_surprisal, "{:.2f}".format),
+        percent(predicted.gain, sign=True) if predicted else "?",
+        interval(predicted.ci95, sign=True) if predicted else "?",
+        f"{100 * predicted.chance:.0f} %" if predicted else "?",
+        gain.verdict,
+    )
+
+
+def _known(value: float | None, show: Any) -> str:
+    return "?" if value is None else str(show(value))
+
+
+def _basis(expected: ExpectedGain) -> str:
+    model = expected.model
+    return (
+        f"The prediction rests on {model.pairs} pairs of a teacher and one of {model.students} students of toy "
+        "worlds; its interval is that of a student it has not seen. How often its sign is right: docs/eval.md. "
+        "To be sure, train the arms: distill ablate"
+    )
