@@ -212,7 +212,7 @@ _COUNTS = """
 """
 _ASKED = "SELECT coalesce(domain, ''), count(DISTINCT sample_id) FROM decisions GROUP BY 1"
 
-Counts = Mapping[str, Mapping[str, int]]
+Counts = dict[str, dict[str, int]]
 """Domain to what is counted of one teacher in it."""
 
 
@@ -233,7 +233,7 @@ def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[st
         names = [column[0] for column in database.description][2:]
     finally:
         database.close()
-    counts: dict[str, dict[str, Mapping[str, int]]] = {}
+    counts: dict[str, Counts] = {}
     for teacher, domain, *values in rows:
         counts.setdefault(teacher, {})[domain] = dict(zip(names, values, strict=True))
     traces = {name: sum(of["traces"] for of in domains.values()) for name, domains in counts.items() if name != ALL}
