@@ -122,23 +122,25 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _rounds_can_be_made(self) -> Self:
         settings = self.rounds
-        if not settings.count:
-            return self
         stages = [stage.name for stage in self.stages if learns_rationales(stage)]
-        if not stages:
+        if settings.count and not stages:
             raise ValueError(
                 f'rounds.count = {settings.count} trains a stage again that learns rationales (data = "traces"), and '
                 "no [[stages]] block does; add one, or set count = 0"
             )
+        # Stage and teachers are checked also where count is 0: a later --set rounds.count=2 uses them.
+        teachers = [teacher.name for teacher in self.teachers]
         for name, value, known in (
             ("stage", settings.stage, stages),
-            ("validation", settings.validation, [each for each in self.data if each != self.eval.data]),
+            *(("teachers", teacher, teachers) for teacher in settings.teachers),
         ):
             if value is not None and value not in known:
                 raise ValueError(unknown_value(f"rounds.{name}", value, known))
-        for teacher in settings.teachers:
-            if teacher not in (known := [each.name for each in self.teachers]):
-                raise ValueError(unknown_value("rounds.teachers", teacher, known))
+        if not settings.count:
+            return self
+        sources = [name for name in self.data if name != self.eval.data]
+        if settings.validation is not None and settings.validation not in sources:
+            raise ValueError(unknown_value("rounds.validation", settings.validation, sources))
         if settings.attempts > 1 and self.eval.engine != "embedded":
             raise ValueError(
                 f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "

@@ -155,6 +155,14 @@ def test_rounds_that_cannot_be_made_are_refused_with_the_key(place: Path, more: 
         recipe(place, f"[rounds]\ncount = 1\n{more}\n")
 
 
+@pytest.mark.parametrize(
+    ("more", "message"), [('stage = "other"', "rounds.stage"), ('teachers = ["x"]', "rounds.teachers")]
+)
+def test_names_of_rounds_are_checked_before_there_are_any(place: Path, more: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(place, f"[rounds]\n{more}\n")
+
+
 def test_rounds_need_a_stage_that_learns_rationales(place: Path) -> None:
     with pytest.raises(RecipeError, match="trains a stage again that learns rationales"):
         worlds.recipe(place, worlds.stage("plain", "questions"), more="[rounds]\ncount = 1\n")
