@@ -15,6 +15,7 @@ import orjson
 
 from distill.artifacts import layout
 from distill.artifacts.json_lines import LineReader, record_at
+from distill.commands.explain_rollouts import student_replies
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.commands.explain_visual import visual_weights
 from distill.errors import DataError
@@ -68,6 +69,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
         exports=_exports(folder / "exports") if standing else (),
         arms=_arms(tables, folder / layout.ARM_DATASETS, name) if decided else (),
         visual=visual_weights(run, name),
+        replies=student_replies(run, sample_id),
         pair=_pair(tables, folder / layout.ARM_DATASETS / PAIRS / layout.PAIRS_TABLE, name, sample_id),
     )
 

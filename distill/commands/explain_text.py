@@ -62,6 +62,8 @@ class Explanation:
     """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
     visual: Sequence[tuple[str, Sequence[str]]] = ()
     """Training stages that weigh its tokens by the picture, and the lines of its text with these weights."""
+    replies: Sequence[tuple[str, Sequence[str]]] = ()
+    """Training stages that learn from the student's own replies to its question, and a line for each of them."""
 
 
 def as_text(explanation: Explanation) -> str:
@@ -97,6 +99,10 @@ def as_text(explanation: Explanation) -> str:
         "" if record["reasoning"] or record["answer"] else f"raw text\n{_indented(record['text'] or '(none)')}",
         _measured(explanation),
         *(_listed(f"visual weights in stage {stage}, mean 1", lines) for stage, lines in explanation.visual),
+        *(
+            _listed(f"the student's replies that stage {stage} learns from", lines)
+            for stage, lines in explanation.replies
+        ),
         _listed("duplicates within the question", [_twin(twin, "stays") for twin in explanation.duplicates]),
         _listed(
             "near duplicates across the run" + ("" if _is_beaten(explanation.twins) else " (this one is preferred)"),

@@ -28,7 +28,9 @@ def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]
             continue
         journals = [journal for name, journal in fields.items() if name.startswith(scores.FIELD)]
         views = {
-            record["view"]: record for name in journals for record in _records(run / scores.FOLDER / name, trace_id)
+            record["view"]: record
+            for name in journals
+            for record in records_of_text(run / scores.FOLDER / name, trace_id)
         }
         found = scores.visual_gain(views) if len(views) == 2 else None
         if found is not None:
@@ -38,7 +40,7 @@ def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]
     return tuple(shown)
 
 
-def _records(journal: Path, trace_id: str) -> list[dict[str, Any]]:
+def records_of_text(journal: Path, trace_id: str) -> list[dict[str, Any]]:
     """The lines of a trace; the others are looked at, not parsed."""
     marker, found = f'"trace":"{trace_id}"'.encode(), []
     if journal.is_file():

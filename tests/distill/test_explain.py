@@ -185,3 +185,18 @@ def test_before_filtering_the_trace_is_shown_as_it_is(tmp_path):
 def test_a_run_without_traces_is_named(tmp_path):
     with pytest.raises(DataError, match="there are no traces here"):
         explain_trace(tmp_path, "a")
+
+
+def test_the_students_replies_that_a_stage_learns_from_are_shown(world, tmp_path):
+    run, _, traces = copied(world, tmp_path)
+    own = traces[0]
+    rows = [
+        {"sample_id": own.sample_id, "trace_id": "r1", "messages": [{"content": "q"}, {"content": "two\nthree"}]},
+        {"sample_id": "another", "trace_id": "r2", "messages": [{"content": "q"}, {"content": "never shown"}]},
+    ]
+    folder = run / "rollouts" / "later" / "train"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-00000.parquet")
+    text = explain_trace(run, own.id)
+    assert "the student's replies that stage later learns from\n  not scored: two three\n" in text
+    assert "never shown" not in text

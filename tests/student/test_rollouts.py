@@ -16,6 +16,7 @@ from distill.ablation.arms import stage_under_study
 from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.cli import app
+from distill.commands.explain_rollouts import student_replies
 from distill.commands.store_stages import train_stage_in_store
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
@@ -85,6 +86,13 @@ def test_a_stage_learns_its_teachers_distributions_over_the_replies_of_the_stude
     assert scores.decode(scored[0]).ids.shape[1] == 21
     covered = json.loads((taught / "run/train/scored/distill.json").read_text())["teachers"]["own"]
     assert covered["aligned"] > 0.5 * covered["tokens"]
+    # What `distill explain` shows of a question: its reply, and the teacher's mean surprisal.
+    row = next(row for row in table if row["trace_id"] in plain)
+    (line,) = dict(student_replies(taught / "run", row["sample_id"]))["scored"]
+    own = next(scores.decode(line) for line in scored if line["trace"] == row["trace_id"]).values[:, 0]
+    assert line.startswith(f"own gives its {len(own)} tokens {-own.mean():.2f} nats each: ")
+    assert line.endswith(" ".join(row["messages"][-1]["content"].split()))
+    assert student_replies(taught / "run", "another") == ()
 
 
 def stop_at(name: str, done: int) -> Any:
