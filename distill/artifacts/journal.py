@@ -106,6 +106,8 @@ class Journal:
 
     def _require_whole(self) -> None:
         end, open_file = self._written, os.fstat(self._file.fileno())
+        if not end:
+            return  # an empty file holds nothing that could be lost
         try:
             path_status = self.path.stat()
         except FileNotFoundError:

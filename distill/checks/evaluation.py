@@ -10,6 +10,7 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import server_state
 from distill.data import sources
+from distill.data.hub_datasets import is_hub_name
 from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
 from student.evaluation import students
@@ -109,7 +110,7 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
                 continue  # the check of the source reports it
             try:
                 sources.settings(changed, source)
-                if not sources.is_hub_name(changed.data[source]):
+                if not is_hub_name(changed.data[source]):
                     sources.locate(changed, source)
             except DistillError as error:
                 yield problem("ablate", f"arm {name}: {error}", f"correct what arm {name} sets")

@@ -4,17 +4,16 @@ Nothing is downloaded. Without network a name is not checked, which is no error.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
 from distill.checks.results import CheckResult, fine, not_checked, problem
+from distill.data.hub_datasets import TIMEOUT_S, offline
 from distill.data.sources import nearest
 from distill.recipe.recipe import Recipe
 
 Kind = Literal["model", "dataset"]
-_TIMEOUT_S = 4.0
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
@@ -94,7 +93,7 @@ class HubNames:
         api: Any = HfApi()
         ask = api.model_info if kind == "model" else api.dataset_info
         try:
-            info = ask(name, revision=revision, timeout=_TIMEOUT_S)
+            info = ask(name, revision=revision, timeout=TIMEOUT_S)
         except GatedRepoError:
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
         except RevisionNotFoundError:
@@ -117,17 +116,9 @@ class HubNames:
         self.cached.add(name)
         return fine(key, f"{name} is on the hub, and will be downloaded")
 
-    @contextmanager
-    def unreached(self) -> Iterator[None]:
+    def unreached(self) -> AbstractContextManager[None]:
         """Keep the libraries from waiting for a network that is known not to be there."""
-        from huggingface_hub import constants
-
-        before = constants.HF_HUB_OFFLINE
-        constants.HF_HUB_OFFLINE = before or bool(self._no_network)
-        try:
-            yield
-        finally:
-            constants.HF_HUB_OFFLINE = before
+        return offline(bool(self._no_network))
 
 
 def _in_cache(name: str, kind: Kind, revision: str | None) -> bool:

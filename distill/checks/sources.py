@@ -6,6 +6,7 @@ from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
+from distill.data.hub_datasets import check_hub, is_hub_name
 from distill.recipe.data import ASKED
 from distill.recipe.stages import Stage, is_traces
 from distill.recipe.teachers import OCR_CUES
@@ -31,13 +32,13 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
         yield problem(key, f"the recipe has no such source, and it is {used}{hint} (known: {names})", f"add [{key}]")
         return
     source = recipe.data[name]
-    if not context.is_here(name) and sources.is_hub_name(source):
+    if not context.is_here(name) and is_hub_name(source):
         result = context.hub.look(f"{key}.source", source.source, "dataset")
         yield result
         if result.state != "problem":
             if source.subset is not None:
                 yield context.hub.subset(f"{key}.subset", source.source, source.subset)
-            sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
+            check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
         return
     survey = context.survey(name)
     if source.split != "train" and recipe.local(source.source).is_file():

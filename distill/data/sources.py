@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill import packages
+from distill.data.hub_datasets import dataset_files, is_hub_name
 from distill.data.images import open_arrow
 from distill.data.lfs_pointers import explain_pointers
 from distill.data.table_kinds import KINDS, PACKED_LINES, open_lines, stem_of, suffix_of
@@ -31,7 +31,6 @@ from distill.recipe.recipe import Recipe
 from distill.types import BadRow
 
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _BATCH_ROWS = 32
 """Rows of a columnar file in memory at once: rows may carry whole pictures."""
 
@@ -83,7 +82,8 @@ def locate(recipe: Recipe, name: str) -> SourceTable:
     elif path.is_dir():
         table = _directory(path, source, where)
     elif is_hub_name(source):
-        table = _hub(source, path, where)
+        files = tuple(dataset_files(source, path, where, _nearest_path(path)))
+        table = SourceTable(label=source.source, kind="arrow", files=files, root=files[0].parent, hub=source.source)
     else:
         raise DataError(f"{where}: {path} does not exist{_nearest_path(path)}; paths are relative to the recipe")
     return _with_root(table, recipe, source, name)
@@ -171,37 +171,6 @@ def _split_of(file: Path) -> str | None:
         if match:
             return match[1]
     return None
-
-
-def is_hub_name(source: DataSource) -> bool:
-    """Whether a source that is not on this disk has the form of a hub name."""
-    return bool(_HUB_NAME.fullmatch(source.source)) and suffix_of(Path(source.source)) not in KINDS
-
-
-def check_hub(source: DataSource, path: Path, where: str) -> None:
-    """Raise DataError or MissingExtra, without any network, where a hub name cannot be read as the recipe says."""
-    packages.require(f"{where}: {path} does not exist, so it would be a hub name; reading the hub", "datasets")
-    if "[" in source.split:
-        raise DataError(f"{where}: split = {source.split!r}: slices are not read; use limit")
-
-
-def _hub(source: DataSource, path: Path, where: str) -> SourceTable:
-    """A dataset of the hub, downloaded and cached by the datasets library."""
-    check_hub(source, path, where)
-    import datasets
-
-    try:
-        dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
-        files = [Path(item["filename"]) for item in dataset.cache_files]
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(
-            f"{where}: neither {path} nor a readable hub dataset{_nearest_path(path)}: {reason}; "
-            "check the name, subset, split and the network"
-        ) from None
-    if not files:
-        raise DataError(f"{where}: the datasets library kept no cache files; unset HF_DATASETS_IN_MEMORY_MAX_SIZE")
-    return SourceTable(label=source.source, kind="arrow", files=tuple(files), root=files[0].parent, hub=source.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

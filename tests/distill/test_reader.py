@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import huggingface_hub
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import constants
 from PIL import Image
 from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
 
@@ -142,6 +144,27 @@ def test_a_hub_name_that_cannot_be_loaded_says_why(folder: Path, monkeypatch: py
     monkeypatch.setattr(datasets, "load_dataset", missing)
     with pytest.raises(DataError, match="doesn't exist on the Hub"):
         list(reader.samples(recipe_for(folder, "somebody/charts")))
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_then_only_its_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def no_network(self: Any, name: str, *, timeout: float) -> None:
+        asked.append(timeout)
+        raise ConnectionError("Name or service not known")
+
+    def cached(*_: Any, **__: Any) -> datasets.Dataset:
+        assert constants.HF_HUB_OFFLINE
+        raise ConnectionError("Couldn't reach 'somebody/charts' on the Hub")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", no_network)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets, "load_dataset", cached)
+    with pytest.raises(DataError, match=r"cannot be reached \(no answer, ConnectionError; HF_HUB_OFFLINE=1"):
+        list(reader.samples(recipe_for(folder, "somebody/charts")))
+    assert asked == [4.0] and not constants.HF_HUB_OFFLINE
 
 
 # --- ids, limits, shares ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ from run_fixtures import generate_folder, recipe, small_world
 from view_servers import Visitor, viewed
 
 from distill.artifacts.journal import Journal
-from distill.errors import BusyError, DataError, RecipeError
+from distill.errors import BusyError, DataError, RecipeError, StorageError
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
 from distill.view.policy import compare_policy, policy
 from distill.view.server import view_run
@@ -169,6 +170,16 @@ def test_the_last_label_of_a_trace_counts_and_a_second_writer_is_refused(tmp_pat
         with pytest.raises(DataError):
             journal.add(wrong)
     journal.close()
+
+
+def test_a_run_that_is_deleted_under_view_is_no_error_unless_labels_are_lost(tmp_path: Path) -> None:
+    for labels in (0, 1):
+        journal = LabelJournal(tmp_path / "run")
+        for _ in range(labels):
+            journal.add({"trace": "aa", "label": "wrong"})
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(StorageError, match="was deleted") if labels else nullcontext():
+            journal.close()
 
 
 def test_rates_against_the_judge_count_decided_labels_of_judged_traces() -> None:

@@ -1,0 +1,85 @@
+"""Data sets of the Hugging Face hub as sources: the datasets library downloads and caches them."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distill import packages
+from distill.data.table_kinds import KINDS, suffix_of
+from distill.errors import DataError
+from distill.recipe.data import DataSource
+
+TIMEOUT_S = 4.0
+"""Without an answer for so long the hub is not reached."""
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def is_hub_name(source: DataSource) -> bool:
+    """Whether a source that is not on this disk has the form of a hub name."""
+    return bool(_HUB_NAME.fullmatch(source.source)) and suffix_of(Path(source.source)) not in KINDS
+
+
+def check_hub(source: DataSource, path: Path, where: str) -> None:
+    """Raise DataError or MissingExtra, without any network, where a hub name cannot be read as the recipe says."""
+    packages.require(f"{where}: {path} does not exist, so it would be a hub name; reading the hub", "datasets")
+    if "[" in source.split:
+        raise DataError(f"{where}: split = {source.split!r}: slices are not read; use limit")
+
+
+def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list[Path]:
+    """The Arrow files of a data set of the hub, from the local cache where the hub is not reached.
+
+    Raises DataError; `hint` is about `path`, where the source would lie on this disk.
+    """
+    check_hub(source, path, where)
+    import datasets
+
+    unreached = _why_unreached(source.source)
+    try:
+        with offline(bool(unreached)):
+            dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
+            files = [Path(item["filename"]) for item in dataset.cache_files]
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if unreached:
+            raise DataError(
+                f"{where}: {path} does not exist{hint}, the hub cannot be reached ({unreached}), and its cache here "
+                f"does not help: {reason}; name a file or folder, or download it where there is a network"
+            ) from None
+        raise DataError(
+            f"{where}: neither {path} nor a readable hub dataset{hint}: {reason}; "
+            "check the name, subset, split and the network"
+        ) from None
+    if not files:
+        raise DataError(f"{where}: the datasets library kept no cache files; unset HF_DATASETS_IN_MEMORY_MAX_SIZE")
+    return files
+
+
+def _why_unreached(name: str) -> str:
+    """Why the hub cannot be asked; empty where it answers, whatever it says. Its client alone would try for 25 s."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    try:
+        HfApi().dataset_info(name, timeout=TIMEOUT_S)
+    except (HfHubHTTPError, ValueError):
+        return ""
+    except OfflineModeIsEnabled:
+        return "HF_HUB_OFFLINE is set"
+    except Exception as error:  # of the client's HTTP library, which changes with its version
+        return f"no answer, {type(error).__name__}; HF_HUB_OFFLINE=1 asks only the cache"
+    return ""
+
+
+@contextmanager
+def offline(now: bool) -> Iterator[None]:
+    """Keep the hub's client from waiting for a network that is known not to be there."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or now
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
