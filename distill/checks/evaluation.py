@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Iterator
 
 from distill import packages
-from distill.ablation.arms import arm
-from distill.ablation.runner import chosen
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import server_state
@@ -100,6 +98,9 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     recipe = context.recipe
     if "ablate" not in recipe.model_fields_set:
         return
+    from distill.ablation.arms import arm  # statistics that no other recipe needs
+    from distill.ablation.runner import chosen
+
     names = chosen(recipe, (), None)[0]
     yield fine("ablate", f"{len(names)} arms can be made")
     for name in names:

@@ -98,7 +98,10 @@ def decode(data: bytes, *, max_pixels: int) -> Image.Image:
 
     Raises ImageError with one of: empty_image, unreadable_image, too_many_pixels, extreme_shape, truncated_image.
     """
-    image = _open(data, max_pixels)
+    return _decoded(_open(data, max_pixels))
+
+
+def _decoded(image: Image.Image) -> Image.Image:
     try:
         image.load()
     except _DECODER_ERRORS as error:
@@ -117,7 +120,7 @@ def check(data: bytes, *, max_pixels: int) -> None:
     """
     image = _open(data, max_pixels)
     if image.format != "JPEG" or image.mode not in ("RGB", "L"):
-        decode(data, max_pixels=max_pixels)
+        _decoded(image)
         return
     image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
     try:
