@@ -12,29 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow.parquet as pq
-
 from distill.artifacts import manifest
-from distill.artifacts.files import Output, describe, locked, set_aside, storage_errors, write_json, write_text
+from distill.artifacts.files import locked, set_aside, storage_errors
 from distill.artifacts.integrity import changed
-from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT, SAMPLE_PARTS, SIGNALS
+from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.child_process import available_cores
 from distill.data.source_answer_types import load_answer_types
-from distill.errors import DataError, RecipeError
+from distill.errors import RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.reports import findings
-from distill.trace_records.human_labels import TraceLabel, compare_with_judge, read_labels
+from distill.trace_records.human_labels import TraceLabel, read_labels
 from distill.types import Progress, ProgressCallback, unwatched
-from filters.dataset import ablation_sets, exports, writer
-from filters.dataset.card import VERSION, render_card
+from filters.dataset.card import VERSION
 from filters.dataset.export_formats import format_codes
-from filters.decisions import dataset_checks, decide, diagnosis, funnel
 from filters.decisions import rules as conditions
-from filters.decisions.funnel import Funnel
-from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.run_signals import corpus_duplicates, human_verdicts, question_duplicates
 from filters.signals import registry, schema
 from filters.signals.base import Extractor
@@ -45,8 +37,8 @@ from filters.tables.signal_database import Tables
 from filters.tables.trace_index import PlannedTraces, count_planned, index, traces_digest
 from filters.tables.workers import Workers, workers_for
 from filters.text.minhash import Scheme
+from filters.write_result import write_result
 
-_TEMPORARY = ".dataset.tmp"
 _PACKAGING = "card and exports"
 REMEDY = "Give --fresh to filter again (valid signals are reused); `distill run --redo-stale`: all stages."
 
@@ -88,7 +80,7 @@ def apply(
             traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
-            counts, outputs = _decide(recipe, rules, traces, tables, labels, folder, workers)
+            counts, outputs = write_result(recipe, rules, traces, tables, labels, folder, workers)
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
@@ -226,120 +218,6 @@ def _measure(
     for name, measurer in measurers.items():
         side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
     return Tables(signals=signals, side=side, columns=registry.columns(recipe))
-
-
-def _decide(
-    recipe: Recipe,
-    rules: list[conditions.Condition],
-    traces: PlannedTraces,
-    tables: Tables,
-    labels: Mapping[str, TraceLabel],
-    folder: Path,
-    workers: Workers,
-) -> tuple[dict[str, int], dict[str, Output]]:
-    """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
-    from filters.report import page
-
-    temporary = folder / _TEMPORARY
-    database, written = _write_dataset(recipe, rules, traces, tables, folder / DECISIONS, temporary, workers)
-    counted_funnel = funnel.measure(database)
-    found = findings.chosen(diagnosis.diagnose(diagnosis.read_facts(recipe, database, traces, counted_funnel)))
-    if not written.rows:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise DataError(f"{_nothing_kept(counted_funnel, recipe, folder)}\n{findings.as_text(found)}".rstrip())
-    arm_rows = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
-    generated = Manifest.read(folder.parent / "generate")
-    health = dataset_checks.measure(database, traces, recipe.filter.select, workers)
-    write_json(folder / HEALTH, health.as_fields() | {"diagnosis": found})
-    parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
-    digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
-    agreement = compare_with_judge(labels, _verdicts(database, labels))
-    text = render_card(
-        recipe, counted_funnel, database, traces.makers, written.rows, generated, health, digest, agreement
-    )
-    write_text(temporary / "README.md", text)
-    writer.replace(temporary, folder / DATASET)
-    page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health, found)
-    files = {
-        "dataset/README.md": None,
-        DECISIONS: traces.count,
-        REPORT: None,
-        HEALTH: None,
-        **exports.write_stage_exports(recipe, folder),
-        **{path.relative_to(folder).as_posix(): rows for path, rows in arm_rows.items()},
-        **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
-    }
-    outputs = {name: describe(folder / name, count) for name, count in files.items()}
-    outputs |= {f"dataset/{name}": part for name, part in parts.items()}
-    return _counts(counted_funnel, traces, recipe) | health.counts(), dict(sorted(outputs.items()))
-
-
-def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:
-    """The judge's verdicts on labelled traces."""
-    if not labels:
-        return {}
-    query = "SELECT id, answer_verdict FROM signals WHERE id IN (SELECT unnest(?)) AND answer_verdict IS NOT NULL"
-    return dict(database.execute(query, [list(labels)]).fetchall())
-
-
-def _write_dataset(
-    recipe: Recipe,
-    rules: list[conditions.Condition],
-    traces: PlannedTraces,
-    tables: Tables,
-    decisions: Path,
-    folder: Path,
-    workers: Workers,
-) -> tuple[duckdb.DuckDBPyConnection, writer.Written]:
-    """Decide, and write what was chosen; again without them where images of chosen questions cannot be read."""
-    unreadable: dict[str, str] = {}
-    while True:
-        shutil.rmtree(folder, ignore_errors=True)
-        rows = decide.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
-        assert rows == traces.count, "a trace has no decision"
-        database = decide.database(tables, decisions)
-        written = writer.write(
-            database,
-            traces,
-            folder,
-            style=recipe.filter.rationale,
-            curriculum=recipe.filter.select.curriculum,
-            weight=recipe.filter.select.weight,
-            max_pixels=recipe.max_pixels,
-            workers=workers,
-        )
-        if not written.unreadable:
-            return database, written
-        unreadable |= written.unreadable
-
-
-def _counts(counted_funnel: Funnel, traces: PlannedTraces, recipe: Recipe) -> dict[str, int]:
-    return {
-        "input": traces.count,
-        "missing": traces.planned - traces.count,
-        "complete": counted_funnel.total["complete"],
-        "correct": counted_funnel.total["correct"],
-        "kept": counted_funnel.total["kept"],
-        "dropped": counted_funnel.dropped,
-        "selected": counted_funnel.total["selected"],
-        **{f"rule.{rule.name}": counted_funnel.rules.get(rule.name, 0) for rule in recipe.filter.rules},
-        **{f"rule.{name}": count for name, count in counted_funnel.rules.items() if name == UNREADABLE_IMAGE},
-        **{f"error.{name}": count for name, count in counted_funnel.errors.items()},
-        **{f"timed_out.{name}": count for name, count in counted_funnel.timed_out.items()},
-    }
-
-
-def _nothing_kept(counted_funnel: Funnel, recipe: Recipe, folder: Path) -> str:
-    rules = {rule.name: rule.drop for rule in recipe.filter.rules}
-    lines = [f"  {name}: {count:,} ({rules.get(name, 'images')})" for name, count in counted_funnel.rules.items()]
-    asked_count = counted_funnel.total["asked"]
-    return (
-        f"{folder}: no trace of {asked_count:,} is kept ({counted_funnel.total['complete']:,} complete, "
-        f"{counted_funnel.total['correct']:,} correct). Dropped by:\n"
-        + "\n".join(lines or ["  (there was no trace)"])
-        + "\n"
-        "Look at some with `distill explain`, then change filter.rules, or the teachers' prompts and limits"
-    )
 
 
 def _start_over(folder: Path) -> None:

@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-import duckdb
-
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.rationale import CLOSE, OPEN
 from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.reports.markdown import environment
-from filters.dataset.card_facts import DUPLICATES, STATES, facts
+from filters.dataset.card_facts import DUPLICATES, STATES, CardFacts
 from filters.decisions.dataset_checks import Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
@@ -44,7 +42,7 @@ _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<
 def render_card(
     recipe: Recipe,
     funnel: Funnel,
-    database: duckdb.DuckDBPyConnection,
+    known: CardFacts,
     makers: Counter[Maker],
     rows: int,
     generated: Manifest | None = None,
@@ -52,11 +50,11 @@ def render_card(
     digest: str = "",
     agreement: Mapping[str, Any] | None = None,
 ) -> str:
-    """README.md of the dataset with `rows` examples, from a database with the tables `signals` and `decisions`.
+    """README.md of the dataset with `rows` examples.
 
     `digest` is one of the content of the dataset's files. `agreement`: people's labels against the judge.
     """
-    known, settings = facts(database), recipe.filter.card
+    settings = recipe.filter.card
     default = (recipe.eval.data,) if recipe.eval.data in recipe.data else ()
     named = recipe.filter.contamination.sources
     test_sets = default if named is None else named

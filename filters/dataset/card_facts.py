@@ -20,8 +20,6 @@ DUPLICATES: Mapping[str, str] = {
 }
 """Flags that mark a trace as a repetition, and what they mean."""
 
-_SELECTED = "FROM signals JOIN decisions USING (id) WHERE selected"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedQuestions:
@@ -52,44 +50,45 @@ class CardFacts:
 def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     """Count in a database with the tables `signals` and `decisions`."""
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
-    states = _states(database, [name.removesuffix("_state") for name in columns if name.endswith("_state")])
+    families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
+    flags = [name for name in DUPLICATES if name in columns]
+    # All in one query: reading and joining the tables is most of the time.
+    counted = ["count(*) FILTER (hinted AND selected)"]
+    counted += [f"histogram(coalesce({name}, '')) FILTER (selected)" for name in ("answer_verdict", "language")]
+    counted += [f'histogram("{name}_state")' for name in families]
+    counted += [
+        f'[count("{name}"), count(*) FILTER ("{name}"), count(*) FILTER ("{name}" AND selected)]' for name in flags
+    ]
+    row = _row(database, f"SELECT {', '.join(counted)} FROM signals JOIN decisions USING (id)")
+    hinted, verdicts, languages, *rest = row
+    states = _states(families, rest[: len(families)])
+    flagged = zip(flags, rest[len(families) :], strict=True)
     return CardFacts(
-        verdicts=_counts(database, f"SELECT coalesce(answer_verdict, ''), count(*) {_SELECTED} GROUP BY 1"),
-        hinted=_row(database, f"SELECT count(*) {_SELECTED} AND hinted")[0],
+        verdicts=_by_count(verdicts),
+        hinted=hinted,
         states=states,
-        languages=_counts(database, f"SELECT coalesce(language, ''), count(*) {_SELECTED} GROUP BY 1")
-        if "language" in states
-        else None,
-        duplicates={
-            name: flagged for name in DUPLICATES if name in columns and (flagged := _flagged(database, name))
-        },
+        languages=_by_count(languages) if "language" in states else None,
+        duplicates={name: (count, chosen) for name, (measured, count, chosen) in flagged if measured},
         contamination=_contamination(database)
         if states.get("contamination", {}).keys() & {OK, UNDECIDABLE}
         else None,
     )
 
 
-def _states(database: duckdb.DuckDBPyConnection, families: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Traces by state of every family that measured any, the most frequent state first."""
-    histograms = ", ".join(f'histogram("{name}_state")' for name in families)
-    counted = _row(database, f"SELECT {histograms} FROM signals")
+def _states(families: Sequence[str], counted: Sequence[Mapping[str, int] | None]) -> dict[str, dict[str, int]]:
+    """Traces by state of every family that measured any."""
     states: dict[str, dict[str, int]] = {}
     for name, counts in zip(families, counted, strict=True):
         if counts:
-            states[name] = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            states[name] = _by_count(counts)
             if WORDS in counts:
                 states[name][OK] = counts.get(OK, 0) + states[name].pop(WORDS)
     return states
 
 
-def _flagged(database: duckdb.DuckDBPyConnection, flag: str) -> tuple[int, int] | None:
-    """How many traces have a flag, and how many of them are selected; None when it was not measured."""
-    measured, *flag_counts = _row(
-        database,
-        f'SELECT count("{flag}"), count(*) FILTER ("{flag}"), count(*) FILTER ("{flag}" AND selected) '
-        "FROM signals JOIN decisions USING (id)",
-    )
-    return (flag_counts[0], flag_counts[1]) if measured else None
+def _by_count(counts: Mapping[str, int] | None) -> dict[str, int]:
+    """The most frequent first."""
+    return dict(sorted((counts or {}).items(), key=lambda item: (-item[1], item[0])))
 
 
 def _contamination(database: duckdb.DuckDBPyConnection) -> ComparedQuestions:
@@ -105,10 +104,6 @@ def _contamination(database: duckdb.DuckDBPyConnection) -> ComparedQuestions:
     )
     matches = {(source, kind): (asked, chosen) for source, kind, asked, chosen in rows}
     return ComparedQuestions(checked=checked, undecidable=undecidable, matches=matches)
-
-
-def _counts(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:
-    return dict(database.execute(f"{query} ORDER BY 2 DESC, 1").fetchall())
 
 
 def _row(database: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ of processes. One process is the caller's own.
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import forkserver, get_all_start_methods, get_context
@@ -37,6 +37,7 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: ProcessPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
         if count > 1 and _FORKSERVER:
             _start_fork_server()
 
@@ -46,6 +47,20 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        if self._thread is not None:
+            self._thread.shutdown()  # its work waits for nothing any more
+
+    def beside(self, work: Callable[[], Result]) -> Future[Result]:
+        """Start `work`, which hands tasks to the processes, and go on; if none has started, it is done at once.
+
+        It runs in a thread, so it must share no database with the caller.
+        """
+        if self._pool is None:
+            done: Future[Result] = Future()
+            done.set_result(work())
+            return done
+        self._thread = self._thread or ThreadPoolExecutor(1)
+        return self._thread.submit(work)
 
     def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """`work` of every task, in the order of the tasks; few more tasks are made than are worked on.
@@ -54,7 +69,7 @@ class Workers:
         """
         remaining = iter(tasks)
         first = list(islice(remaining, 2))
-        if self.count <= 1 or len(first) < 2:
+        if self.count <= 1 or (len(first) < 2 and self._pool is None):
             yield from map(work, first)
             yield from map(work, remaining)
             return
