@@ -63,9 +63,10 @@ _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as )[^()\d]{0,60}\)")
 _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
 _COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
-_PART: Final = re.compile(
-    rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?) of (?:the |these |those |all )?(?=\d|(?:{_COUNT})\b)"
-)
+# Its end is searched for first: nearly all searches end with it.
+_OF_NUMBER: Final = re.compile(rf" of (?:the |these |those |all )?(?=\d|(?:{_COUNT})\b)")
+_PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?)\Z")
+_LONGEST_PART: Final = len("seven quarters")
 _MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)? (?=\d|(?:{_COUNT})\b)")
 _ENDS: Final = rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
 _BY_LETTER: Final = {letter: [word[1:] for word in _COUNTS if word[0] == letter] for letter in "efnst"}
@@ -237,15 +238,28 @@ def _replace_number_words(text: str, max_numbers: int) -> str:
     if words.isdisjoint(_SPOKEN):
         return text
     if any(f"{word} of " in text for word in words & _PART_WORDS):
-        text = _PART.sub(
-            lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=max_numbers
-        )
+        text = _replace_parts(text, max_numbers)
     multiple = not words.isdisjoint(_TIMES)
     if multiple:
         text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=max_numbers)
     if multiple or not words.isdisjoint(_COUNTS) or ("one" in words and not words.isdisjoint(_BESIDE_ONE)):
         text = _IN_WORDS.sub(_digits, text, count=max_numbers)
     return text
+
+
+def _replace_parts(text: str, max_numbers: int) -> str:
+    """A text with "two thirds of the" before a number written as "(2/3) of"."""
+    pieces: list[str] = []
+    end = 0
+    for match in _OF_NUMBER.finditer(text):
+        part = _PART.search(text, max(end, match.start() - _LONGEST_PART), match.start())
+        if part is not None:
+            value, whole = _VALUES[part[1] or ""], _PARTS[_singular(part[2])]
+            pieces += (text[end : part.start()], f"({value}/{whole}) of ")
+            end = match.end()
+            if len(pieces) == 2 * max_numbers:
+                break
+    return "".join(pieces) + text[end:]
 
 
 _VALUES: Final = {**SMALL, "a": 1, "an": 1, "": 1}
