@@ -46,7 +46,7 @@ class _Measured:
 
     ids: Ids
     words: Digests
-    stands: NDArray[np.int64]
+    stands: NDArray[np.uint32]
     """The row of that representative."""
     names: Hashes
     templates: Hashes
@@ -57,7 +57,7 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
     path = part_path(folder, 0, ".parquet")
     for leftover in folder.rglob(".*.tmp"):  # by a run that was killed
         leftover.unlink()
-    measured = _read_measured(signals)
+    measured = _read_measured(index, signals)
     ids, words = measured.ids, measured.words
     texts = _update_text_index(index, signals, measured, folder / "index", scheme, threshold)
     groups = _groups(texts, words)
@@ -89,29 +89,28 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
     return path
 
 
-def _read_measured(signals: tuple[Path, ...]) -> _Measured:
-    ids, words = [np.empty(0, "S1")], [np.empty(0, "S16")]
-    names, templates = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured:
+    # A planned trace is measured when a journal holds it, so the ids are known, in their order.
+    is_live = index.journal >= 0
+    ids = index.ids if is_live.all() else index.ids[is_live]
+    words, names, templates = np.empty(len(ids), "S16"), np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
+    count = 0
     for path in signals:
         columns = pq.read_table(path, columns=["id", "words", "names", "template"])
-        ids.append(np.array(columns["id"].to_pylist(), np.bytes_))
-        words.append(np.array(columns["words"].to_pylist(), "S16"))
-        names.append(columns["names"].to_numpy())
-        templates.append(columns["template"].to_numpy())
-    order = np.argsort(np.concatenate(ids))
-    digests = np.concatenate(words)[order]
-    name_hashes = np.concatenate(names)[order]
-    by_words = np.lexsort((np.arange(len(digests)), np.iinfo(np.uint64).max - name_hashes, digests))
-    _, first_positions, group_indexes = np.unique(digests[by_words], return_index=True, return_inverse=True)
-    representatives = np.empty(len(digests), np.int64)
-    representatives[by_words] = by_words[first_positions][group_indexes]
-    return _Measured(
-        ids=np.concatenate(ids)[order],
-        words=digests,
-        stands=representatives,
-        names=name_hashes[representatives],
-        templates=np.concatenate(templates)[order][representatives],
-    )
+        count += len(columns)
+        rows = np.searchsorted(ids, np.array(columns["id"].to_pylist(), ids.dtype))
+        words[rows] = np.array(columns["words"].to_pylist(), "S16")
+        names[rows] = columns["names"].to_numpy()
+        templates[rows] = columns["template"].to_numpy()
+    assert count == len(ids), "a trace has no signals"
+    # By words, then the most names, then the order of the ids: the first of each run stands for all of it.
+    order = np.lexsort((~names, words)).astype(np.uint32)
+    is_first = np.ones(len(ids), bool)
+    is_first[1:] = words[order[1:]] != words[order[:-1]]
+    starts = np.flatnonzero(is_first)
+    stands = np.empty(len(ids), np.uint32)
+    stands[order] = np.repeat(order[starts], np.diff(starts, append=len(ids)))
+    return _Measured(ids=ids, words=words, stands=stands, names=names[stands], templates=templates[stands])
 
 
 def _update_text_index(
@@ -123,10 +122,10 @@ def _update_text_index(
     threshold: float,
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
-    current_digests, first_rows = np.unique(measured.words, return_index=True)
-    is_wordless = current_digests == sign([""], scheme).digests[0]
-    current_digests, representatives = current_digests[~is_wordless], measured.stands[first_rows[~is_wordless]]
-    names = measured.names[representatives]
+    is_text = (measured.stands == np.arange(len(measured.stands))) & (measured.words != sign([""], scheme).digests[0])
+    representatives = np.flatnonzero(is_text)
+    representatives = representatives[np.argsort(measured.words[representatives])]
+    current_digests, names = measured.words[representatives], measured.names[representatives]
     try:
         texts = Texts.open(folder, scheme, threshold)
     except StaleError:  # signatures of another scheme and pairs of another threshold cannot be used
