@@ -6,9 +6,9 @@ from distill.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from distill.answers.verdicts import judge
-    from distill.frames import compare, dataset, signals, traces
+    from distill.python_api.frames import compare, dataset, signals, traces
+    from distill.python_api.verbs import evaluate, filter, generate, train
     from distill.recipe.loading import load
-    from distill.verbs import evaluate, filter, generate, train
 
 __all__ = [
     "compare",
@@ -25,8 +25,8 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {"judge": "answers.verdicts", "load": "recipe.loading"}
-    | dict.fromkeys(("evaluate", "filter", "generate", "train"), "verbs")
-    | dict.fromkeys(("compare", "dataset", "signals", "traces"), "frames"),
+    | dict.fromkeys(("evaluate", "filter", "generate", "train"), "python_api.verbs")
+    | dict.fromkeys(("compare", "dataset", "signals", "traces"), "python_api.frames"),
 )
 
 

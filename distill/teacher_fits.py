@@ -48,7 +48,7 @@ def fit_values(
 def _by_question(
     recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int, folder: Path, on_progress: ProgressCallback
 ) -> dict[str, dict[str, list[float]]]:
-    from distill.model_signals import student_fit
+    from distill.wiring.model_signals import student_fit
     from filters.tables import run_signal_tables
     from filters.tables.trace_index import index
 

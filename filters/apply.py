@@ -55,9 +55,9 @@ def apply(
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
-    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.model_signals), by
-    name. Raises RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made
-    from other settings, DataError when nothing is kept.
+    asked, say, or failed ones again. Signals that need a model come from `measurers`, by name
+    (distill.wiring.model_signals). Raises RecipeError before anything is read when a rule cannot be right, StaleError
+    when the stage was made from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     measurers = measurers or {}
@@ -100,7 +100,7 @@ def check(recipe: Recipe, measurers: Mapping[str, ModelSignal]) -> list[conditio
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
         raise RecipeError(
             f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
-            "`distill.model_signals.measurers(recipe, run)`, as `distill filter` does"
+            "`distill.wiring.model_signals.measurers(recipe, run)`, as `distill filter` does"
         )
     return rules
 

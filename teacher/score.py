@@ -1,7 +1,8 @@
 """A teacher scores given texts: how likely it finds each token of a text, with the picture, without it, or both.
 
 Every score is appended to a journal as soon as it is there, so a killed run loses at most what is in flight, and the
-same command goes on with what is missing. Does not choose texts (distill/scored_traces.py) and does not use scores.
+same command goes on with what is missing. Does not choose texts (distill/wiring/scored_traces.py) or
+use scores.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ from rationales import BARS
 from rationales_later import LATER
 from teller import COLOURS, Phrasing, Teller
 
-from distill.grounding.chart_table import find_table
+from distill.grounding.charts.chart_table import find_table
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
 from filters.signals.families.grounding import Grounding

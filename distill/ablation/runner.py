@@ -211,7 +211,7 @@ def run_job(
     on_progress: ProgressCallback = unwatched,
 ) -> None:
     """Filter, train and measure one arm, or find that it is done."""
-    from distill.scored_traces import note_scorers, reuse_scores, score_stages
+    from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
     from filters.dataset.ablation_sets import materialise_stages
     from student.evaluate import evaluate, identity
     from student.train import stage_fields, train
@@ -296,7 +296,7 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
     """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
-    from distill.model_signals import measurers
+    from distill.wiring.model_signals import measurers
     from filters.apply import apply
 
     generated = Manifest.read(folder / "generate")

@@ -98,7 +98,7 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     recipe = context.recipe
     if "ablate" not in recipe.model_fields_set:
         return
-    from distill.ablation.arms import arm  # statistics that no other recipe needs
+    from distill.ablation.arms import arm
     from distill.ablation.runner import chosen
 
     names = chosen(recipe, (), None)[0]

@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-from distill import verbs
 from distill.artifacts.layout import RECIPE
 from distill.data import images
 from distill.errors import DataError, DistillError, ImageError
+from distill.python_api import verbs
 from distill.rationale import split
 from distill.recipe.data import DataSource
 from distill.recipe.eval import BASE, student_values

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from distill import verbs
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, require
 from distill.commands.stages import filter_stage, generate_stage, logged, recorded
+from distill.python_api import verbs
 from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
 from distill.rounds.results import pass_fields, rounds_text, write_results

@@ -10,12 +10,13 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from distill import packages, run_log, verbs
+from distill import packages, run_log
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
 from distill.errors import DataError, RecipeError, StaleError
+from distill.python_api import verbs
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
 from distill.refused_runs import left_no_run

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill import packages, redact, verbs
+from distill import packages, redact
 from distill.artifacts.files import locked
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
@@ -15,6 +15,7 @@ from distill.commands.status import FUNNEL, damage, funnel, run_status, status_f
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
+from distill.python_api import verbs
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
@@ -97,7 +98,7 @@ def _answer_here(recipe: Recipe, address: str, limit: int | None) -> None:
 
 
 def _filter_here(recipe: Recipe, address: str, *, fresh: bool, on_progress: ProgressCallback = unwatched) -> Manifest:
-    from distill.model_signals import measurers
+    from distill.wiring.model_signals import measurers
     from filters.store_run import filter_in_store
 
     with own_scratch(recipe, address) as scratch:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from distill.grounding.canonical_text import MARK, mark_numbers, max_numbers_of
-from distill.grounding.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
-from distill.grounding.reading_effort import ReadingEffort
-from distill.grounding.table_sums import find_table_claims
-from distill.grounding.unit_equations import UNIT_WORDS, find_unit_claims
-from distill.grounding.worded_equations import WORDED_WORDS, find_worded_claims
+from distill.grounding.arithmetic.canonical_text import MARK, mark_numbers, max_numbers_of
+from distill.grounding.arithmetic.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
+from distill.grounding.arithmetic.reading_effort import ReadingEffort
+from distill.grounding.arithmetic.table_sums import find_table_claims
+from distill.grounding.arithmetic.unit_equations import UNIT_WORDS, find_unit_claims
+from distill.grounding.arithmetic.worded_equations import WORDED_WORDS, find_worded_claims
 
 Arithmetic = Literal["right", "slip", "none_stated"]
 

@@ -13,21 +13,19 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from distill.grounding.chart_table import ChartTable
-from distill.grounding.derivation import NO_QUESTION, KnownNumbers, QuestionFacts
-from distill.grounding.findings import GroundingResult, Reason, Unsupported
-from distill.grounding.ignored_numbers import (
+from distill.grounding.charts.chart_table import ChartTable
+from distill.grounding.charts.derivation import NO_QUESTION, KnownNumbers, QuestionFacts
+from distill.grounding.charts.ignored_numbers import (
     counts_people_or_time,
     find_axis_words,
     is_count,
     is_enumerated,
     is_ignored,
 )
-from distill.grounding.labels import lower_case, read_items
-from distill.grounding.number_labels import NamedLabels
-from distill.grounding.number_links import find_joiner, label_follows, points_ahead
-from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, find_last_break, plain_text, read_lead
-from distill.grounding.operations import (
+from distill.grounding.charts.labels import lower_case, read_items
+from distill.grounding.charts.number_labels import NamedLabels
+from distill.grounding.charts.number_links import find_joiner, label_follows, points_ahead
+from distill.grounding.charts.operations import (
     ANY,
     COMPARED,
     announced_steps,
@@ -35,7 +33,9 @@ from distill.grounding.operations import (
     read_comparison,
     steps_for_label,
 )
-from distill.grounding.written_arithmetic import Role, find_roles
+from distill.grounding.charts.written_arithmetic import Role, find_roles
+from distill.grounding.findings import GroundingResult, Reason, Unsupported
+from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, find_last_break, plain_text, read_lead
 
 _CONTEXT: Final = 60
 _MOST_IN_A_ROW: Final = 40

@@ -16,13 +16,13 @@ from typing import Final, Literal
 
 from rapidfuzz import fuzz
 
+from distill.grounding.charts.derivation import QuestionFacts, read_question
+from distill.grounding.charts.ignored_numbers import counts_people_or_time
+from distill.grounding.charts.labels import read_items
+from distill.grounding.charts.operations import ANY, announced_steps, step_results
 from distill.grounding.check import RationaleCheck
-from distill.grounding.derivation import QuestionFacts, read_question
 from distill.grounding.findings import Reason
-from distill.grounding.ignored_numbers import counts_people_or_time
-from distill.grounding.labels import read_items
 from distill.grounding.numbers_in_text import Item, find_last_break, plain_text
-from distill.grounding.operations import ANY, announced_steps, step_results
 from distill.ocr.layout import PictureText, bare, squeeze
 
 Verdict = Literal["supported", "unsupported", "not_checkable"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from distill.grounding.chart_table import ChartTable
+from distill.grounding.charts.chart_table import ChartTable
 from distill.grounding.numbers_in_text import WORD_CLASS, find_numbers, plain_text, read_numbers
 from distill.ocr.reader import TextLine
 

@@ -33,7 +33,7 @@ def _content(recipe: Recipe, value: str, source: str | None) -> str:
     """Digest of what lies on this machine at the path; empty for a hub name, and where nothing can be read."""
     try:
         if source:
-            from distill.data import reader  # most comparisons read no data
+            from distill.data import reader
 
             return str(reader.source_fields(recipe, source).get("content", ""))
         folder = recipe.local(value)

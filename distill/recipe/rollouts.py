@@ -1,6 +1,6 @@
 """The `[stages.rollouts]` section of a recipe: a stage learns from its student's own replies, scored by a teacher.
 
-Part of the recipe models. How the replies are made and scored is in distill/rollouts.py.
+Part of the recipe models. How the replies are made and scored is in distill/wiring/rollouts.py.
 """
 
 from typing import Self

@@ -62,7 +62,7 @@ def data_uri(data: bytes, mime: str) -> str:
 
 def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> PageImage:
     """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError."""
-    from distill.data import images  # loads pyarrow, which a table in a terminal needs no picture for
+    from distill.data import images
 
     decoded = images.decode(data, max_pixels=max_pixels)
     width, height = decoded.size

@@ -20,14 +20,7 @@ from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.trace_records.trace_lines import trace_fault
 from filters.decisions.rules import check_condition, first_line
-from filters.tables.signal_database import (
-    Tables,
-    closed_database,
-    connect,
-    identifier,
-    join_aligned,
-    text,
-)
+from filters.tables.signal_database import Tables, closed_database, connect, identifier, join_aligned, text
 
 FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
 """Columns whose values are counted and chosen by a click. `rule`: each rule that a trace failed."""

@@ -27,15 +27,7 @@ from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
 from student.data.encoded_rows import MappedRows
-from student.data.images import (
-    TOKEN_AXES,
-    Features,
-    ImageStore,
-    join_features,
-    pack,
-    processor_fingerprint,
-    unpack,
-)
+from student.data.images import TOKEN_AXES, Features, ImageStore, join_features, pack, processor_fingerprint, unpack
 from student.models.siq_vl import Parts
 
 _PIXELS = "pixel_values"

@@ -11,9 +11,9 @@ from typing import Any
 from distill.answers.consistency import ASIDE, compare_conclusion, find_conclusion
 from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.verdicts import is_numeric, judge
-from distill.grounding.chart_table import find_table
+from distill.grounding.charts.chart_table import find_table
+from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import check_rationale
-from distill.grounding.derivation import read_question
 from distill.grounding.findings import GroundingResult
 from distill.grounding.transcript import is_misread
 from distill.rationale import split

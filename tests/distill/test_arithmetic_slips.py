@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from distill.grounding.arithmetic.canonical_text import MOST_NUMBERS, mark_numbers
 from distill.grounding.arithmetic_slips import find_slips
-from distill.grounding.canonical_text import MOST_NUMBERS, mark_numbers
 
 # Each line stands alone; some state arithmetic that is right, others only look like arithmetic.
 RIGHT = r"""

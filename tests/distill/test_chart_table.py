@@ -2,7 +2,7 @@
 
 import pytest
 
-from distill.grounding.chart_table import find_table, read_table
+from distill.grounding.charts.chart_table import find_table, read_table
 
 FORMS = {
     "labels": {"Norway": 12.5, "Spain": 30},

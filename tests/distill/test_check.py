@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from distill.grounding.chart_table import read_table
+from distill.grounding.charts.chart_table import read_table
+from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import Unsupported, check_rationale
-from distill.grounding.derivation import read_question
 
 BARS = {"blue": 8, "red": 6, "green": 3, "orange": 9}
 SUM = "What is the sum of the blue and the red bar?"

@@ -12,11 +12,12 @@ import student_worlds
 import typer
 from typer.testing import CliRunner
 
-from distill import __main__, cli, verbs
+from distill import __main__, cli
 from distill.artifacts.files import locked
 from distill.commands import progress, stages, whole_run
 from distill.commands.progress import watch
 from distill.errors import BusyError, InputError, RecipeError, StaleError
+from distill.python_api import verbs
 from distill.recipe.loading import load
 from distill.types import Progress
 from student.train import train

@@ -13,8 +13,8 @@ import tiny_models
 
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, RecipeError
-from distill.model_signals import measurers
 from distill.recipe.recipe import Recipe
+from distill.wiring.model_signals import measurers
 from filters.apply import apply
 from filters.signals import schema
 from filters.tables.run_signal_tables import Item

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from distill.grounding.quick_patterns import compile_quick
+from distill.grounding.arithmetic.quick_patterns import compile_quick
 
 CHANGED = {
     r"\bN is N": "N is N",

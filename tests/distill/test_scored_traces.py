@@ -20,9 +20,9 @@ from distill.data import sample_files
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.scored_traces import note_scorers, reuse_scores, score_stages
 from distill.trace_records import scores
 from distill.types import Progress
+from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
 from teacher.score import EMPTY, NO_PICTURE, GivenText, score_texts
 
 STAGE = '[[stages]]\nname = "reason"\ndata = "traces"\ntrain = ["language"]\n[stages.visual]\n'

@@ -13,9 +13,10 @@ import run_fixtures
 import stub_server
 from generate_world import World
 
-from distill import redact, trackers, verbs
+from distill import redact, trackers
 from distill.artifacts.manifest import Manifest
 from distill.errors import MissingExtra, RecipeError
+from distill.python_api import verbs
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, unwatched

@@ -18,13 +18,13 @@ from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.source_images import pictures_digest
-from distill.model_signals import measurers
 from distill.planning.redo import compare_recipes
 from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
 from distill.recipe.loading import find, load, put, schema
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
+from distill.wiring.model_signals import measurers
 from filters import apply
 from filters.signals import registry
 from student import evaluate

@@ -19,11 +19,11 @@ from distill.cli import app
 from distill.commands.explain_rollouts import student_replies
 from distill.commands.store_stages import train_stage_in_store
 from distill.errors import DataError, RecipeError, StaleError
+from distill.python_api.verbs import train
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.trace_records import scores
 from distill.types import Progress
-from distill.verbs import train
 from student.data.encoded_rows import Example
 from student.data.rows import TrainingRow
 from student.data.scored_rollouts import UNSCORED, scored_alone

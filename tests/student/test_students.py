@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
+from distill.python_api.verbs import connect
 from distill.recipe.loading import load
 from distill.types import Progress
-from distill.verbs import connect
 from student.evaluate import evaluate
 from student.evaluation import collect_replies
 from student.evaluation import metrics as figures

@@ -80,11 +80,6 @@ def _serve() -> None:
 def _load() -> None:
     import torch
 
-    import student.train
-    import student.training.loop.trainer
-    import student.training.stage_run
-    import student.validation.measure  # noqa: F401
-
     torch.set_num_threads(1)
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 import orjson
 import pyarrow as pa
 
-from distill.grounding.chart_table import find_table
+from distill.grounding.charts.chart_table import find_table
+from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import check_rationale
-from distill.grounding.derivation import read_question
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.chart_table import ChartTable
+from distill.grounding.charts.chart_table import ChartTable
 from distill.grounding.numbers_in_text import Item, word_set
 
 _ENUMERATED = re.compile(

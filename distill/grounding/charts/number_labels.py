@@ -5,9 +5,9 @@ Whether the number stands under that label in the table is decided by `distill.g
 
 from typing import Final
 
-from distill.grounding.chart_table import ChartTable
-from distill.grounding.ignored_numbers import is_enumerated
-from distill.grounding.number_links import announces_row, find_joiner, label_follows, points_back
+from distill.grounding.charts.chart_table import ChartTable
+from distill.grounding.charts.ignored_numbers import is_enumerated
+from distill.grounding.charts.number_links import announces_row, find_joiner, label_follows, points_back
 from distill.grounding.numbers_in_text import Item, Lead, find_last_break
 
 _MOST_IN_A_ROW: Final = 40

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.chart_table import ChartTable
-from distill.grounding.labels import find_labels
+from distill.grounding.charts.chart_table import ChartTable
+from distill.grounding.charts.labels import find_labels
+from distill.grounding.charts.operations import announced_steps, is_any_close, step_results
 from distill.grounding.numbers_in_text import EXTREMES, Item, find_last_break, find_numbers, plain_text, read_numbers
-from distill.grounding.operations import announced_steps, is_any_close, step_results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equations import ArithmeticClaim
-from distill.grounding.expressions import stands_for
+from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.equations import ArithmeticClaim
+from distill.grounding.arithmetic.expressions import stands_for
 
 _TABLE: Final = re.compile(r"(?m)(?:^[ \t]*\|[^\n]*\|[ \t]*(?:\n|\Z)){4,}")
 _TOTAL: Final = re.compile(r"[ \t]*\|[ *_]*(?:grand )?(?:total|sum)s?[ *_:]*\|")

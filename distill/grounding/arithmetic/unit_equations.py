@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equations import ArithmeticClaim
-from distill.grounding.expressions import stands_for
-from distill.grounding.quick_patterns import compile_quick
+from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.equations import ArithmeticClaim
+from distill.grounding.arithmetic.expressions import stands_for
+from distill.grounding.arithmetic.quick_patterns import compile_quick
 
 _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("mm", "millimetres", "millimeters"), ("length", 0.001)),

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS
-from distill.grounding.notations import COMMA_AND_FEW_DIGITS, plain_notation
+from distill.grounding.arithmetic.notations import COMMA_AND_FEW_DIGITS, plain_notation
 from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"

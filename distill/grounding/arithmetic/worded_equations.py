@@ -14,12 +14,12 @@ from itertools import pairwise
 from statistics import mean, median
 from typing import Final, NamedTuple
 
-from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equations import ArithmeticClaim
-from distill.grounding.expressions import stands_for
+from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.equations import ArithmeticClaim
+from distill.grounding.arithmetic.expressions import stands_for
+from distill.grounding.arithmetic.quick_patterns import compile_quick
+from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.numbers_in_text import word_set
-from distill.grounding.quick_patterns import compile_quick
-from distill.grounding.reading_effort import ReadingEffort
 
 _EQ: Final = (
     r"(?>(?:,? (?:which |that |this |we |you |i |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"

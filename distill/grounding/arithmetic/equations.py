@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equation_sides import SAYS, EquationReader, Side, split_parts
-from distill.grounding.expressions import evaluate_expression, stands_for
+from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.equation_sides import SAYS, EquationReader, Side, split_parts
+from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
+from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.numbers_in_text import word_set
-from distill.grounding.reading_effort import ReadingEffort
 
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"

@@ -1,7 +1,7 @@
 """The sides of equations in a canonical text: runs of expressions with a sign or a word of equality between them.
 
 Reads + - * / ^ √ and parentheses, percentages, and English words for them. What a side is worth, and whether two
-sides agree, is decided by `distill.grounding.equations`.
+sides agree, is decided by `distill.grounding.arithmetic.equations`.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from distill.grounding.canonical_text import MARK
+from distill.grounding.arithmetic.canonical_text import MARK
 from distill.grounding.numbers_in_text import word_set
 
 _TOKEN: Final = re.compile(r"[a-zX][\w'/]*(?:-[a-z][a-z]+)*|N!?|->|=>|==|!=|<=|>=|\S")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.canonical_text import max_numbers_of
-from distill.grounding.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
+from distill.grounding.arithmetic.canonical_text import max_numbers_of
+from distill.grounding.charts.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
 from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers, word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")

@@ -46,7 +46,7 @@ def filter(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
-    from distill.model_signals import measurers
+    from distill.wiring.model_signals import measurers
     from filters.apply import apply
 
     run = Path(run)
@@ -98,7 +98,7 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
 def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, on_progress: ProgressCallback) -> None:
     """Have teachers score the traces of the stages, or of one, that ask for it."""
     if any(each.visual or each.rollouts for each in recipe.stages):
-        from distill.scored_traces import note_scorers, score_stages
+        from distill.wiring.scored_traces import note_scorers, score_stages
 
         note_scorers(recipe, run)
         score_stages(recipe, run, stage, fresh=fresh, on_progress=on_progress)
@@ -107,7 +107,7 @@ def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, o
 def prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
     """What a stage needs of the student that it starts from, once that is trained: its replies, with their scores."""
     if stage.rollouts is not None:
-        from distill.rollouts import prepare_rollouts
+        from distill.wiring.rollouts import prepare_rollouts
 
         evaluate = partial(evaluate_compared, fresh=False, on_progress=on_progress)
         prepare_rollouts(recipe, run, stage, evaluate, on_progress)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import add, mul, sub, truediv
 from typing import Final
 
-from distill.grounding.canonical_text import MARK
+from distill.grounding.arithmetic.canonical_text import MARK
 
 _DEEPEST: Final = 20
 _FINE: Final = 0.005
