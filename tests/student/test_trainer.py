@@ -22,7 +22,7 @@ from student.training import freeze_checks
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import checkpoint_writer
 from student.training.loop import halving, trainer
-from student.training.loop.metrics_log import MetricsLog, StepFacts, StepLog
+from student.training.loop.metrics_log import MetricsLog, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 
 SETTINGS = {
@@ -246,22 +246,6 @@ def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
     assert last.response_tokens == 2 * int(run.examples.columns.responses.sum())
     assert last.images == 24
     assert last.padding_share == 0
-
-
-def test_mfu_is_of_the_nominal_rate_and_hfu_counts_layers_computed_twice():
-    def logged(**rates: float) -> StepLog:
-        logs: list[StepLog] = []
-        meter = MetricsLog(logs.append, ["a"], **rates)
-        counts = {"tokens": 8, "response_tokens": 4, "images": 0, "by_group": {"a": 8}, "own_tokens": 8, "padding": 0}
-        meter.step(StepFacts(**counts, flops=3.0, hardware_flops=4.0))
-        meter.add(loss=torch.zeros(()))
-        meter.cells(torch.ones(1), torch.ones(1), torch.zeros(1, dtype=torch.int64))
-        return meter.log(step=1, steps=1, epoch=1.0, learning_rate=0.0)
-
-    card, cpu = logged(rate=1.0, nominal=2.0), logged(rate=1.0)
-    assert card.hfu / card.mfu == pytest.approx(4 / 3) == pytest.approx(cpu.hfu / cpu.mfu)
-    assert card.mfu_measured == pytest.approx(2 * card.mfu)
-    assert cpu.mfu_measured == cpu.mfu
 
 
 def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):

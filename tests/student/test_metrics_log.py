@@ -1,0 +1,22 @@
+"""The rates that a training step logs."""
+
+import pytest
+import torch
+
+from student.training.loop.metrics_log import MetricsLog, StepFacts, StepLog
+
+
+def test_mfu_is_of_the_nominal_rate_and_hfu_counts_layers_computed_twice():
+    def logged(**rates: float) -> StepLog:
+        logs: list[StepLog] = []
+        meter = MetricsLog(logs.append, ["a"], **rates)
+        counts = {"tokens": 8, "response_tokens": 4, "images": 0, "by_group": {"a": 8}, "own_tokens": 8, "padding": 0}
+        meter.step(StepFacts(**counts, flops=3.0, hardware_flops=4.0))
+        meter.add(loss=torch.zeros(()))
+        meter.cells(torch.ones(1), torch.ones(1), torch.zeros(1, dtype=torch.int64))
+        return meter.log(step=1, steps=1, epoch=1.0, learning_rate=0.0)
+
+    card, cpu = logged(rate=1.0, nominal=2.0), logged(rate=1.0)
+    assert card.hfu / card.mfu == pytest.approx(4 / 3) == pytest.approx(cpu.hfu / cpu.mfu)
+    assert card.mfu_measured == pytest.approx(2 * card.mfu)
+    assert cpu.mfu_measured == cpu.mfu

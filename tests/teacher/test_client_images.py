@@ -1,0 +1,162 @@
+"""Images of requests: sent by path or inside the request, prepared once, looked at again, missing ones."""
+
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import stub_server
+import tiny_models
+from client_helpers import answers, asked, seen, teacher
+from PIL import Image
+
+from distill.data.images import sha256
+from distill.types import ImageRef
+from teacher.engines import image_parts
+from teacher.engines.image_folders import Folders, UnreadableError
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve() as url:
+        yield url
+
+
+def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sampling = {"temperature": 0.5, "max_tokens": 7, "stop": ["END"]}
+    settings = {"chat_template_kwargs": {"enable_thinking": True}, "images": "base64"}
+    who = teacher(url, system="Be brief.", sampling=sampling, **settings)
+    with stub_server.serve() as fresh:
+        who = who.model_copy(update={"base_url": fresh})
+        (request,) = asked(who, "How many?", images=(ref,))
+        answers(who, [request])
+        (body,) = seen(fresh)["bodies"]
+    picture, text = body["messages"][1]["content"]
+    assert base64.b64decode(picture["image_url"]["url"].removeprefix("data:image/png;base64,")) == path.read_bytes()
+    assert text == {"type": "text", "text": "How many?"}
+    assert body["messages"][0] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    del body["messages"]
+    assert body == {
+        "model": "stub",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "seed": request.seed,
+        "temperature": 0.5,
+        "max_tokens": 7,
+        "stop": ["END"],
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "repetition_detection": {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32},
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
+
+
+def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> None:
+    who = teacher(url)
+    tiny_models.picture(tmp_path / "neighbour.png", 0)
+    gone = ImageRef(sha256="00", path=str(tmp_path / "gone.png"))
+    found = answers(who, asked(who, "a", "b", images=(gone,)) + asked(who, "c"))
+    assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
+
+
+@pytest.mark.parametrize(("way", "reads_expected"), [("base64", 1), ("auto", 2)])
+def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sending(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
+) -> None:
+    who = teacher(url, samples=10, images=way)
+    from distill.data import images
+
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    reads: list[ImageRef] = []
+    original = images.read_bytes
+    monkeypatch.setattr(images, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
+    answers(who, asked(who, "a", "b", images=(ref,)))
+    assert len(reads) == reads_expected
+
+
+def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a picture.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sent = {}
+    for allowed in (tmp_path, ""):
+        with stub_server.serve(allowed_local_media_path=allowed) as url:
+            who = teacher(url)
+            (done,) = answers(who, asked(who, "How many?", images=(ref,))).values()
+            assert not done.error
+            sent[bool(allowed)] = [body["messages"][0]["content"][0] for body in seen(url)["bodies"]]
+    (by_path,) = sent[True]
+    assert by_path["image_url"]["url"] == path.as_uri() and "%20" in path.as_uri()
+    tried, inside = sent[False]
+    assert tried["image_url"] == by_path["image_url"]
+    assert inside["image_url"]["url"].startswith("data:image/png;base64,")
+    assert tried["uuid"] == inside["uuid"] == by_path["uuid"]
+
+
+def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_parts, "_CACHE_BYTES", 10 * image_parts._ENTRY_BYTES)
+    cache = image_parts.ImageParts(
+        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,)
+    )
+
+    async def run() -> None:
+        for number in range(50):
+            with pytest.raises(UnreadableError):
+                await cache.part(ImageRef(sha256=str(number), path=str(tmp_path / f"{number}.png")))
+
+    asyncio.run(run())
+    assert not cache._ready and not cache._weights
+
+
+def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[ImageRef] = []
+    cache = image_parts.ImageParts(
+        teacher(url, images="base64"), Folders(patience_s=0.5), max_pixels=10**8, local_media=False, urls=(url,)
+    )
+    monkeypatch.setattr(cache, "_changed", lambda ref: bool(looks.append(ref)))
+    monkeypatch.setattr(image_parts, "_LOOK_AGAIN_S", 0.5)
+    path = tmp_path / "1.png"
+    tiny_models.picture(path, 1, size=8)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+
+    async def run() -> None:
+        await asyncio.gather(*(cache.part(ref) for _ in range(5)))
+        await cache.part(ref)
+        assert looks == []
+        await asyncio.sleep(0.6)
+        await cache.part(ref)
+        assert looks == [ref]
+
+    asyncio.run(run())
+
+
+def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_request(url: str, tmp_path: Path) -> None:
+    """vLLM refuses every path that is not below --allowed-local-media-path, links resolved."""
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root, elsewhere):
+        folder.mkdir()
+        Image.new("RGB", (4, 4), "red").save(folder / "a.png")
+    (root / "link.png").symlink_to(elsewhere / "a.png")
+    parts = image_parts.ImageParts(
+        teacher(url), Folders(patience_s=0.5), max_pixels=100, local_media=True, urls=(url,), media_root=root
+    )
+    digest = sha256((root / "a.png").read_bytes())
+
+    async def sent(path: Path) -> bytes:
+        parts._ready.clear()
+        return orjson.dumps(await parts.part(ImageRef(sha256=digest, path=str(path))))
+
+    assert b'"file://' in asyncio.run(sent(root / "a.png"))
+    assert b'"data:' in asyncio.run(sent(elsewhere / "a.png"))
+    assert b'"data:' in asyncio.run(sent(root / "link.png"))
