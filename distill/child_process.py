@@ -1,6 +1,6 @@
 """Processes that work for this one: how many there may be, and how each of them behaves.
 
-A child leaves the signals of a terminal to its parent, and ends with it.
+A child leaves the signals of a terminal to its parent, and ends with it. SIGTERM ends a process as Ctrl-C does.
 """
 
 import os
@@ -8,6 +8,7 @@ import signal
 from multiprocessing import parent_process
 from multiprocessing.connection import wait as wait_for
 from threading import Thread
+from types import FrameType
 from typing import Any
 
 
@@ -24,6 +25,14 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait_for([parent.sentinel])
         os._exit(1)
+
+
+def interrupt(_signal: int, frame: FrameType | None) -> None:
+    """A handler of signals: do what Ctrl-C does now. An event loop ends its requests in order first."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)
 
 
 def available_cores() -> int:

@@ -9,13 +9,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from distill import packages
+from distill.child_process import interrupt
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError
@@ -115,21 +115,13 @@ for name, command in _COMMANDS:
 app.add_typer(recipes.app, name="recipes")
 
 
-def _interrupt(_signal: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C does now: an event loop ends its requests in order first."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        raise KeyboardInterrupt
-    handler(signal.SIGINT, frame)
-
-
 def main() -> None:
     """The `distill` command."""
     open_closed_streams()
     # A scheduler's SIGTERM, and the end of a terminal, end a run as cleanly as Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
-        signal.signal(signal.SIGHUP, _interrupt)
+        signal.signal(signal.SIGHUP, interrupt)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's job in the background. Blocked has the same effect, and event loops still see an end coming.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

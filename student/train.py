@@ -23,7 +23,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
-from student.distributed import processes
+from student.distributed import own_disks, processes
 from student.training import stage as stages
 from student.training.checkpoints import saved_model
 from student.training.session import Session
@@ -61,7 +61,7 @@ def train(
         processes.require_one()
     with processes.together():
         if not processes.is_main():
-            return _follow_main_process(recipe, run, stage)
+            return _follow_main_process(recipe, run)
         with locked(run):
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
@@ -72,18 +72,16 @@ def train(
             else:
                 _forget_summary(run, fields)
                 manifest = manifests[stage]
-        processes.share(None)
+        processes.share(manifest)
         return manifest
 
 
-def _follow_main_process(recipe: Recipe, run: Path, only: str | None) -> Manifest:
-    """Train the stages that the main process names, until it names none; it alone decides and writes."""
+def _follow_main_process(recipe: Recipe, run: Path) -> Manifest:
+    """Train the stages that the main process names, until it gives the manifest; it alone decides and writes."""
     session = Session()
-    while (order := processes.share(None)) is not None:
-        stages.run(recipe, run, **order, session=session, on_progress=unwatched)
-    manifest = Manifest.read(run / "train" / (only or ""))
-    assert manifest is not None
-    return manifest
+    while not isinstance(order := processes.share(None), Manifest):
+        _train_stage(recipe, run, **order, session=session, on_progress=unwatched)
+    return order
 
 
 def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str, dict[str, Any]]:
@@ -195,11 +193,10 @@ def _one_by_one(
             {
                 "stage": stage,
                 "fields": fields[stage.name],
-                "start": _start_model(recipe, run, stage),
                 "again": any(start_of(recipe.stages, each) == start for each in following),
             }
         )
-        manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
+        manifest = _train_stage(recipe, run, **order, session=session, on_progress=on_progress)
         assert manifest is not None
         manifests[stage.name] = manifest
     return manifests
@@ -245,17 +242,27 @@ def train_alone(
     """One stage, in a process of its own beside others of the same run; the start model is there."""
     # A killed command leaves this process a moment to write a checkpoint: a new command must not meet it.
     with locked(run / "train" / CACHE / stage.name):
-        start = _start_model(recipe, run, stage)
-        manifest = stages.run(
-            recipe, run, stage, fields, start=start, again=False, session=Session(), on_progress=on_progress
-        )
+        manifest = _train_stage(recipe, run, stage, fields, again=False, session=Session(), on_progress=on_progress)
     assert manifest is not None
     return manifest
 
 
-def _start_model(recipe: Recipe, run: Path, stage: Stage) -> Path | None:
-    start = start_of(recipe.stages, stage)
-    return None if start is None else model_folder(run, start)
+def _train_stage(
+    recipe: Recipe,
+    run: Path,
+    stage: Stage,
+    fields: Mapping[str, Any],
+    *,
+    again: bool,
+    session: Session,
+    on_progress: ProgressCallback,
+) -> Manifest | None:
+    """Train one stage in all processes, from a model that is in the run of the main one."""
+    before = start_of(recipe.stages, stage)
+    start = None if before is None else model_folder(run, before)
+    if start is not None:
+        own_disks.bring(start)
+    return stages.run(recipe, run, stage, fields, start=start, again=again, session=session, on_progress=on_progress)
 
 
 def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -162,3 +163,18 @@ def vllm_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 def place(world: Path, tmp_path: Path) -> Path:
     """A copy of the world for one test."""
     return Path(shutil.copytree(world, tmp_path / "w"))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Ray cluster on this machine, without nodes for work."""
+    from ray.cluster_utils import Cluster
+
+    root = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests' / 'support'}")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()

@@ -81,14 +81,28 @@ def generate(
         show(generate_stage(*chosen, limit=limit, fresh=fresh))
 
 
-def _open_with_engine(recipe: str, overrides: list[str] | None, engine: str | None) -> "Recipe":
+def _open_with_engine(
+    recipe: str, overrides: list[str] | None, engine: str | None, *, several: bool = False
+) -> "Recipe":
     chosen = [*(overrides or ()), *([f"engine.kind={engine}"] if engine else [])]
-    return open_recipe(recipe, None, chosen)[0]
+    return open_recipe(recipe, None, chosen, several=several)[0]
 
 
-def _refuse_engine(engine: str | None) -> None:
-    if engine:
-        raise RecipeError("--engine needs --run ADDRESS: several machines share a run in an object store")
+def _refuse_engine(engine: str | None, nodes: int | None = None) -> None:
+    if engine or nodes:
+        option = "--engine" if engine else "--nodes"
+        raise RecipeError(f"{option} needs --run ADDRESS: several machines share a run in an object store")
+
+
+def _require_cluster(recipe: "Recipe", engine: str | None, nodes: int | None) -> None:
+    """Raise RecipeError where one of --engine and --nodes is given that needs the other one."""
+    kind = recipe.engine.kind
+    if nodes and kind == "local":
+        raise RecipeError(
+            f"--nodes {nodes} needs --engine ray or --engine slurm; to start the processes yourself, use torchrun"
+        )
+    if engine and kind != "local" and recipe.engine.nodes is None:
+        raise RecipeError(f"--engine {engine}: add --nodes N, the number of machines that train together")
 
 
 def filter_(
@@ -131,6 +145,15 @@ def train(
     stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
     jobs: StageJobsOption = 1,
     fresh: FreshOption = False,
+    engine: EngineOption = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With engine slurm or ray: machines that train one student together [default: engine.nodes].",
+        ),
+    ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Train the student, stage by stage."""
@@ -139,9 +162,12 @@ def train(
     if isinstance(run, str):
         from distill.commands.store_stages import train_stage_in_store
 
-        opened, _ = open_recipe(recipe, None, overrides, several=True)
-        show(train_stage_in_store(opened, run, stage=stage, jobs=jobs, fresh=fresh))
+        chosen = [*(overrides or ()), *([f"engine.nodes={nodes}"] if nodes else [])]
+        opened = _open_with_engine(recipe, chosen, engine, several=True)
+        _require_cluster(opened, engine, nodes)
+        show(train_stage_in_store(opened, run, overrides or (), stage=stage, jobs=jobs, fresh=fresh))
         return
+    _refuse_engine(engine, nodes)
     show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, jobs=jobs, fresh=fresh))
 
 

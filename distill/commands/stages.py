@@ -132,8 +132,9 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
                 verbs.score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
             before = partial(verbs.prepare_stage, recipe, run, on_progress)
             train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
-        if processes.is_main():
-            log_state(run, "train")
+        if not processes.is_main():
+            return ""
+        log_state(run, "train")
         return _blocks(training(run), parts(run), damage(run), compared)
 
 

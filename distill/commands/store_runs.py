@@ -1,7 +1,7 @@
 """Commands on runs in an object store."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -58,20 +58,29 @@ def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str]
 
 def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[str], options: Sequence[str]) -> str:
     """Submit an array of Slurm jobs that each run this command with the local engine."""
-    from distill.placement.slurm_array import submit_array
+    from distill.placement.slurm_jobs import submit_array
 
-    command = [sys.executable, "-m", "distill", verb, str(recipe.path.resolve()), "--run", address]
-    command += ["--engine", "local", *(part for text in overrides for part in ("--set", text))]
-    command += options
-    folder, agents = Path("runs").resolve() / recipe.name / "slurm", recipe.engine.agents
+    command = [sys.executable, "-m", *local_command(recipe, verb, address, overrides), *options]
+    folder, agents = slurm_folder(recipe), recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
     return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
+
+
+def local_command(recipe: Recipe, verb: str, address: str, overrides: Sequence[str]) -> list[str]:
+    """The command of a verb on a run in a store, for a process on any machine that sees the recipe."""
+    command = ["distill", verb, str(recipe.path.resolve()), "--run", address, "--engine", "local"]
+    return [*command, *(part for text in overrides for part in ("--set", text))]
+
+
+def slurm_folder(recipe: Recipe) -> Path:
+    """Where the files and logs of Slurm jobs lie."""
+    return Path("runs").resolve() / recipe.name / "slurm"
 
 
 def _keep_agents(recipe: Recipe, verb: str, address: str, work: Callable[[], object]) -> None:
     """Let agents of a Ray cluster do the work of a verb, and show the run's progress, until it is finished."""
     packages.require('engine.kind = "ray"', "ray")
-    from distill.placement.ray_agents import keep_agents
+    from distill.placement.ray_cluster import keep_agents
 
     store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
     with watch() as on_progress:
@@ -143,7 +152,7 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
             f"{agent['host']} {agent['pid']}",
             "works" if agent["works"] else "lost",
             f"{agent['silent_s']:,.0f} s ago",
-            " ".join(agent.get("units", ())),
+            _work_of(agent),
             f"{agent['traces']:,}",
             f"{agent['traces'] / max(agent['seconds'], 1e-9):.1f}",
             str(agent.get("in_flight", 0)),
@@ -156,6 +165,13 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | d
         lines += ["", table(head, rows)]
     lines += [f"failed: {each['host']} {each['pid']}: {each['error']}" for each in state.failures]
     return "\n".join(lines)
+
+
+def _work_of(agent: Mapping[str, Any]) -> str:
+    """The units of an agent, or how far its stage is."""
+    if (progress := agent.get("progress")) is not None:
+        return f"{progress['stage']} {progress['done']:,} of {progress['total']:,} {progress['unit']}"
+    return " ".join(agent.get("units", ()))
 
 
 def _stage_lines(state: RunState) -> list[str]:

@@ -4,35 +4,120 @@ A stage is made in the scratch folder of one machine, by the command of a run in
 of this folder (distill/units/kept_stage.py). What it reads of earlier stages is brought there first.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.layout import RECIPE
+import orjson
+
+from distill import packages, redact
+from distill.artifacts.layout import PROGRESS, RECIPE
 from distill.artifacts.manifest import MANIFEST, STAGES
+from distill.child_process import interrupt
+from distill.commands.progress import watch
 from distill.commands.stages import evaluate_students, train_stage
 from distill.commands.status import evaluation_fields
-from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store
+from distill.commands.store_runs import (
+    filter_stage_in_store,
+    generate_stage_in_store,
+    local_command,
+    slurm_folder,
+)
 from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import RecipeError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
+from distill.types import Progress, ProgressCallback
 from distill.units.agent_record import joined
-from distill.units.kept_stage import kept_stage, pull_newest
+from distill.units.kept_stage import attempts, kept_stage, pull_newest
+from distill.units.run_state import read_agents
 from distill.units.stored_run import own_scratch, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_file, pull_stage, stage_files
-from student.distributed import processes
+from student.distributed import own_disks, processes
 
 
-def train_stage_in_store(recipe: Recipe, address: str, *, stage: str | None, jobs: int, fresh: bool) -> str:
-    """Train here, as `distill train` does. Checkpoints go to the store as they are written, students at the end."""
+def train_stage_in_store(
+    recipe: Recipe, address: str, overrides: Sequence[str], *, stage: str | None, jobs: int, fresh: bool
+) -> str:
+    """Train, here or on several machines together. Checkpoints go to the store as they are written."""
     _require_no_scores(recipe, address)
-    with processes.together(), _run_of_stage(recipe, address, "train") as run:
+    together = recipe.engine.nodes is not None and recipe.engine.kind != "local"
+    if together and jobs > 1:
+        raise RecipeError(f"--jobs {jobs}: machines that train together train one stage at a time; leave --jobs out")
+    if together and recipe.engine.kind == "slurm":
+        return _submit_training(recipe, address, overrides, stage=stage, fresh=fresh)
+    if together:
+        return _train_on_cluster(recipe, address, stage=stage, fresh=fresh)
+    return _train_here(recipe, address, stage=stage, jobs=jobs, fresh=fresh)
+
+
+def _train_here(recipe: Recipe, address: str, *, stage: str | None, jobs: int, fresh: bool) -> str:
+    """Train as `distill train` does, in this process and in those that a launcher started with it."""
+    with processes.together(), own_disks.own_disks(), _run_of_stage(recipe, address, "train") as run:
         text = train_stage(recipe, run, stage=stage, jobs=jobs, fresh=fresh)
-    return f"{text}\nstudents: {address}; distill pull {address} DIR"
+    return f"{text}\n{_students(address)}"
+
+
+def _students(address: str) -> str:
+    return f"students: {address}; distill pull {address} DIR"
+
+
+def _submit_training(
+    recipe: Recipe, address: str, overrides: Sequence[str], *, stage: str | None, fresh: bool
+) -> str:
+    """Submit a Slurm job in which the processes of all machines run this command with the local engine."""
+    from distill.placement.slurm_jobs import submit_training
+
+    command = local_command(recipe, "train", address, overrides) + (["--stage", stage] if stage else [])
+    nodes, folder, options = recipe.engine.nodes or 1, slurm_folder(recipe), recipe.engine.slurm
+    job = submit_training(command, folder, name=f"distill-{recipe.name}", nodes=nodes, options=options, fresh=fresh)
+    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: distill status {address}"
+
+
+def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh: bool) -> str:
+    """Let nodes of a Ray cluster train together, and show their progress, until the stages are finished."""
+    packages.require('engine.kind = "ray"', "ray")
+    from distill.placement.ray_cluster import train_together
+
+    store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
+    earlier = attempts(store, "train")
+
+    def make_work() -> Callable[[], None]:
+        # What a new attempt has copied is not started over after a loss.
+        again = fresh and attempts(store, "train") == earlier
+        return partial(_train_as_rank, recipe, address, stage, again)
+
+    with watch() as on_progress:
+        train_together(
+            make_work,
+            nodes=engine.nodes or 1,
+            restarts=engine.restarts,
+            resources=engine.ray,
+            follow=lambda: _follow_training(store, on_progress),
+        )
+    return f"train: finished\n{_students(address)}"
+
+
+def _train_as_rank(recipe: Recipe, address: str, stage: str | None, fresh: bool) -> None:
+    """What a process of another machine does; the students are in the store."""
+    redact.know_environment()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in distill/cli.py
+    signal.signal(signal.SIGTERM, interrupt)
+    processes.end_on_signals("distill: interrupted")
+    _train_here(recipe, address, stage=stage, jobs=1, fresh=fresh)
+
+
+def _follow_training(store: ObjectStore, on_progress: ProgressCallback) -> None:
+    for agent in read_agents(store):
+        if agent["works"] and (progress := agent.get("progress")) is not None:
+            on_progress(Progress(**progress))
 
 
 def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool) -> tuple[str, dict[str, Any]]:
@@ -44,12 +129,12 @@ def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool) -> tuple[s
 
 
 def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, jobs: int) -> str:
-    """Every stage in order. `generate` and `filter` by the engine of the recipe, `train` and `eval` here."""
+    """Every stage in order. `generate`, `filter` and `train` by the engine of the recipe, `eval` here."""
     _require_no_scores(recipe, address)
     if recipe.engine.kind == "slurm":
         raise RecipeError(
             "--engine slurm: `distill run` cannot wait for jobs; submit `distill generate`, then `distill filter`, "
-            "and train in a job of your own: distill train RECIPE --run ADDRESS"
+            "and then `distill train`"
         )
     if recipe.rounds.count:
         raise RecipeError(
@@ -62,7 +147,7 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
             require_fit(recipe, run)
     generate_stage_in_store(recipe, address, overrides, limit=None)
     filtered = filter_stage_in_store(recipe, address, overrides, fresh=False)
-    trained = train_stage_in_store(recipe, address, stage=None, jobs=jobs, fresh=False)
+    trained = train_stage_in_store(recipe, address, overrides, stage=None, jobs=jobs, fresh=False)
     if not recipe.evaluates:
         return f"{filtered}\n\n{trained}\n\n{not_evaluated(recipe)}"
     return f"{filtered}\n\n{trained}\n\n{eval_stage_in_store(recipe, address, fresh=False)[0]}"
@@ -83,22 +168,32 @@ def _require_no_scores(recipe: Recipe, address: str) -> None:
 def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
     """The run directory in which this process makes a stage, with what the stage reads of earlier ones.
 
-    Of several processes of a launcher the main one makes it; they share a disk.
+    Of the processes of a launcher the first one of every machine brings what its machine reads. The main one is an
+    agent of the run and makes the stage.
     """
-    if not processes.is_main():
-        yield Path(processes.share(None))
-        return
-    store = open_store(address, config=recipe.store.client_options())
-    with (
-        own_scratch(recipe, address) as scratch,
-        joined(store, scratch, lease_s=recipe.engine.lease_s) as agent,
-        kept_stage(agent, stage, scratch / "run" / stage, every_s=recipe.engine.seal_s),
-    ):
-        run = scratch / "run"
-        agent.live = lambda: {"units": [stage]}
-        _pull_inputs(store, recipe, run, stage)
-        yield Path(processes.share(str(run)))
-        store.put(f"run/{RECIPE}", recipe.to_toml().encode())
+    with ExitStack() as stack:
+        run = None
+        if own_disks.writes():
+            store = open_store(address, config=recipe.store.client_options())
+            scratch = stack.enter_context(own_scratch(recipe, address))
+            run = scratch / "run"
+            if processes.is_main():
+                agent = stack.enter_context(joined(store, scratch, lease_s=recipe.engine.lease_s))
+                stack.enter_context(kept_stage(agent, stage, run / stage, every_s=recipe.engine.seal_s))
+                agent.live = partial(_live, run, stage)
+            _pull_inputs(store, recipe, run, stage)
+        yield Path(own_disks.share_on_disk(str(run)))
+        if processes.is_main():
+            store.put(f"run/{RECIPE}", recipe.to_toml().encode())
+
+
+def _live(run: Path, stage: str) -> dict[str, Any]:
+    """What the agent of a stage tells: how far the stage is."""
+    try:
+        note = orjson.loads((run / PROGRESS).read_bytes())
+    except FileNotFoundError:  # it has not begun
+        return {"units": [stage]}
+    return {"units": [stage], "progress": {each.name: note[each.name] for each in fields(Progress)}}
 
 
 def _pull_inputs(store: ObjectStore, recipe: Recipe, run: Path, stage: str) -> None:
@@ -107,8 +202,8 @@ def _pull_inputs(store: ObjectStore, recipe: Recipe, run: Path, stage: str) -> N
         pull_stage(store, "filter", run / "filter")
     if stage == "eval":
         pull_newest(store, "train", run / "train")
-    elif any(each.distill is not None or ":" in each.data for each in recipe.stages):
-        # Log-probabilities, and the datasets of arms, come from the traces themselves.
+    elif processes.is_main() and any(each.distill is not None or ":" in each.data for each in recipe.stages):
+        # Log-probabilities, and the datasets of arms, come from the traces themselves; the main process makes them.
         pull_generate(store, run)
 
 

@@ -22,6 +22,13 @@ class Placement(Section):
         because="every number of agents gives the same traces",
         ge=1,
     )
+    nodes: int | None = key(
+        None,
+        "Machines that train one student together, on a Ray cluster or in a Slurm job; --nodes overrides it. "
+        "Not set: train works on the machine of the command.",
+        because="every number of machines trains on the same rows in the same order",
+        ge=1,
+    )
     slurm: Mapping[str, str] = key(
         {},
         "Options of sbatch for each job, such as time, partition or gres.",
@@ -29,12 +36,13 @@ class Placement(Section):
     )
     ray: Mapping[str, float] = key(
         {},
-        "What an agent needs of a Ray cluster: num_cpus (1), num_gpus, memory in bytes, or a resource of its own.",
+        "What an agent, or a machine that trains, needs of a Ray cluster: num_cpus (1), num_gpus, memory in bytes, "
+        "or a resource of its own. A machine that trains has a process for each GPU.",
         because="agents do the same work everywhere",
     )
     restarts: int = key(
         100,
-        "Lost agents of a Ray cluster that are started again, in all.",
+        "Lost agents of a Ray cluster that are started again, in all; of a training, starts after a loss.",
         because="agents do the same work everywhere",
         ge=0,
     )

@@ -204,6 +204,11 @@ def _place(stage: str, agent: str, files: Mapping[str, object]) -> Place:
     )
 
 
+def attempts(store: ObjectStore, stage: str) -> set[str]:
+    """The names of the copies of an unfinished stage."""
+    return {stored.key for stored in store.list_objects(_attempts(stage)) if stored.key.endswith(".json")}
+
+
 def _attempts(stage: str) -> str:
     return f"{stage_folder(stage)}/attempts"
 

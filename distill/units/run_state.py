@@ -67,7 +67,7 @@ class RunState:
 
 def read_run_state(store: ObjectStore) -> RunState:
     """Raises StaleError where no run has begun."""
-    agents = list(_read_agents(store))
+    agents = list(read_agents(store))
     try:
         plan = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
@@ -106,7 +106,8 @@ def traces_of(plan: Mapping[str, Any], partitions: Iterable[str]) -> int:
     return share
 
 
-def _read_agents(store: ObjectStore) -> Iterator[dict[str, Any]]:
+def read_agents(store: ObjectStore) -> Iterator[dict[str, Any]]:
+    """What every agent tells, and whether it `works` or is silent for too long."""
     for agent in _objects(store, AGENTS):
         yield agent | {"works": agent["silent_s"] < agent["lease_s"]}
 

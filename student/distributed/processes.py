@@ -2,7 +2,8 @@
 
 A launcher (torchrun, accelerate launch) starts the same command several times and tells each its rank. Rank 0 is the
 main process: it alone holds the run, writes files and speaks; the others compute with it and wait for it. With one
-process everything here does nothing. What they exchange while training is torch's and accelerate's business.
+process everything here does nothing. What they exchange while training is torch's and accelerate's business; files
+for machines that share no disk: student/distributed/own_disks.py.
 """
 
 import os
@@ -39,9 +40,14 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def local_rank() -> int:
+    """The number of this process among those of its machine."""
+    return int(os.environ.get("LOCAL_RANK", 0)) if count() > 1 else 0
+
+
 def speaks() -> bool:
     """Whether this process is the one of its machine that reports what every process finds out."""
-    return count() == 1 or int(os.environ.get("LOCAL_RANK", 0)) == 0
+    return local_rank() == 0
 
 
 def require_one() -> None:
@@ -79,7 +85,7 @@ def together() -> Iterator[None]:
     from torch import distributed
 
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(local_rank())
     distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     _waiting = distributed.new_group(backend="gloo", timeout=_PATIENCE)
     try:
@@ -114,6 +120,17 @@ def share(value: Any) -> Any:
     return values[0]
 
 
+def gather(value: Any) -> list[Any]:
+    """The value of every process, by rank, in every process; small objects that can be pickled."""
+    if _waiting is None:
+        return [value]
+    from torch import distributed
+
+    values: list[Any] = [None] * count()
+    distributed.all_gather_object(values, value, group=_waiting)
+    return values
+
+
 def any_of(flag: bool) -> bool:
     """Whether it is so in any process of the run."""
     if _waiting is None:
@@ -124,16 +141,6 @@ def any_of(flag: bool) -> bool:
     value = torch.tensor(int(flag))
     distributed.all_reduce(value, distributed.ReduceOp.MAX, group=_waiting)
     return bool(value)
-
-
-@contextmanager
-def main_first() -> Iterator[None]:
-    """Let the main process go through the block before the others, so that it fills caches and meets errors."""
-    if not is_main():
-        wait()
-    yield
-    if is_main():
-        wait()
 
 
 def hold_back() -> None:

@@ -16,7 +16,7 @@ from distill.errors import InputError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage
 from distill.types import ProgressCallback
-from student.distributed import processes
+from student.distributed import own_disks, processes
 from student.training.session import Session
 
 
@@ -62,10 +62,9 @@ def run(
     work.note_parts()
     work.train()
     work.save_model()
-    if not processes.is_main():
-        return None
-    manifest = write_manifest(work)
-    clean(work.folder)
+    manifest = write_manifest(work) if processes.is_main() else None
+    if own_disks.writes():
+        clean(work.folder)
     return manifest
 
 

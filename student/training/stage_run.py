@@ -34,7 +34,7 @@ from distill.artifacts.layout import (
 from distill.artifacts.manifest import begin, fingerprint
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import AUTO, Stage
+from distill.recipe.stages import AUTO, Stage, is_traces
 from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
@@ -45,7 +45,7 @@ from student.data.images import ImageStore
 from student.data.pairs import whole_pairs
 from student.data.teacher_logprobs import TopLogprobs
 from student.data.visual_weights import VisualWeights
-from student.distributed import processes
+from student.distributed import own_disks, processes
 from student.loss import training_loss
 from student.models import attention, freeze, kernels
 from student.models.flops import Cost
@@ -168,8 +168,10 @@ class StageRun:
         self.store = self.session.store
         self.encoder = Encoder(self.processor, end_ids(self.model))
         path = self.folder / ROWS
-        # The main process looks at every row and image; the others map what it has written.
-        counts = processes.share(self._write_rows(path) if processes.is_main() else None)
+        if is_traces(self.stage):
+            own_disks.bring(rows.data_folder(self.run, self.stage))
+        # One process of a disk looks at every row and image; the others map what it has written.
+        counts = own_disks.share_on_disk(self._write_rows(path) if own_disks.writes() else None)
         return Examples(MappedRows(path), **counts)
 
     def _write_rows(self, path: Path) -> dict[str, Any]:
@@ -253,7 +255,11 @@ class StageRun:
 
     def read_distributions(self) -> None:
         """Read the teachers' log-probabilities of a stage that distils; the main process reads for all."""
-        self.distributions = processes.share(self._distributions() if processes.is_main() else None)
+        self.distributions = self._distributions() if processes.is_main() else None
+        width = processes.share(self.distributions.width if self.distributions is not None else None)
+        if width is not None:
+            own_disks.bring(self.folder / DISTRIBUTIONS)
+            self.distributions = self.distributions or TopLogprobs(self.folder / DISTRIBUTIONS, width)
 
     def _distributions(self) -> TopLogprobs | None:
         distill = self.stage.divergence
@@ -288,7 +294,7 @@ class StageRun:
         if processes.is_main():
             counted = image_tokens.count_images(self.examples, self.store, image_id=image_id, max_pixels=max_pixels)
         number, tokens = processes.share(counted)
-        with processes.main_first():
+        with own_disks.writer_first():
             self.images = image_tokens.for_stage(
                 self.model,
                 self.parts,

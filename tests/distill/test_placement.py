@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from distill.cli import app
 from distill.object_store.open_store import open_store
-from distill.placement.slurm_array import submit_array
+from distill.placement.slurm_jobs import submit_array
 from distill.units.stored_run import pull_generate
 
 _SBATCH = """#!/bin/sh

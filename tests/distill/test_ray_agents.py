@@ -1,6 +1,5 @@
 """Agents on the nodes of a Ray cluster share a run as processes do, and outlive a killed node."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -26,20 +25,6 @@ from teacher.store_run import generate_in_store
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed; `make scale` installs it and runs these tests")
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests' / 'support'}")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    try:
-        yield cluster
-    finally:
-        cluster.shutdown()
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_what_cannot_score_is_refused_when_the_recipe_is_read(
 
 def test_a_run_in_a_store_says_that_it_is_to_be_pulled_first(scoring: Scoring) -> None:
     with pytest.raises(RecipeError, match=r"stages\.reason\.visual: .*distill pull s3://bucket/run DIR"):
-        train_stage_in_store(scoring.recipe(), "s3://bucket/run", stage=None, jobs=1, fresh=False)
+        train_stage_in_store(scoring.recipe(), "s3://bucket/run", (), stage=None, jobs=1, fresh=False)
 
 
 def test_a_file_of_settings_that_is_no_json_is_named(scoring: Scoring) -> None:

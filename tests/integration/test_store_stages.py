@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 import store_servers
 import stub_server
@@ -119,16 +120,55 @@ def test_other_settings_are_refused_and_replaced_with_fresh(place: Path, address
     assert after != before and {name for name in after if name.startswith("align/model")} <= before.keys()
 
 
-def started(recipe: Path, address: str, verb: str = "train") -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "distill", verb, str(recipe), "--run", address]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+ROOT = Path(__file__).parents[2]
+HELD = """
+import os, sys, time
+from distill.cli import main
+from student.training.loop import trainer
+step = trainer.StageTrainer.training_step
+def held(self, *arguments, **options):
+    while self.state.global_step >= int(os.environ["HELD_AT"]) and not self._interrupts.asked():
+        time.sleep(0.01)
+    return step(self, *arguments, **options)
+trainer.StageTrainer.training_step = held
+main()
+"""
+"""The command, which takes no step after one until a signal asks it to end."""
+
+
+def start(recipe: Path, address: str, *launcher: str, held_at: int | None = None) -> "subprocess.Popen[bytes]":
+    """`distill train` in a process of its own, or in those that a launcher starts."""
+    module = [*launcher, "-m", *(["--"] if launcher else []), "distill"]
+    command = [sys.executable, *(module if held_at is None else ["-c", HELD]), "train", str(recipe), "--run", address]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HELD_AT": str(held_at)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
+PROCESSES = """
+import os, signal, sys, time
+from pathlib import Path
+from distill.cli import main
+from student.distributed import processes
+from student.training.loop import trainer
+_, machines, store, victim, *sys.argv[1:] = sys.argv
+if machines == "several":
+    os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+step = trainer.StageTrainer.training_step
+def killed(self, *arguments, **options):
+    if victim == os.environ["RANK"] and self.state.global_step == 7:
+        while not any(b"checkpoint-6/complete" in each.read_bytes() for each in Path(store).rglob("attempts/*.json")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, *arguments, **options)
+trainer.StageTrainer.training_step = killed
+main()
+"""
+"""The command in a process of one machine or of several; one may kill itself once the store has checkpoint 6."""
+DROPOUT = "stages.reason.lora.dropout=0.2"
+
+
 def copied_step(store: LocalStore) -> int:
-    """The last checkpoint of the last stage that a copy names; 0 without one, all steps once `train` is finished."""
-    if MANIFEST in stage_files(store, "train"):
-        return 12
+    """The last checkpoint of the last stage that a copy names; 0 without one."""
     keys = [stored.key for stored in store.list_objects("run/train/attempts") if stored.key.endswith(".json")]
     names = "".join(store.read(key).decode() for key in keys)
     return max([0, *map(int, re.findall(r"reason/checkpoints/checkpoint-(\d+)/complete", names))])
@@ -141,8 +181,8 @@ def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
 ) -> None:
     store, chance = LocalStore(place / "store"), random.Random(int(number))
     reached = []
-    for machine in range(2):
-        process = started(write_recipe(place, f"machine{machine}"), address)
+    for machine, held_at in enumerate((5, 9)):
+        process = start(write_recipe(place, f"machine{machine}"), address, held_at=held_at)
         deadline, known = time.monotonic() + 200, copied_step(store)
         while copied_step(store) <= known and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -162,7 +202,7 @@ def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
     store = LocalStore(place / "store")
     # A busy machine may let an agent be silent for seconds.
     recipes = [write_recipe(place, f"machine{number}", lease_s=60.0) for number in range(2)]
-    processes = [started(recipe, address) for recipe in recipes]
+    processes = [start(recipe, address) for recipe in recipes]
     results = [process.communicate(timeout=200) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], results
     assert sum(b"waiting for it to end" in err for _, err in results) == 1
@@ -174,23 +214,43 @@ def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    command += [
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "--",
-        "distill",
-        "train",
-        str(write_recipe(place, "one", lease_s=60.0)),
-    ]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, "--run", address], capture_output=True, env=environment, timeout=400)
-    assert done.returncode == 0, done.stderr.decode()
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2")
+    one = start(write_recipe(place, "one", lease_s=60.0), address, *launcher)
+    _, err = one.communicate(timeout=400)
+    assert one.returncode == 0, err.decode()
     store = LocalStore(place / "store")
     assert stage_counts(store, "train")["stages"] == 2 and not store.list_objects("claims")
     assert not store.list_objects("run/train/attempts")
     require_saved(pulled(store, tmp_path / "pulled", "train"), "reason", digests=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_machines_without_a_shared_disk_learn_what_processes_of_one_learn_after_a_kill_too(
+    place: Path, address: str, tmp_path: Path, victim: int
+) -> None:
+    recipe, store, options = write_recipe(place, "one"), LocalStore(place / "store"), ("--set", DROPOUT)
+    machines = ("train", recipe, "--run", address, *options)
+    plain = forked.run(PROCESSES, "one", "-", "-", "train", recipe, "--run", place / "run", *options, ranks=2)
+    assert plain.codes == [0, 0], plain.stderr
+    killed = forked.run(PROCESSES, "several", place / "store", victim, *machines, ranks=2)
+    assert killed.codes[victim] == -signal.SIGKILL and killed.codes[1 - victim], killed.stderr
+    assert copied_step(store) >= 6
+    shutil.copytree(place / "store", place / "fewer")
+    shutil.rmtree(place / "one")
+    again = forked.run(PROCESSES, "several", "-", "-", *machines, ranks=2)
+    assert again.codes == [0, 0], again.stderr
+    assert not store.list_objects("claims") and not store.list_objects("run/train/attempts")
+    found = pulled(store, tmp_path / "pulled", "train") / "train"
+    require_equal(found, place / "run" / "train")
+    # One machine goes on in the same order; it draws other random numbers.
+    call("train", str(recipe), "--run", f"file://{place / 'fewer'}", *options)
+    fewer = pulled(LocalStore(place / "fewer"), tmp_path / "fewer", "train") / "train"
+    ours, theirs = (list(read_jsonl(folder / "reason" / "metrics.jsonl")) for folder in (fewer, found))
+    same = ("step", "tokens", "response_tokens", "images")
+    assert [[line[key] for key in same] for line in ours] == [[line[key] for key in same] for line in theirs]
+    assert [line["loss"] for line in ours][:6] == [line["loss"] for line in theirs][:6]
+    assert ours[-1]["loss"] == pytest.approx(theirs[-1]["loss"], abs=0.2)
 
 
 @pytest.fixture

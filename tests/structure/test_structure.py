@@ -122,7 +122,7 @@ def test_every_light_module_imports_without_the_heavy_packages() -> None:
 
 def test_teacher_and_student_load_heavy_packages_and_one_module_each_loads_obstore_and_ray() -> None:
     remote = "distill.object_store.remote_store"
-    cluster = "distill.placement.ray_agents"
+    cluster = "distill.placement.ray_cluster"
     assert {name.split(".")[0] for name in HEAVY_MODULES - {remote, cluster}} == {"teacher", "student"}
     for package, only in (("obstore", remote), ("ray", cluster)):
         loads = re.compile(rf"^\s*(import|from) {package}\b", re.MULTILINE)

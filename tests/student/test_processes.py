@@ -23,7 +23,7 @@ from distill.artifacts.manifest import Manifest
 from distill.recipe.loading import load
 from distill.recipe.stages import Stage
 from student.data.batch_plan import BatchPlan
-from student.distributed import processes
+from student.distributed import own_disks, processes
 from student.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -354,8 +354,8 @@ def test_tokens_are_shared_evenly_among_processes(settings: dict[str, int], coun
 
 def test_one_process_is_the_main_one_and_does_not_wait():
     assert processes.count() == 1 and processes.is_main()
-    with processes.together(), processes.main_first():
-        assert processes.share("said") == "said"
+    with processes.together(), own_disks.own_disks(), own_disks.writer_first():
+        assert processes.share("said") == "said" == own_disks.share_on_disk("said")
         processes.wait()
 
 

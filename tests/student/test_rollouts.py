@@ -223,7 +223,7 @@ def test_the_student_before_any_stage_has_learned_from_no_teacher(tmp_path: Path
 
 def test_a_run_in_a_store_says_that_it_is_to_be_pulled_first(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"stages\.scored\.rollouts: .*distill pull s3://bucket/run DIR"):
-        train_stage_in_store(recipe(tmp_path), "s3://bucket/run", stage=None, jobs=1, fresh=False)
+        train_stage_in_store(recipe(tmp_path), "s3://bucket/run", (), stage=None, jobs=1, fresh=False)
 
 
 def test_replies_that_are_not_there_are_named(taught: Path) -> None:

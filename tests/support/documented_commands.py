@@ -78,6 +78,10 @@ NEEDS = {
     "distill generate RECIPE --run s3://bucket/run": STORE,
     "distill filter RECIPE --run s3://bucket/run": STORE,
     "distill train RECIPE --run s3://bucket/run": STORE,
+    "distill train RECIPE --run s3://bucket/run --engine ray --nodes 4": "a cluster; test_ray_training.py starts one",
+    "distill train RECIPE --run s3://bucket/run --engine slurm --nodes 4": "a Slurm; test_slurm_training.py",
+    "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- "
+    "distill train RECIPE --run s3://bucket/run": PROCESSES,
     "distill eval RECIPE --run s3://bucket/run": STORE,
     "distill run RECIPE --run s3://bucket/run": STORE,
     "distill pull s3://bucket/run runs/mine --recipe RECIPE": STORE,

@@ -437,6 +437,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "teachers.*.trust_remote_code": [("teachers.own.trust_remote_code", True)],
     "engine.kind": [("engine.kind", "slurm")],
     "engine.agents": [("engine.agents", 4)],
+    "engine.nodes": [("engine.nodes", 4)],
     "engine.slurm": [("engine.slurm.time", "12:00:00")],
     "engine.ray": [("engine.ray.num_gpus", 8)],
     "engine.restarts": [("engine.restarts", 3)],

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from trl import SFTTrainer
 from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
+from student.distributed.own_disks import bring_chosen
 from student.distributed.step_watch import StepWatch
 from student.loss.preference import PairLoss
 from student.loss.teacher_divergence import from_teacher
@@ -143,7 +145,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 self._end_workers()
             if self.stopper.stopped or self._interrupts.asked():
                 raise KeyboardInterrupt
-        best = processes.share(self._early_stopping.best) if self._early_stopping is not None else None
+        best = bring_chosen(folder, self._early_stopping.best) if self._early_stopping is not None else None
         if best is not None:
             self._load_from_checkpoint(str(best))
         assert self._metrics_log.last is not None
@@ -151,7 +153,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _train_on(self, folder: Path) -> None:
         # Incomplete checkpoints are removed by one process, and all go on from the same one.
-        checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
+        checkpoint = bring_chosen(folder, last_checkpoint(folder) if processes.is_main() else None)
         step, over = 0, False
         if checkpoint is not None:
             with readable_checkpoint(checkpoint):
@@ -363,9 +365,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self._writer.wait()
         weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
         with refused_writes(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            if processes.is_main():
+                folder.mkdir(parents=True, exist_ok=True)
             super()._save_checkpoint(model, trial)
-            processes.wait()
             if not processes.is_main():
                 return
             self._metrics_log.save(folder)
@@ -377,6 +379,15 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def save_model(self, *_: Any, **__: Any) -> None:
         """A checkpoint's weights and optimizer are written by a thread."""
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """The states of all processes, written by the main one."""
+        with TemporaryDirectory() as own:
+            super()._save_rng_state(own)
+            states = processes.gather({file.name: file.read_bytes() for file in Path(own).iterdir()})
+        if processes.is_main():
+            for name, state in (pair for each in states for pair in each.items()):
+                (Path(output_dir) / name).write_bytes(state)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if processes.is_main():

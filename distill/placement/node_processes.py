@@ -1,0 +1,84 @@
+"""The processes of one machine that take part in a work of several machines, as those of torchrun do.
+
+Every process finds its rank where torchrun and accelerate put it: in its environment. Does not know the work.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
+from typing import NamedTuple
+
+from distill.child_process import follow_parent
+from distill.errors import DistillError
+
+GRACE_S = 20.0
+"""Seconds that other processes have to end by themselves when one has failed."""
+
+
+class ProcessLost(DistillError):
+    """A process of several was killed."""
+
+
+class Ranks(NamedTuple):
+    """The processes of one machine among those of all."""
+
+    machine: int
+    machines: int
+    processes: int
+    """Of each machine."""
+    address: str
+    """Of the machine of rank 0, where all meet."""
+    port: int
+
+    def environment(self, local: int) -> dict[str, str]:
+        """What a launcher tells the process of this number on its machine."""
+        values = {
+            "RANK": self.machine * self.processes + local,
+            "WORLD_SIZE": self.machines * self.processes,
+            "LOCAL_RANK": local,
+            "LOCAL_WORLD_SIZE": self.processes,
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": self.port,
+        }
+        return {name: str(value) for name, value in values.items()}
+
+
+def free_port() -> int:
+    """A port of this machine on which no process listens."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
+    """Run `work`, which can be pickled, in the processes of this machine, until all have ended.
+
+    When one fails, or an interrupt ends the waiting, the others get SIGTERM. Raises the error of one that failed, a
+    DistillError before others; ProcessLost where one was killed.
+    """
+    pool = ProcessPoolExecutor(ranks.processes, mp_context=get_context("spawn"), initializer=follow_parent)
+    try:
+        futures = [pool.submit(_enter, work, ranks.environment(local)) for local in range(ranks.processes)]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        wait(futures, timeout=GRACE_S)
+        errors = [error for future in futures if future.done() and (error := future.exception()) is not None]
+    finally:
+        for child in active_children():
+            child.terminate()
+        pool.shutdown(cancel_futures=True)
+    for error in sorted(errors, key=_kind):
+        if isinstance(error, BrokenProcessPool):
+            raise ProcessLost(f"a process on {socket.gethostname()} was killed, often because memory was full")
+        raise error
+
+
+def _kind(error: BaseException) -> int:
+    return 0 if isinstance(error, BrokenProcessPool) else 1 if isinstance(error, DistillError) else 2
+
+
+def _enter(work: Callable[[], None], environment: dict[str, str]) -> None:
+    os.environ |= environment
+    work()

@@ -1,0 +1,249 @@
+"""Agents, and processes that train together, as tasks of a Ray cluster.
+
+Ray only places them: what is done is in the store alone.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from distill.errors import DistillError
+from distill.placement.node_processes import ProcessLost, Ranks, free_port, run_processes
+
+STOP_S = 60.0
+"""Seconds that agents have to seal and end their claims when the command is stopped."""
+_LOOK_S = 1.0
+_TELL_AFTER_S = 10.0
+
+
+def keep_agents(
+    work: Callable[[], None],
+    *,
+    agents: int,
+    restarts: int,
+    resources: Mapping[str, float],
+    follow: Callable[[], None],
+) -> None:
+    """Run the same work in `agents` tasks until one returns: the run is finished then.
+
+    Joins the cluster of RAY_ADDRESS, or a running one, or starts one on this machine. A lost task is started again,
+    `restarts` times in all; one that ends with an error is not. `follow` is called every second. `resources` are what
+    a task needs, in Ray's words (num_cpus, num_gpus, memory, or a resource of the cluster's own).
+
+    Raises DistillError: that of the last task where none is left.
+    """
+    with _cluster(), _stopped_at_last() as running:
+        task = _task(_work, resources, scheduling_strategy="SPREAD")
+        running += [task.remote(work) for _ in range(agents)]
+        while True:
+            ended, _ = ray.wait(running, timeout=_LOOK_S)
+            follow()
+            for reference in ended:
+                running.remove(reference)
+                error = _error_of(reference)
+                if error is None:
+                    return
+                if isinstance(error, RayError) and restarts > 0:
+                    restarts -= 1
+                    _say(f"an agent is lost and starts again, {restarts} restarts left: {_first_line(error)}")
+                    running.append(task.remote(work))
+                elif running:
+                    _say(f"an agent ended, {len(running)} are left: {_first_line(error)}")
+                else:
+                    raise _as_ours(error) from None
+
+
+def train_together(
+    make_work: Callable[[], Callable[[], None]],
+    *,
+    nodes: int,
+    restarts: int,
+    resources: Mapping[str, float],
+    follow: Callable[[], None],
+) -> None:
+    """Run the same work in processes on `nodes` nodes at once, which find their ranks as those of torchrun do.
+
+    A node has as many processes as `resources` name GPUs (num_gpus), and one without GPUs. A lost node or process
+    ends all. They start again, `restarts` times in all, on the nodes that are there, `nodes` at most; `make_work` is
+    called for every start. Raises DistillError: that of the processes, or of the last loss.
+    """
+    processes = max(1, int(resources.get("num_gpus", 0)))
+    wait_for_all = True
+    with _cluster():
+        while True:
+            with _reserved(resources, nodes, wait_for_all, follow) as group:
+                count = group.bundle_count
+                tasks = [
+                    _task(
+                        run_processes,
+                        resources,
+                        scheduling_strategy=PlacementGroupSchedulingStrategy(
+                            group, placement_group_bundle_index=each
+                        ),
+                    )
+                    for each in range(count)
+                ]
+                meet = ray.remote(num_cpus=0, scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0))
+                work = make_work()
+                try:
+                    address, port = ray.get(meet(_meeting_point).remote())
+                    ranks = [Ranks(each, count, processes, address, port) for each in range(count)]
+                    error = _run_to_end(
+                        [task.remote(work, each) for task, each in zip(tasks, ranks, strict=True)], follow
+                    )
+                except RayError as lost:
+                    error = lost
+            if error is None:
+                return
+            if not isinstance(error, RayError | ProcessLost) or not restarts:
+                raise _as_ours(error) from None
+            restarts, wait_for_all = restarts - 1, False
+            _say(f"a node is lost and training starts again, {restarts} restarts left: {_first_line(error)}")
+
+
+def _meeting_point() -> tuple[str, int]:
+    return ray.util.get_node_ip_address(), free_port()
+
+
+def _run_to_end(tasks: list[Any], follow: Callable[[], None]) -> BaseException | None:
+    """The error of tasks that work together; of several, that of a loss, then one of ours."""
+    errors: list[BaseException] = []
+    deadline_s = float("inf")
+    with _stopped_at_last() as running:
+        running += tasks
+        while running and time.monotonic() < deadline_s:
+            ended, _ = ray.wait(running, timeout=_LOOK_S)
+            follow()
+            for reference in ended:
+                running.remove(reference)
+                if (error := _error_of(reference)) is not None:
+                    errors.append(error)
+                    deadline_s = min(deadline_s, time.monotonic() + STOP_S)
+    return min(errors, key=_kind, default=None)
+
+
+def _kind(error: BaseException) -> int:
+    return 0 if isinstance(error, RayError | ProcessLost) else 1 if isinstance(error, DistillError) else 2
+
+
+@contextmanager
+def _reserved(
+    resources: Mapping[str, float], nodes: int, wait_for_all: bool, follow: Callable[[], None]
+) -> Iterator[PlacementGroup]:
+    """Resources on each of `nodes` nodes; with `wait_for_all` false on fewer, if no more are there."""
+    names = {"num_cpus": "CPU", "num_gpus": "GPU"}
+    bundle = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in resources.items()}
+    begun, told, group = time.monotonic(), False, None
+    try:
+        while group is None or not ray.wait([group.ready()], timeout=_LOOK_S)[0]:
+            follow()
+            there = sum(node["Alive"] and _has(node["Resources"], bundle) for node in ray.nodes())
+            count = nodes if wait_for_all else max(1, min(nodes, there))
+            if group is not None and group.bundle_count != count:
+                remove_placement_group(group)
+                group = None
+            group = group or placement_group([bundle] * count, strategy="STRICT_SPREAD")
+            if not told and time.monotonic() - begun > _TELL_AFTER_S:
+                _say(f"waiting for {count} nodes that have {bundle}; the cluster has {there}")
+                told = True
+        yield group
+    finally:
+        if group is not None:
+            remove_placement_group(group)
+
+
+def _has(there: Mapping[str, float], needed: Mapping[str, float]) -> bool:
+    return all(there.get(name, 0.0) >= amount for name, amount in needed.items())
+
+
+def _task(function: Callable[..., None], resources: Mapping[str, float], **options: Any) -> Any:
+    """A function as a task of the cluster. A lost one is started again by us, with our limit."""
+    known = {name: resources[name] for name in resources if name in ("num_cpus", "num_gpus", "memory")}
+    own = {name: resources[name] for name in resources if name not in known}
+    return ray.remote(max_retries=0, resources=own, **known, **options)(function)
+
+
+@contextmanager
+def _cluster() -> Iterator[None]:
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        _join_cluster()
+    try:
+        yield
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
+@contextmanager
+def _stopped_at_last() -> Iterator[list[Any]]:
+    """Tasks that run; those that are left when the block ends are stopped."""
+    running: list[Any] = []
+    try:
+        yield running
+    finally:
+        _stop(running)
+
+
+def _join_cluster() -> None:
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        # Agents report to the store; Ray's copy of their output would only repeat it.
+        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise DistillError(f"Ray: {_first_line(error)}; check RAY_ADDRESS, or `ray status` on the cluster") from None
+    # Ray's own ends the process without stopping the tasks.
+    signal.signal(signal.SIGTERM, on_terminate)
+
+
+def _work(work: Callable[[], None]) -> None:
+    work()
+
+
+def _error_of(reference: Any) -> BaseException | None:
+    """Why a task ended; RayError where it is lost, None where it returned."""
+    try:
+        ray.get(reference)
+    except RayTaskError as error:
+        cause: BaseException = error.cause
+        return cause
+    except RayError as error:
+        lost: BaseException = error
+        return lost
+    return None
+
+
+def _as_ours(error: BaseException) -> BaseException:
+    if isinstance(error, RayError):
+        return DistillError(
+            f"no agent is left and engine.restarts are used up: {_first_line(error)}; what is sealed stays: run the "
+            "same command again"
+        )
+    return error
+
+
+def _stop(running: list[Any]) -> None:
+    """End tasks as Ctrl-C does, so that they seal their work and end their claims; kill those that do not end."""
+    for reference in running:
+        ray.cancel(reference, force=False)
+    deadline_s = time.monotonic() + STOP_S
+    while running and time.monotonic() < deadline_s:
+        _, running = ray.wait(running, timeout=_LOOK_S)
+    for reference in running:
+        ray.cancel(reference, force=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _say(text: str) -> None:
+    logging.getLogger(__name__).warning(text)

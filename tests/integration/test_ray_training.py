@@ -1,0 +1,88 @@
+"""Nodes of a Ray cluster train one student together, outlive a killed node, and learn what one process learns."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import student_worlds as worlds
+
+from distill.artifacts.journal import read_jsonl
+from distill.object_store.local_store import LocalStore
+from distill.placement.node_processes import Ranks
+from distill.units.kept_stage import attempts, pull_newest
+from distill.units.stored_stage import push_stage, stage_counts
+from student.train import train
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed; `make scale` installs it and runs these tests")
+pytestmark = pytest.mark.slow
+
+STEPS = 60
+STAGE = worlds.stage("reason", steps=STEPS, save=2, more="[stages.lora]\nrank = 4\nalpha = 8\n")
+ENGINE = '[engine]\nkind = "ray"\nscratch = "scratch"\nseal_s = 0.05\nlease_s = 2.0\n'
+
+
+def started(recipe: Path, address: str, *options: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "distill", "train", str(recipe), "--run", address, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ)
+
+
+def has_checkpoint(store: LocalStore) -> bool:
+    return any(b"reason/checkpoints" in store.read(key) for key in attempts(store, "train"))
+
+
+@pytest.mark.timeout(900)
+def test_nodes_of_which_one_is_killed_learn_what_one_process_learns(
+    cluster: Any,
+    place: Path,
+    tmp_path: Path,
+) -> None:
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    recipe, store = worlds.recipe(place, STAGE, more=ENGINE), LocalStore(place / "store")
+    push_stage(store, "filter", place / "run" / "filter")
+    process = started(recipe.path, f"file://{place / 'store'}", "--nodes", "2")
+    deadline = time.monotonic() + 300
+    while not has_checkpoint(store) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err.decode()
+    assert b"training starts again, 99 restarts left" in err and b"train: finished" in out, (out, err)
+    assert stage_counts(store, "train") == {"stages": 1, "steps": STEPS} and not attempts(store, "train")
+    assert len(list((place / "scratch").glob("*/run/filter"))) == 2, "each machine had a folder of its own"
+    pull_newest(store, "train", tmp_path / "train")
+    train(recipe, place / "run")
+    folders = tmp_path / "train", place / "run" / "train"
+    ours, theirs = (list(read_jsonl(folder / "reason" / "metrics.jsonl")) for folder in folders)
+    same = ("step", "tokens", "response_tokens", "images")
+    assert [[line[key] for key in same] for line in ours] == [[line[key] for key in same] for line in theirs]
+    assert max(abs(one["loss"] - two["loss"]) for one, two in zip(ours, theirs, strict=True)) < 1e-3
+
+
+def test_an_error_of_the_processes_is_the_error_of_the_command_and_starts_nothing_again(
+    cluster: Any,
+    place: Path,
+) -> None:
+    cluster.add_node(num_cpus=1)
+    recipe = worlds.recipe(place, STAGE, more=ENGINE)
+    process = started(recipe.path, f"file://{place / 'store'}", "--nodes", "1")
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 2 and b"run `distill filter" in err and b"again, " not in err, err.decode()
+    assert b"Traceback" not in err
+
+
+def test_processes_find_their_ranks_as_those_of_a_launcher_do() -> None:
+    ranks = Ranks(machine=1, machines=3, processes=4, address="10.0.0.1", port=29500)
+    told = [ranks.environment(local) for local in range(4)]
+    assert [each["RANK"] for each in told] == ["4", "5", "6", "7"]
+    assert told[2] == {
+        "RANK": "6",
+        "WORLD_SIZE": "12",
+        "LOCAL_RANK": "2",
+        "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+    }
