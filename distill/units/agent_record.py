@@ -6,7 +6,8 @@
 
 Any process may join at any time. A claim lasts as long as its agent gives signs: one that is silent for the time of
 the lease, by the clock of the store, is taken for lost, and its work goes to an agent that creates the next number.
-Two agents at the same work would cost money and no correctness: commits decide what counts.
+After an outage of the store an agent first waits for the signs that others could not give either. Two agents at the
+same work would cost money and no correctness: commits decide what counts.
 """
 
 import logging
@@ -29,6 +30,7 @@ from distill.artifacts.files import write_text
 from distill.artifacts.manifest import canonical
 from distill.errors import StorageError
 from distill.object_store.interface import ObjectStore
+from distill.object_store.retrying_store import LONGEST_PAUSE_S
 
 AGENTS, CLAIMS, FAILURES = "agents", "claims", "failures"
 LEASE_S = 60.0
@@ -48,20 +50,38 @@ class AgentRecord:
     facts: Mapping[str, Any] = field(default_factory=dict)
     live: Callable[[], Mapping[str, Any]] = dict
     """What its object tells those who watch the run, at the start and at every sign of life."""
+    clock: Callable[[], float] = time.monotonic
+    _signed_s: float | None = None
+    """When this agent gave its last sign, by its own clock."""
+    _silence_s: float = 0.0
+    """Seconds in which this agent could give no sign, so that others may have been silent as long."""
+    _forgiven_until_s: float = 0.0
 
     def beat(self) -> None:
         """Say that this agent is alive."""
         self.store.put(_key(self.name), canonical({**self.facts, **self.live()}))
+        now_s = self.clock()
+        silence_s = now_s - self._signed_s if self._signed_s is not None else 0.0
+        if silence_s > 2 * self.lease_s / BEATS:
+            earlier_s = self._silence_s if now_s < self._forgiven_until_s else 0.0
+            self._silence_s = max(silence_s, earlier_s)
+            self._forgiven_until_s = now_s + self.lease_s + LONGEST_PAUSE_S
+        self._signed_s = now_s
 
     def end(self) -> None:
         """Let others take over at once."""
         self.store.delete([_key(self.name)])
 
     def living(self) -> set[str]:
-        """The agents that gave a sign in the time of a lease, this one among them."""
+        """The agents that gave a sign in the time of a lease, this one among them.
+
+        For some time after an outage of the store, its length is added to the lease.
+        """
         self.beat()
         found = {stored.key: stored.modified_s for stored in self.store.list_objects(AGENTS)}
         silent_since_s = found[_key(self.name)] - self.lease_s
+        if self.clock() < self._forgiven_until_s:
+            silent_since_s -= self._silence_s
         return {_name(key) for key, modified_s in found.items() if modified_s > silent_since_s}
 
     def read_others(self) -> list[dict[str, Any]]:

@@ -49,6 +49,24 @@ def test_the_work_of_a_silent_agent_goes_to_one_other(store: MemoryStore) -> Non
     assert not first.claim("work"), "it was only slow; its work is taken"
 
 
+def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(store: MemoryStore) -> None:
+    own = [0.0]
+    first, second = agent(store), AgentRecord(store=store, clock=lambda: own[0])
+    second.beat()
+    assert first.claim("work")
+    own[0] = 600.0  # as long the store did not answer
+    store.clock = lambda: 1600.0
+    assert not second.claim("work"), "the first one has had no time to give a sign either"
+    first.beat()
+    for passed in range(0, int(LEASE_S), 10):
+        own[0], store.clock = 600.0 + passed, lambda passed=passed: 1600.0 + passed  # type: ignore[misc]
+        assert not second.claim("work")
+    for passed in range(int(LEASE_S), int(2 * LEASE_S), 10):  # the first one is lost
+        own[0], store.clock = 600.0 + passed, lambda passed=passed: 1600.0 + passed  # type: ignore[misc]
+        second.beat()
+    assert second.claim("work")
+
+
 def test_an_agent_that_has_ended_leaves_its_work_at_once(store: MemoryStore) -> None:
     first, second = agent(store), agent(store)
     assert first.claim("work")

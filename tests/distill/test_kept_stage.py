@@ -44,7 +44,7 @@ def test_a_copy_is_the_folder_at_one_moment_while_checkpoints_come_and_go(tmp_pa
             write(checkpoint / "complete", "")
             if step > 1:
                 shutil.rmtree(folder / "a" / "checkpoints" / f"{step - 1}")
-            ended.wait(0.01)
+            ended.wait(0.01 + step / 10_000)  # longer and longer: on a busy machine listing a folder takes long, too
 
     (folder / "a").mkdir(parents=True)
     thread, copy, seen = threading.Thread(target=work), copy_of(store, folder, "one"), set[int]()
@@ -122,14 +122,15 @@ def test_a_stage_goes_on_while_the_store_refuses_copies_and_says_so(
 
         def put(self, key: str, data: bytes | Path) -> None:
             if self.refuses:
+                refused.set()
                 raise StorageError("the store refuses the credentials")
             super().put(key, data)
 
     store, refused = Refusing(), threading.Event()
     with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
-        write(tmp_path / "train" / "checkpoint", "1")
         store.refuses = True
-        refused.wait(0.2)
+        write(tmp_path / "train" / "checkpoint", "1")
+        assert refused.wait(60)
         write(tmp_path / "train" / "checkpoint", "2")
         store.refuses = False
     assert "not copied: the store refuses" in caplog.text

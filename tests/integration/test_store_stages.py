@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import forked
 import pytest
@@ -123,25 +124,30 @@ def test_other_settings_are_refused_and_replaced_with_fresh(place: Path, address
 ROOT = Path(__file__).parents[2]
 HELD = """
 import os, sys, time
+from pathlib import Path
 from distill.cli import main
 from student.training.loop import trainer
 step = trainer.StageTrainer.training_step
 def held(self, *arguments, **options):
-    while self.state.global_step >= int(os.environ["HELD_AT"]) and not self._interrupts.asked():
+    until, last = Path(os.environ["HELD_UNTIL"]), int(os.environ["HELD_AT"])
+    while self.state.global_step >= last and not until.exists() and not self._interrupts.asked():
         time.sleep(0.01)
     return step(self, *arguments, **options)
 trainer.StageTrainer.training_step = held
 main()
 """
-"""The command, which takes no step after one until a signal asks it to end."""
+"""The command, which takes no step after one until a signal asks it to end, or a file is there."""
 
 
-def start(recipe: Path, address: str, *launcher: str, held_at: int | None = None) -> "subprocess.Popen[bytes]":
+def start(
+    recipe: Path, address: str, *launcher: str, held_at: int | None = None, stderr: int | IO[bytes] = subprocess.PIPE
+) -> "subprocess.Popen[bytes]":
     """`distill train` in a process of its own, or in those that a launcher starts."""
     module = [*launcher, "-m", *(["--"] if launcher else []), "distill"]
     command = [sys.executable, *(module if held_at is None else ["-c", HELD]), "train", str(recipe), "--run", address]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HELD_AT": str(held_at)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    environment["HELD_UNTIL"] = str(recipe.parent / "go")
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
 
 
 PROCESSES = """
@@ -197,15 +203,27 @@ def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
     require_equal(pulled(store, tmp_path / "pulled", "train") / "train", place / "run" / "train")
 
 
+WAITS = b"waiting for it to end"
+
+
 @pytest.mark.slow
 def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
     store = LocalStore(place / "store")
     # A busy machine may let an agent be silent for seconds.
     recipes = [write_recipe(place, f"machine{number}", lease_s=60.0) for number in range(2)]
-    processes = [start(recipe, address) for recipe in recipes]
-    results = [process.communicate(timeout=200) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], results
-    assert sum(b"waiting for it to end" in err for _, err in results) == 1
+    texts = [place / f"machine{number}.err" for number in range(2)]
+    with texts[0].open("wb") as first, texts[1].open("wb") as second:
+        processes = [
+            start(recipe, address, held_at=1, stderr=stderr)
+            for recipe, stderr in zip(recipes, (first, second), strict=True)
+        ]
+        deadline = time.monotonic() + 200
+        while not any(WAITS in text.read_bytes() for text in texts) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (place / "go").touch()
+        codes = [process.wait(timeout=200) for process in processes]
+    said = [text.read_bytes() for text in texts]
+    assert codes == [0, 0] and sum(WAITS in text for text in said) == 1, said
     manifests = [stored for stored in stage_files(store, "train") if stored.endswith(MANIFEST)]
     assert len(manifests) == 3 and not store.list_objects("run/train/attempts")
     logs = sorted(place.glob("machine*/*/run/train/reason/manifest.json"))

@@ -62,6 +62,12 @@ class World:
         return sorted(pq.read_table(self.run / "generate" / "plan.parquet")["id"].to_pylist())
 
 
+def set_mode(url: str, name: str) -> None:
+    """What all requests to a stub meet from now on."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    direct.open(f"{url.removesuffix('/v1')}/mode?{name}").read()
+
+
 def asked_of(url: str) -> int:
     # The opener of the module keeps the proxy of the test that opens first.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -42,6 +42,8 @@ def s3_server() -> Iterator[str]:
 class StoreFaults:
     """What the proxy does to the next requests, by method; an empty list does nothing."""
 
+    away: bool = False
+    """Every connection ends without an answer; the server does not see the request."""
     statuses: dict[str, list[int]] = field(default_factory=dict)
     """Answered at once; the server does not see the request."""
     cut_after: list[str] = field(default_factory=list)
@@ -70,6 +72,9 @@ def faulty_proxy(upstream: str, faults: StoreFaults) -> Iterator[str]:
             method = self.command
             faults.seen[method] += 1
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            if faults.away:
+                self.close_connection = True
+                return
             if faults.statuses.get(method):
                 self.reply(faults.statuses[method].pop(0), {}, b"")
                 return

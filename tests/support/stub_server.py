@@ -22,8 +22,9 @@ What a request meets is decided by words in its question, so a test plants a fau
 
 What all requests meet is `--mode`, which GET /mode?NAME changes while it runs: one of the faults above, a status,
 "quota" (429 and a text about money), "refuse-NAME" (400 where the request has the parameter NAME), "html" (502
-and a page), "login" (200 and a page), "other" (another model answers), "away" (connections end before any header); ""
-for none. Answers come in pieces where the request says `stream`, unless `--whole` is given.
+and a page), "login" (200 and a page), "other" (another model answers), "away" (connections end before any header),
+"hold" (nothing until the mode is another one); "" for none. Answers come in pieces where the request says `stream`,
+unless `--whole` is given.
 
 With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
 `--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
@@ -132,6 +133,8 @@ class Stub:
     async def chat(self, raw: bytes, wire: "Wire") -> bytes | None:
         """The whole answer to a chat request; None when the connection has been dealt with."""
         self.requests += 1
+        while self.options.mode == "hold":
+            await asyncio.sleep(0.02)
         if self.requests == self.options.crash_after:
             os._exit(1)
         body = orjson.loads(raw)

@@ -1,9 +1,8 @@
 """`generate` with a run in a store gives what a run in a folder gives, from any scratch folder, and asks once."""
 
-import os
-import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import store_servers
 import stub_server
-from generate_world import World, asked_of
+from generate_world import World, asked_of, set_mode
 from store_worlds import dataset, lines_of, small_world
 from typer.testing import CliRunner
 
@@ -169,8 +168,10 @@ def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url
     deadline = time.monotonic() + 120
     while asked_of(url) < 30 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
+    set_mode(url, "hold")
+    process.kill()
     process.wait()
+    set_mode(url, "")
     done = CliRunner().invoke(app, command[3:])
     assert done.exit_code == 0, done.output
     pulled = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
@@ -190,9 +191,13 @@ def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_on
         world.head = world.head.replace("seal_s", "lease_s = 2.0\nseal_s")
         recipe, address = world.recipe(), f"file://{tmp_path / 'store'}"
         command = [sys.executable, "-m", "distill", "generate", str(recipe.path), "--run", address]
+        set_mode(url, "hold")
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         store, deadline = open_store(address), time.monotonic() + 120
-        while (len(store.list_objects("agents")) < 2 or asked_of(url) < 8) and time.monotonic() < deadline:
+        while len(store.list_objects("agents")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        set_mode(url, "")
+        while asked_of(url) < 8 and time.monotonic() < deadline:
             time.sleep(0.02)
         processes[0].kill()
         processes[0].communicate()
@@ -205,3 +210,35 @@ def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_on
     assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
     for name in ("plan.parquet", "samples.parquet"):
         assert file_sha256(tmp_path / "pulled" / "generate" / name) == file_sha256(world.run / "generate" / name)
+
+
+def test_an_outage_of_the_store_loses_nothing_asks_nothing_twice_and_says_what_it_waits_for(
+    world: World, url: str, endpoint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two agents that are both silent for longer than a lease, none takes the units of the other."""
+    address, faults = f"s3://{store_servers.BUCKET}/run", store_servers.StoreFaults()
+    with store_servers.faulty_proxy(endpoint, faults) as proxy:
+        sections(world, proxy)
+        # No sealing and no joining: each trace is asked where its unit is.
+        world.head = world.head.replace("seal_s = 0.05", "seal_s = 60.0\nlease_s = 2.0")
+        recipe = world.recipe()
+        threads = [
+            threading.Thread(target=generate_in_store, args=(recipe, address, tmp_path / f"{number}"), daemon=True)
+            for number in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 120
+        while asked_of(url) < 30 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        faults.away = True
+        time.sleep(8)
+        assert any(thread.is_alive() for thread in threads), "a unit that is not committed keeps its agent waiting"
+        faults.away = False
+        for thread in threads:
+            thread.join(120)
+        assert asked_of(url) == 90
+        assert "waiting for the store since" in caplog.text
+        pull_generate(open_store(address, config=recipe.store.client_options()), tmp_path / "pulled")
+    world.generate()
+    assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
