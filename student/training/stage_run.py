@@ -34,7 +34,7 @@ from distill.artifacts.layout import (
 from distill.artifacts.manifest import begin, fingerprint
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import AUTO, Stage, is_traces
+from distill.recipe.stages import AUTO, Stage
 from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
@@ -168,8 +168,7 @@ class StageRun:
         self.store = self.session.store
         self.encoder = Encoder(self.processor, end_ids(self.model))
         path = self.folder / ROWS
-        if is_traces(self.stage):
-            own_disks.bring(rows.data_folder(self.run, self.stage))
+        own_disks.bring(rows.data_folder(self.run, self.stage))
         # One process of a disk looks at every row and image; the others map what it has written.
         counts = own_disks.share_on_disk(self._write_rows(path) if own_disks.writes() else None)
         return Examples(MappedRows(path), **counts)

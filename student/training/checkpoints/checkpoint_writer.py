@@ -9,6 +9,8 @@ alone: the one before it is removed afterwards. Does not know what a checkpoint 
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import psutil
@@ -100,3 +102,13 @@ class CheckpointWriter:
         if key not in self._copies:
             self._copies[key] = torch.empty(whole.shape, dtype=whole.dtype)
         return self._copies[key].copy_(whole)
+
+
+def write_together(write: Callable[[str], None], folder: Path) -> None:
+    """Write the files of all processes to a folder of the main one; `write` writes those of one to a folder."""
+    with TemporaryDirectory() as own:
+        write(own)
+        each = processes.gather({file.name: file.read_bytes() for file in Path(own).iterdir()})
+    if processes.is_main():
+        for name, data in (pair for files in each for pair in files.items()):
+            (folder / name).write_bytes(data)

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -26,8 +25,7 @@ from trl import SFTTrainer
 
 from distill.errors import DistillError
 from distill.recipe.stages import Stage
-from student.distributed import fsdp, processes
-from student.distributed.own_disks import bring_chosen
+from student.distributed import fsdp, own_disks, processes
 from student.distributed.step_watch import StepWatch
 from student.loss.preference import PairLoss
 from student.loss.teacher_divergence import from_teacher
@@ -47,7 +45,7 @@ from student.training.checkpoints.checkpoint_files import (
     write_checkpoint,
     write_files,
 )
-from student.training.checkpoints.checkpoint_writer import CheckpointWriter
+from student.training.checkpoints.checkpoint_writer import CheckpointWriter, write_together
 from student.training.loop import sft_config
 from student.training.loop.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
 from student.training.loop.halving import Halving, sum_in_float32
@@ -145,7 +143,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 self._end_workers()
             if self.stopper.stopped or self._interrupts.asked():
                 raise KeyboardInterrupt
-        best = bring_chosen(folder, self._early_stopping.best) if self._early_stopping is not None else None
+        best = own_disks.bring_chosen(folder, self._early_stopping.best) if self._early_stopping is not None else None
         if best is not None:
             self._load_from_checkpoint(str(best))
         assert self._metrics_log.last is not None
@@ -153,7 +151,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _train_on(self, folder: Path) -> None:
         # Incomplete checkpoints are removed by one process, and all go on from the same one.
-        checkpoint = bring_chosen(folder, last_checkpoint(folder) if processes.is_main() else None)
+        checkpoint = own_disks.bring_chosen(folder, last_checkpoint(folder) if processes.is_main() else None)
         step, over = 0, False
         if checkpoint is not None:
             with readable_checkpoint(checkpoint):
@@ -357,22 +355,19 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Nothing leaves the machine."""
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        with self._watch.paused():
-            self._written(model, trial)
-
-    def _written(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
-        self._writer.wait()
-        weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
-        with refused_writes(folder):
-            if processes.is_main():
-                folder.mkdir(parents=True, exist_ok=True)
-            super()._save_checkpoint(model, trial)
-            if not processes.is_main():
-                return
-            self._metrics_log.save(folder)
-            if self._early_stopping is not None:
-                self._early_stopping.save(folder)
+        with self._watch.paused():
+            self._writer.wait()
+            weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
+            with refused_writes(folder):
+                if processes.is_main():
+                    folder.mkdir(parents=True, exist_ok=True)
+                super()._save_checkpoint(model, trial)
+                if not processes.is_main():
+                    return
+                self._metrics_log.save(folder)
+                if self._early_stopping is not None:
+                    self._early_stopping.save(folder)
         # What is best may change while this checkpoint is written, which knows the best of now.
         obsolete = self._early_stopping.obsolete() if self._early_stopping is not None else []
         self._writer.start(partial(write_checkpoint, folder, {WEIGHTS: weights, OPTIMIZER: optimizer}, obsolete))
@@ -381,13 +376,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """A checkpoint's weights and optimizer are written by a thread."""
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """The states of all processes, written by the main one."""
-        with TemporaryDirectory() as own:
-            super()._save_rng_state(own)
-            states = processes.gather({file.name: file.read_bytes() for file in Path(own).iterdir()})
-        if processes.is_main():
-            for name, state in (pair for each in states for pair in each.items()):
-                (Path(output_dir) / name).write_bytes(state)
+        write_together(super()._save_rng_state, Path(output_dir))
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if processes.is_main():
