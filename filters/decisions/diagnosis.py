@@ -36,9 +36,9 @@ _OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", 
 class UnseenValues:
     """Complete traces, not judged wrong, whose values could be compared with a table or the text of the image."""
 
-    teachers: tuple[str, ...] = ()
-    checked: int = 0
-    unseen: int = 0
+    teachers: tuple[str, ...]
+    checked: int
+    unseen: int
     """Those that state values which are not there."""
 
 
@@ -211,8 +211,10 @@ def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
 
 def _hints(facts: TraceFacts) -> Iterator[Finding]:
     """Teachers that are shown the gold answer, and invent readings of the image that lead to it."""
-    hinted, others = (facts.unseen.get(shown, UnseenValues()) for shown in (True, False))
-    if others.checked >= FEWEST:
+    hinted, others = facts.unseen.get(True), facts.unseen.get(False)
+    if hinted is None:
+        return
+    if others is not None and others.checked >= FEWEST:
         most = wilson(others.unseen, others.checked)[1]
         compared = f"; without it, {share(others.unseen, others.checked)} do"
     else:

@@ -10,6 +10,7 @@ from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
 from filters.decisions.dataset_checks import (
+    _SAMPLED,
     DatasetCheck,
     Health,
     _conclusions,
@@ -164,6 +165,8 @@ def test_a_tenth_of_rationales_from_a_template_is_noted_and_less_is_not() -> Non
         return bool(_template_notes(_upper_check("templated", "", (count, checked), 1.0, "")))
 
     assert noted(10, 100) and not noted(9, 100) and not noted(0, 0)
+    (note,) = _template_notes(_upper_check("templated", "", (1_500, 4_000), 1.0, ""))
+    assert note.startswith("1,500 of 4,000 selected rationales (38 %) have the same words")
 
 
 def test_the_health_of_a_dataset_counts_its_faults_and_warns_of_the_size_of_a_mix_alone() -> None:
@@ -183,3 +186,14 @@ def test_the_health_of_a_dataset_counts_its_faults_and_warns_of_the_size_of_a_mi
     wrong, undecided, related = health.as_fields()["checks"]
     assert wrong["share"] == 0.5 and wrong["ci95"][0] < 0.5 < wrong["ci95"][1]
     assert undecided["share"] == related["share"] == 0
+    (third,) = Health(checks=(_upper_check("wrong", "", (1, 3), 0.05, ""),)).as_fields()["checks"]
+    assert third["share"] == 0.333333 and third["ci95"] == [0.061492, 0.79234]
+
+
+def test_texts_are_read_for_the_first_four_thousand_selected_traces_by_id() -> None:
+    database = duckdb.connect()
+    database.execute(
+        "CREATE TABLE decisions AS SELECT lpad(i::VARCHAR, 5, '0') AS id, i % 2 = 0 AS selected "
+        "FROM range(10000) AS numbers(i) ORDER BY hash(i)"
+    )
+    assert [name for (name,) in database.execute(_SAMPLED).fetchall()] == [f"{2 * n:05}" for n in range(4000)]

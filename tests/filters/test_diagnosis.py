@@ -15,7 +15,7 @@ from distill.recipe.recipe import Recipe
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.apply import apply
-from filters.decisions.diagnosis import TraceFacts, diagnose
+from filters.decisions.diagnosis import TraceFacts, UnseenValues, diagnose
 from filters.decisions.funnel import Funnel
 
 SETTINGS = '[filter]\nsignals = ["answer", "format", "agreement", "question", "duplicates"]\n'
@@ -297,3 +297,59 @@ def test_the_source_of_the_questions_is_named_where_their_gold_answers_are_doubt
     base = facts(tmp_path, correct=6)
     assert diagnose(replace(base, same_text=(60, 60)))[0].change.startswith("data.questions: the answer_type")
     assert diagnose(alone(correct=0, agreed=60)(base))[0].change.startswith("data.questions: its columns")
+
+
+def unseen(count: int, checked: int = 60, *teachers: str) -> UnseenValues:
+    return UnseenValues(teachers=teachers or ("structured", "brief"), checked=checked, unseen=count)
+
+
+def test_teachers_that_see_the_gold_answer_are_compared_with_a_fifth_where_no_others_are_known(
+    tmp_path: Path,
+) -> None:
+    base = facts(tmp_path)
+    found = {n: diagnose(replace(base, unseen={True: unseen(n)})) for n in range(61)}
+    guessing = {n for n, findings in found.items() if findings[0].name == "hints_guess"}
+    assert guessing == {n for n in range(61) if wilson(n, 60)[0] > 0.2}
+    assert found[60][0].change.startswith("teachers.structured.hinted, now true: ")
+    assert found[60][0].problem == (
+        "100 % (60 of 60) traces of structured, brief, shown the gold answer, state values that the image does not "
+        "have: a student learns to guess"
+    )
+    assert all(diagnose(replace(base, unseen={False: unseen(n)}))[0].name == "dataset" for n in range(61))
+
+
+@pytest.mark.parametrize(("checked", "known"), [(0, False), (19, False), (20, True), (60, True)])
+def test_teachers_that_see_the_gold_answer_are_compared_with_twenty_traces_of_others(
+    tmp_path: Path, checked: int, known: bool
+) -> None:
+    base, others = facts(tmp_path), unseen(checked // 4, checked, "plain")
+    limit = wilson(others.unseen, checked)[1] if known else 0.2
+    found = {n: diagnose(replace(base, unseen={True: unseen(n), False: others}))[0] for n in range(61)}
+    guessing = {n for n, finding in found.items() if finding.name == "hints_guess"}
+    assert guessing == {n for n in range(61) if wilson(n, 60)[0] > limit}
+    assert ("; without it, 25 % (" in found[60].problem) is known
+
+
+def test_more_traces_are_advised_between_three_and_seven_tenths_correct_and_to_teachers_of_one_or_two(
+    tmp_path: Path,
+) -> None:
+    base = questions(kept=20)(twice_asked(facts(tmp_path)))
+
+    def advised(correct: int = 60, samples: int = 2, changed: TraceFacts = base) -> bool:
+        teachers = tuple(each.model_copy(update={"samples": samples}) for each in changed.recipe.teachers)
+        counts = [correct // 2, correct - correct // 2]
+        of = {name: {**SOUND, "correct": count} for name, count in zip(("brief", "structured"), counts, strict=True)}
+        asked = replace(changed, teachers=of, recipe=changed.recipe.model_copy(update={"teachers": teachers}))
+        return "few_traces" in [each.name for each in diagnose(asked)]
+
+    assert [correct for correct in range(121) if advised(correct)] == list(range(37, 84))  # of 120
+    assert [samples for samples in range(1, 6) if advised(samples=samples)] == [1, 2]
+    assert not advised(changed=questions(leaked=1)(base))
+
+
+def test_a_teacher_that_is_cut_is_named_with_its_limit_and_one_that_the_recipe_lacks_without(tmp_path: Path) -> None:
+    (finding,) = diagnose(brief(cut=60)(facts(tmp_path)))
+    limit = next(each.sampling.max_tokens for each in facts(tmp_path).recipe.teachers if each.name == "brief")
+    assert finding.change.startswith(f"teachers.brief.sampling.max_tokens, now {limit}: raise it")
+    renamed = replace(facts(tmp_path), teachers={"former": SOUND | {"cut": 60}})
+    assert diagnose(renamed)[0].change.startswith("teachers.former.sampling.max_tokens, now : raise it")
