@@ -17,7 +17,7 @@ _SIGNIFICANT: Final = ".12g"
 
 
 def may_be_symbol(unit: str) -> bool:
-    return 0 < len(unit) <= _SYMBOL or not unit.isalpha()
+    return len(unit) <= _SYMBOL or not unit.isalpha()
 
 
 @lru_cache(maxsize=4096)

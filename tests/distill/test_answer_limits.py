@@ -1,0 +1,157 @@
+"""The judge at its limits: the first and the last value, length and number of words that a reader takes."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+
+from distill.answers import judge
+from distill.answers.dates.dates_and_times import Clock, Day, read_dates, read_times
+from distill.answers.number_answers import _is_year
+from distill.answers.numbers import expressions, foreign_number_words, measure_units, ratios, solution_sets
+from distill.answers.numbers.quantities import read_quantities, read_single_quantity
+from distill.answers.texts import other_words, place_names, text_answers
+from distill.answers.texts.spelling import are_opposites
+
+DAY, HALF_DAY = 86_400, 43_200
+
+
+@pytest.mark.parametrize("hour", range(31))
+def test_a_clock_has_hours_from_0_to_24_and_from_1_to_12_beside_am_and_pm(hour: int) -> None:
+    seconds = hour * 3600 + 15 * 60
+    plain = [Clock(seconds=seconds % DAY, open_half=1 <= hour <= 12)] if hour <= 24 else []
+    assert read_times(f"{hour}:15") == plain
+    if hour < 10:
+        assert read_times(f"0{hour}:15") == [Clock(seconds=seconds, open_half=False)]
+    for half, later in (("am", 0), ("pm", HALF_DAY)):
+        known = [Clock(seconds=seconds % HALF_DAY + later, open_half=False)] if 1 <= hour <= 12 else []
+        assert read_times(f"{hour}:15 {half}") == known
+
+
+@pytest.mark.parametrize("minute", [0, 1, 29, 30, 31, 58, 59, 60, 61, 99])
+@pytest.mark.parametrize("hour", [0, 1, 11, 12, 13, 23, 24, 25, 26])
+def test_minutes_before_and_after_an_hour_end_at_59(minute: int, hour: int) -> None:
+    for side, sign in (("past", 1), ("after", 1), ("to", -1), ("before", -1), ("till", -1)):
+        seconds = (hour * 3600 + sign * minute * 60) % HALF_DAY
+        known = [Clock(seconds=seconds, open_half=True)] if hour <= 24 and minute <= 59 else []
+        assert read_times(f"{minute} {side} {hour}") == known, side
+
+
+@pytest.mark.parametrize("hour", range(1, 13))
+def test_the_part_of_the_day_decides_the_half(hour: int) -> None:
+    seconds = hour * 3600 % HALF_DAY
+    for part, late in (("in the morning", False), ("in the evening", True), ("at night", hour % 12 >= 6)):
+        assert read_times(f"{hour}:00 {part}") == [Clock(seconds=seconds + HALF_DAY * late, open_half=False)], part
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 11, 12, 13, 30, 31, 32])
+@pytest.mark.parametrize("second", [0, 1, 12, 13, 31, 32])
+def test_a_date_in_figures_has_a_month_to_12_and_a_day_to_31_in_either_order(first: int, second: int) -> None:
+    orders = {
+        (month, day) for month, day in ((first, second), (second, first)) if 1 <= month <= 12 and 1 <= day <= 31
+    }
+    known = [tuple(Day(year=2020, month=month, day=day) for month, day in sorted(orders))] if orders else []
+    assert read_dates(f"{first}/{second}/2020") == known
+    iso = 1 <= first <= 12 and 1 <= second <= 31
+    assert read_dates(f"2020-{first}-{second}") == ([(Day(year=2020, month=first, day=second),)] if iso else [])
+    if orders and second <= 12:
+        assert read_dates(f"{first}/{second}/2020", day_first=True) == (
+            [(Day(year=2020, month=second, day=first),)] if 1 <= first <= 31 and second else []
+        )
+
+
+@pytest.mark.parametrize("year", [0, 1, 68, 69, 70, 71, 98, 99])
+def test_a_year_of_two_figures_is_of_1970_to_2069(year: int) -> None:
+    assert read_dates(f"13/1/{year:02}") == [(Day(year=year + (2000 if year < 70 else 1900), month=1, day=13),)]
+
+
+@pytest.mark.parametrize(("year", "known"), [(1499, False), (1500, True), (2099, True), (2100, False)])
+def test_a_bare_number_is_a_year_from_1500_to_2099(year: int, known: bool) -> None:
+    (quantity,) = read_quantities(str(year))
+    assert _is_year(quantity) is known
+    for text in (f"{year} km", f"${year}", f"{year}%", f"{year}.5"):
+        assert not any(map(_is_year, read_quantities(text))), text
+
+
+@pytest.mark.parametrize(
+    ("read", "longest", "before", "after"),
+    [
+        (solution_sets.read_solutions, 80, "x = 2", "or x = 5"),
+        (solution_sets._read_limit, 60, "at least", "3"),
+        (text_answers.looks_mathematical, 400, "x^2 +", "1"),
+        (lambda text: [*expressions.readings(text, "3", with_units=True)], 300, "x^2 +", "1"),
+        (foreign_number_words.spelled_abroad, foreign_number_words.LONGEST, "drei Hunde,", "zwei Katzen"),
+        (lambda unit: measure_units.size_in(unit, "m"), 30, "km", ""),
+        (lambda unit: measure_units.size_in("km", unit), 30, "metre", ""),
+        (lambda text: place_names._country_code(text), 60, "", "Spain"),
+    ],
+)
+def test_a_text_is_read_up_to_its_longest_length(
+    read: Callable[[str], object], longest: int, before: str, after: str
+) -> None:
+    read_lengths = [
+        length
+        for length in (len(before + after) + 1, longest - 1, longest, longest + 1, 10 * longest)
+        if read(before + " " * (length - len(before + after)) + after)
+    ]
+    assert read_lengths == [len(before + after) + 1, longest - 1, longest]
+
+
+@pytest.mark.parametrize("letters", range(1, 7))
+def test_a_unit_of_up_to_four_letters_may_be_a_symbol(letters: int) -> None:
+    assert measure_units.may_be_symbol("k" * letters) is (letters <= 4)
+    assert measure_units.may_be_symbol("k" * letters + "²")
+
+
+@pytest.mark.parametrize(("words", "reason"), [(7, "other_words"), (8, "other_words"), (9, "free_text")])
+def test_a_gold_answer_of_more_than_eight_words_is_a_sentence(words: int, reason: str) -> None:
+    gold = " ".join(f"{letter}{letter}{letter}" for letter in "abcdefghi"[:words])
+    result = other_words.compare_other_words("zzz yyy", gold)
+    assert (result.reason == "free_text") is (reason == "free_text")
+
+
+@pytest.mark.parametrize(("words", "long"), [(15, False), (16, False), (17, True)])
+def test_a_prediction_of_more_than_sixteen_words_is_free_text(words: int, long: bool) -> None:
+    prediction = " ".join(f"{letter}{letter}{letter}" for letter in "bcdefghijklmnopqr"[:words])
+    assert (other_words.compare_other_words(prediction, "xxx yyy").reason == "free_text") is long
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "known"),
+    [("able", "unable", True), ("honest", "dishonest", True), ("ply", "imply", False), ("legal", "illegal", True)],
+)
+def test_a_denying_syllable_of_two_or_three_letters_makes_an_opposite_of_a_word_of_four(
+    left: str, right: str, known: bool
+) -> None:
+    assert are_opposites(left, right) is are_opposites(right, left) is known
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ((0, 0), (0, 0), True),
+        ((0, 0), (1, 2), False),
+        ((0, 1), (0, 5), True),
+        ((1, 2), (2, 4), True),
+        ((1, 2), (2, 4, 0), False),
+        ((1, 2, 3), (2, 4, 6), True),
+        ((1, 2, 3), (2, 4, 7), False),
+    ],
+)
+def test_ratios_are_the_same_where_all_terms_are_proportional(
+    first: tuple[int, ...], second: tuple[int, ...], same: bool
+) -> None:
+    left, right = (tuple(map(Decimal, terms)) for terms in (first, second))
+    assert ratios.same_ratio(left, right) is ratios.same_ratio(right, left) is same
+
+
+@pytest.mark.parametrize("whole", ["0", "1", "2", "8"])
+def test_a_share_needs_a_whole_and_a_percentage_of_it(whole: str) -> None:
+    result = ratios.compare_worded_share(f"1 in {whole}", read_single_quantity("12.5%"))  # type: ignore[arg-type]
+    assert (result is not None) is (whole == "8")
+
+
+@pytest.mark.parametrize("year", [999, 1000, 1001, 2098, 2999, 3000])
+def test_the_only_year_of_a_sentence_is_from_1000_to_2999(year: int) -> None:
+    verdict = judge(f"it has {year} on it beside the 7", str(year), "year")
+    assert (verdict.reason == "only_year") is (1000 <= year <= 2999)
