@@ -201,12 +201,7 @@ def _words_of(question: str) -> frozenset[str]:
     """The content words of a question in every form."""
     words = {word for word in _read(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
     return (
-        frozenset(form for word in words for form in plain_forms(word))
-        - SET_AGAINST
-        - TIED
-        - BEFORE
-        - AFTER
-        - ARTICLES
+        frozenset(form for word in words for form in plain_forms(word)) - SET_AGAINST - _BESIDE
         if question
         else frozenset()
     )

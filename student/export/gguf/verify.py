@@ -27,7 +27,7 @@ from student.export.convert import trained_student
 from student.export.gguf.files import MMPROJ, MODEL, tensors_of, type_of
 from student.export.gguf.tokenizer import image_ids
 from student.export.reply_comparison import ComparedStudent
-from student.export.verify import REPORT, ExportCheck, VerifiedServer, questions, require_passed
+from student.export.verify import REPORT, ExportCheck, VerifiedServer, questions, reply_checks, require_passed
 
 IDENTICAL_SHARE = 0.95
 """Share of equal replies under which f32 or f16 files fail; transformers computes in float32."""
@@ -92,7 +92,8 @@ def verify_gguf(
             [(ids, _ended(reply, special)) for ids, reply in served],
         )
         report["replies"] = replies
-        checks = _reply_checks(replies, exact=weight_type in ("f32", "f16"))
+        exact = weight_type in ("f32", "f16")
+        checks = reply_checks(replies, exact=exact, why="the weights are rounded to fewer bits")
         report["checks"] += [asdict(check) for check in checks]
         require_passed(out, checks, replies["differences"])
         report["passed"] = True
@@ -147,17 +148,3 @@ def _weight_type(path: Path) -> str:
     types = [tensor.tensor_type.name.lower() for tensor in gguf.GGUFReader(path).tensors if len(tensor.shape) > 1]
     result: str = max(set(types), key=types.count)
     return result
-
-
-def _reply_checks(replies: dict[str, Any], *, exact: bool) -> list[ExportCheck]:
-    share, prompts = replies["identical_share"], replies["same_prompts"] / replies["compared"]
-    return [
-        ExportCheck(name="same_prompts", value=prompts, limit=1.0, passed=prompts == 1.0),
-        ExportCheck(
-            name="identical_replies",
-            value=share,
-            limit=IDENTICAL_SHARE if exact else None,
-            passed=not exact or share >= IDENTICAL_SHARE,
-            note="" if exact else "reported only: the weights are rounded to fewer bits",
-        ),
-    ]
