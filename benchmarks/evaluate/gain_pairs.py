@@ -188,25 +188,50 @@ def report(pairs: Sequence[GainPair]) -> str:
     ]
     head = ("student", "teacher", "right %", *MEASURES, "gain, points", "without pair", "without student")
     sure = [index for index, pair in enumerate(pairs) if pair.is_sure]
+    rates = [pair.pass_rate for pair in pairs]
     methods: dict[str, Sequence[float]] = {
         "model, without the pair": by_pair,
         "model, without the student": by_student,
         "always helps": [1.0] * len(pairs),
         "pass rate alone, without the pair": _by_pass_rate(pairs),
     }
+    orders = [
+        (name, _ordered(pairs, values))
+        for name, values in (("model, without the pair", by_pair), ("the higher pass rate", rates))
+    ]
     scores = [
         (name, _score(pairs, values, range(len(pairs))), _score(pairs, values, sure))
         for name, values in methods.items()
     ]
     return "\n\n".join(
-        [table(head, rows), table(("right sign", "all pairs", "pairs whose interval excludes 0"), scores)]
+        [
+            table(head, rows),
+            table(("right sign", "all pairs", "pairs whose interval excludes 0"), scores),
+            table(("the better of two teachers of a student", "where their intervals lie apart"), orders),
+        ]
     )
+
+
+def _ordered(pairs: Sequence[GainPair], predicted: Sequence[float]) -> str:
+    """How often the better of two teachers of a student is named, where the intervals of their gains lie apart."""
+    apart = [
+        (predicted[one] - predicted[other]) * (pairs[one].gain - pairs[other].gain) > 0
+        for one in range(len(pairs))
+        for other in range(one)
+        if student_of(pairs[one]) == student_of(pairs[other])
+        and (pairs[one].ci95[0] > pairs[other].ci95[1] or pairs[other].ci95[0] > pairs[one].ci95[1])
+    ]
+    return _share(sum(apart), len(apart))
 
 
 def _score(pairs: Sequence[GainPair], predicted: Sequence[float], indexes: Sequence[int]) -> str:
     right = sum((predicted[index] > 0) == (pairs[index].gain > 0) for index in indexes)
-    low, high = wilson(right, len(indexes))
-    return f"{right} of {len(indexes)}, {100 * right / len(indexes):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+    return _share(right, len(indexes))
+
+
+def _share(right: int, n: int) -> str:
+    low, high = wilson(right, n)
+    return f"{right} of {n}, {100 * right / n:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def _by_pass_rate(pairs: Sequence[GainPair]) -> list[float]:

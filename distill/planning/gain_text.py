@@ -6,9 +6,8 @@ from typing import Any
 from distill.planning.gain import ALL, FEWEST_TRACES, ExpectedGain, TeacherGain
 from distill.reports.text_table import interval, percent, table
 
-_LEAST_SIGHT = 0.3
-"""Nats a token: a student that the picture tells less than that hardly uses it."""
 _LEAST_TAUGHT = 0.5
+"""Share of the questions, and of the traces that a reply can hold."""
 _HEAD = (
     "teacher",
     "traces",
@@ -109,8 +108,10 @@ def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
     if measured.taught < _LEAST_TAUGHT:
         return f"its traces teach {percent(measured.taught)} % of the questions; add a teacher for the others"
     assert measured.blind_gap is not None
-    if measured.blind_gap < _LEAST_SIGHT:
-        return "the student hardly uses the picture; train the stages before longer"
+    if measured.blind_gap < 0:
+        return (
+            "the picture does not help the student with its traces: it reads badly, or they leave out what they read"
+        )
     return ""
 
 
