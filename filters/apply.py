@@ -20,6 +20,7 @@ from distill.artifacts.manifest import Manifest
 from distill.child_process import available_cores
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import RecipeError
+from distill.memory import give_back_memory
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.trace_records.human_labels import TraceLabel, read_labels
@@ -203,6 +204,7 @@ def _measure(
         side["corpus"] = (
             corpus_duplicates.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),
         )
+        give_back_memory()
     if "question" in settings.signals:
         side["question"] = (
             question_duplicates.write(

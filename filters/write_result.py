@@ -18,6 +18,7 @@ from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
+from distill.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
 from distill.trace_records.human_labels import TraceLabel, compare_with_judge
@@ -52,6 +53,7 @@ def write_result(
         shutil.rmtree(temporary, ignore_errors=True)
         rows = decide.decide(rules, recipe.filter.select, tables, folder / DECISIONS, unreadable, seed=recipe.seed)
         assert rows == traces.count, "a trace has no decision"
+        give_back_memory()
         database = decide.database(tables, folder / DECISIONS)
         counted_funnel = funnel.measure(database)
         if not counted_funnel.total["selected"]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
@@ -46,14 +46,8 @@ Read = Callable[[Sequence[int]], list[str]]
 """The texts of these rows of the index."""
 
 _INDEX = "index.json"
-_ARRAYS: dict[str, Literal["r"] | None] = {
-    "digests": None,
-    "names": None,
-    "signatures": "r",
-    "keys": "r",
-    "rows": "r",
-}
-"""The arrays of a segment, with the mode of memory mapping; None loads the array into memory."""
+_ARRAYS = ("digests", "names", "signatures", "keys", "rows")
+"""The arrays of a segment, one file each."""
 _MAX_SEGMENTS = 8
 _BUCKET = 64
 """More texts than this under one key are not compared each with each: see `_wide`."""
@@ -117,12 +111,12 @@ class LshIndex:
     @property
     def digests(self) -> Digests:
         """Of every text, by row."""
-        return np.concatenate([segment.digests for segment in self.segments] or [np.empty(0, "S16")])
+        return _joined([segment.digests for segment in self.segments] or [np.empty(0, "S16")])
 
     @property
     def names(self) -> Hashes:
         """Of every text, by row."""
-        return np.concatenate([segment.names for segment in self.segments] or [np.empty(0, np.uint64)])
+        return _joined([segment.names for segment in self.segments] or [np.empty(0, np.uint64)])
 
     def add(self, digests: Digests, names: Hashes, signatures: Iterator[Signatures], read: Read) -> None:
         """Add texts that are new and distinct, their signatures in pieces of any size, and find their pairs.
@@ -330,6 +324,11 @@ class _Parents:
         self._parent[second] = first
 
 
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after the other. Nothing is copied where there is one, which may be mapped from its file."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _create_mapped(path: Path, value_type: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
     """A new array in a file."""
     mapped: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", value_type, shape)
@@ -342,10 +341,7 @@ def _create_mapped(path: Path, value_type: type[np.generic], shape: tuple[int, i
 def _load_segment(folder: Path, first: int) -> Segment:
     """A segment from its files, mapped into memory and read only where it is needed."""
     try:
-        parts = {
-            name: np.load(folder / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
-            for name, mode in _ARRAYS.items()
-        }
+        parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
     except (OSError, ValueError) as error:
         raise DataError(f"{folder}: cannot be read ({error}); remove {folder.parent} to index anew") from None
     return Segment(name=folder.name, first=first, **parts)

@@ -123,7 +123,7 @@ def _update_text_index(
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
     is_text = (measured.stands == np.arange(len(measured.stands))) & (measured.words != sign([""], scheme).digests[0])
-    representatives = np.flatnonzero(is_text)
+    representatives = np.flatnonzero(is_text).astype(np.uint32)
     representatives = representatives[np.argsort(measured.words[representatives])]
     current_digests, names = measured.words[representatives], measured.names[representatives]
     try:
@@ -144,10 +144,13 @@ def _update_text_index(
         # With more names from a new trace a text counts as another text.
         is_kept[is_kept] = names[position_of(texts.digests[is_kept])] == texts.names[is_kept]
         texts.keep(is_kept, read)
-    new_digests = np.setdiff1d(current_digests, texts.digests)
-    digests = np.concatenate(
-        [np.empty(0, "S16"), *(text_digests for text_digests, _ in _first_signatures(signals, new_digests))]
-    )
+    new_digests = np.setdiff1d(current_digests, texts.digests) if len(texts) else current_digests
+    digests = np.empty(len(new_digests), "S16")
+    start = 0
+    for text_digests, _ in _first_signatures(signals, new_digests):
+        digests[start : start + len(text_digests)] = text_digests
+        start += len(text_digests)
+    assert start == len(digests), "a text without a signature"
     texts.add(
         digests,
         names[position_of(digests)],
