@@ -52,23 +52,24 @@ def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
     families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
     flags = [name for name in DUPLICATES if name in columns]
-    # All in one query: reading and joining the tables is most of the time.
+    # Few queries, for reading and joining is most of their time; a join of the states, too, would hold them all.
+    histograms = ", ".join(f'histogram("{name}_state")' for name in families)
+    states = _states(families, _row(database, f"SELECT {histograms} FROM signals"))
     counted = ["count(*) FILTER (hinted AND selected)"]
     counted += [f"histogram(coalesce({name}, '')) FILTER (selected)" for name in ("answer_verdict", "language")]
-    counted += [f'histogram("{name}_state")' for name in families]
     counted += [
         f'[count("{name}"), count(*) FILTER ("{name}"), count(*) FILTER ("{name}" AND selected)]' for name in flags
     ]
     row = _row(database, f"SELECT {', '.join(counted)} FROM signals JOIN decisions USING (id)")
-    hinted, verdicts, languages, *rest = row
-    states = _states(families, rest[: len(families)])
-    flagged = zip(flags, rest[len(families) :], strict=True)
+    hinted, verdicts, languages, *flagged = row
     return CardFacts(
         verdicts=_by_count(verdicts),
         hinted=hinted,
         states=states,
         languages=_by_count(languages) if "language" in states else None,
-        duplicates={name: (count, chosen) for name, (measured, count, chosen) in flagged if measured},
+        duplicates={
+            name: (count, chosen) for name, (measured, count, chosen) in zip(flags, flagged, strict=True) if measured
+        },
         contamination=_contamination(database)
         if states.get("contamination", {}).keys() & {OK, UNDECIDABLE}
         else None,
