@@ -67,11 +67,14 @@ class GenerateProgress:
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()
 
-    def facts(self) -> dict[str, Any]:
-        """Figures of this process so far, for people who watch a run of several processes."""
+    def facts(self, idle_s: float = 0.0) -> dict[str, Any]:
+        """Figures of this process so far, for those who watch a run of several processes.
+
+        `idle_s` of its seconds do not count.
+        """
         return {
             "traces": self._done - self._resumed,
-            "seconds": round(time.monotonic() - self._started, 1),
+            "seconds": round(max(0.0, time.monotonic() - self._started - idle_s), 1),
             "tokens": self._tokens,
             "in_flight": sum(each() for each in self._in_flight),
             "outcomes": dict(self._outcomes),

@@ -205,7 +205,7 @@ def _ask_units(
         # It was made of other commits.
         store.delete([f"run/generate/{MANIFEST}"])
     with UnitPlans(recipe, models, agent, queue, scratch, progress) as source:
-        agent.live = lambda: {**progress.facts(), "units": queue.at_work, UNDRAWN: source.undrawn()}
+        agent.live = lambda: {**progress.facts(agent.away_s), "units": queue.at_work, UNDRAWN: source.undrawn()}
         Agent(recipe.teachers, progress, source).run()
 
 

@@ -29,7 +29,7 @@ from distill.commands.store_runs import (
     slurm_folder,
 )
 from distill.commands.whole_run import not_evaluated, require_fit
-from distill.errors import RecipeError
+from distill.errors import DistillError, RecipeError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
@@ -177,6 +177,7 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
             store = open_store(address, config=recipe.store.client_options())
             scratch = stack.enter_context(own_scratch(recipe, address))
             run = scratch / "run"
+            stack.enter_context(_named_by_address(run, address))
             if processes.is_main():
                 agent = stack.enter_context(joined(store, scratch, lease_s=recipe.engine.lease_s))
                 stack.enter_context(kept_stage(agent, stage, run / stage, every_s=recipe.engine.seal_s))
@@ -185,6 +186,16 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
         yield Path(own_disks.share_on_disk(str(run)))
         if processes.is_main():
             store.put(f"run/{RECIPE}", recipe.to_toml().encode())
+
+
+@contextmanager
+def _named_by_address(run: Path, address: str) -> Iterator[None]:
+    """Let an error name the run that the user named, and not its copy on this machine."""
+    try:
+        yield
+    except DistillError as error:
+        error.args = tuple(each.replace(str(run), address) if isinstance(each, str) else each for each in error.args)
+        raise
 
 
 def _live(run: Path, stage: str) -> dict[str, Any]:

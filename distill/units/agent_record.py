@@ -51,6 +51,8 @@ class AgentRecord:
     live: Callable[[], Mapping[str, Any]] = dict
     """What its object tells those who watch the run, at the start and at every sign of life."""
     clock: Callable[[], float] = time.monotonic
+    away_s: float = 0.0
+    """Seconds of all outages of the store so far."""
     _signed_s: float | None = None
     """When this agent gave its last sign, by its own clock."""
     _silence_s: float = 0.0
@@ -65,6 +67,7 @@ class AgentRecord:
         if silence_s > 2 * self.lease_s / BEATS:
             earlier_s = self._silence_s if now_s < self._forgiven_until_s else 0.0
             self._silence_s = max(silence_s, earlier_s)
+            self.away_s += silence_s
             self._forgiven_until_s = now_s + self.lease_s + LONGEST_PAUSE_S
         self._signed_s = now_s
 

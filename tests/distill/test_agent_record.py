@@ -57,6 +57,7 @@ def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(st
     own[0] = 600.0  # as long the store did not answer
     store.clock = lambda: 1600.0
     assert not second.claim("work"), "the first one has had no time to give a sign either"
+    assert second.away_s == 600.0 and first.away_s == 0.0
     first.beat()
     for passed in range(0, int(LEASE_S), 10):
         own[0], store.clock = 600.0 + passed, lambda passed=passed: 1600.0 + passed  # type: ignore[misc]

@@ -44,6 +44,9 @@ STAGES = (
 )
 EVAL = '[eval]\ndata = "test"\nallow_overlap = true\nmax_new_tokens = 8\ngallery = 0\n[eval.arms]\nlast = "reason"\n'
 
+LONG = pytest.mark.timeout(1200)
+"""A busy machine takes a minute to load the libraries of one process."""
+
 
 @pytest.fixture
 def address(place: Path) -> str:
@@ -112,6 +115,7 @@ def test_other_settings_are_refused_and_replaced_with_fresh(place: Path, address
     other = ["train", str(one), "--run", address, "--set", "stages.reason.learning_rate=0.001"]
     done = CliRunner().invoke(app, other)
     assert done.exit_code == 2 and "learning_rate" in done.output
+    assert f"{address}/train" in done.output and str(place / "one") not in done.output.replace(str(one), "")
     assert stage_files(LocalStore(place / "store"), "train") == before
     call(*other, "--stage", "reason", "--fresh")
     newest = pulled(LocalStore(place / "store"), tmp_path / "pulled", "train")
@@ -139,6 +143,18 @@ main()
 """The command, which takes no step after one until a signal asks it to end, or a file is there."""
 
 
+STARTED: "list[subprocess.Popen[bytes]]" = []
+
+
+@pytest.fixture(autouse=True)
+def ended_at_last() -> Iterator[None]:
+    """A test that fails leaves no process."""
+    yield
+    for process in STARTED:
+        process.kill()
+    STARTED.clear()
+
+
 def start(
     recipe: Path, address: str, *launcher: str, held_at: int | None = None, stderr: int | IO[bytes] = subprocess.PIPE
 ) -> "subprocess.Popen[bytes]":
@@ -147,7 +163,9 @@ def start(
     command = [sys.executable, *(module if held_at is None else ["-c", HELD]), "train", str(recipe), "--run", address]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HELD_AT": str(held_at)}
     environment["HELD_UNTIL"] = str(recipe.parent / "go")
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
+    STARTED.append(process)
+    return process
 
 
 PROCESSES = """
@@ -181,6 +199,7 @@ def copied_step(store: LocalStore) -> int:
 
 
 @pytest.mark.slow
+@LONG
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
     place: Path, address: str, tmp_path: Path, number: signal.Signals
@@ -189,12 +208,12 @@ def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
     reached = []
     for machine, held_at in enumerate((5, 9)):
         process = start(write_recipe(place, f"machine{machine}"), address, held_at=held_at)
-        deadline, known = time.monotonic() + 200, copied_step(store)
+        deadline, known = time.monotonic() + 400, copied_step(store)
         while copied_step(store) <= known and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         time.sleep(chance.uniform(0, 0.1))
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=200)
         assert process.returncode in (-number, 130, 0), err.decode()
         reached.append(copied_step(store))
     call("train", str(write_recipe(place, "last")), "--run", address)
@@ -207,6 +226,7 @@ WAITS = b"waiting for it to end"
 
 
 @pytest.mark.slow
+@LONG
 def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
     store = LocalStore(place / "store")
     # A busy machine may let an agent be silent for seconds.
@@ -217,11 +237,11 @@ def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
             start(recipe, address, held_at=1, stderr=stderr)
             for recipe, stderr in zip(recipes, (first, second), strict=True)
         ]
-        deadline = time.monotonic() + 200
+        deadline = time.monotonic() + 400
         while not any(WAITS in text.read_bytes() for text in texts) and time.monotonic() < deadline:
             time.sleep(0.05)
         (place / "go").touch()
-        codes = [process.wait(timeout=200) for process in processes]
+        codes = [process.wait(timeout=400) for process in processes]
     said = [text.read_bytes() for text in texts]
     assert codes == [0, 0] and sum(WAITS in text for text in said) == 1, said
     manifests = [stored for stored in stage_files(store, "train") if stored.endswith(MANIFEST)]
@@ -231,6 +251,7 @@ def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
 
 
 @pytest.mark.slow
+@LONG
 def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: str, tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2")
     one = start(write_recipe(place, "one", lease_s=60.0), address, *launcher)
@@ -243,6 +264,7 @@ def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: 
 
 
 @pytest.mark.slow
+@LONG
 @pytest.mark.parametrize("victim", [0, 1])
 def test_machines_without_a_shared_disk_learn_what_processes_of_one_learn_after_a_kill_too(
     place: Path, address: str, tmp_path: Path, victim: int
@@ -308,6 +330,7 @@ def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
 
 
 @pytest.mark.slow
+@LONG
 def test_one_command_does_all_stages_in_a_store_and_nothing_the_second_time(place: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (place / "questions.jsonl").read_text().splitlines()]
     asked = [{**row, "answer": None} for row in rows]  # the stub knows no right one
