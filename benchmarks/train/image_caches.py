@@ -28,7 +28,7 @@ from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore
 from student.loss import training_loss
 from student.models import attention, freeze, siq_vl
-from student.models.inputs import end_ids, pad_id, type_name
+from student.models.inputs import end_ids
 from student.training.step_dataset import MICRO_BATCHES, build_step_dataset
 
 PIXELS = 50_000_000
@@ -136,10 +136,8 @@ def steps(
             examples,
             source,
             stage,
-            image_id=encoder.image_id,
-            pad_id=pad_id(processor),
+            encoder,
             max_pixels=PIXELS,
-            type_name=type_name(model),
             seed=0,
         )
         for name, source in zip(spent, (store, *kept), strict=True)

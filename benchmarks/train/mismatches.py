@@ -122,10 +122,8 @@ def check(recipe: Recipe, folder: Path) -> int:
         examples,
         store,
         stage,
-        image_id=encoder.image_id,
-        pad_id=processor.tokenizer.pad_token_id,
+        encoder,
         max_pixels=pixels,
-        type_name=inputs.type_name(model),
         seed=0,
     )
     print(f"{len(examples):,} rows read and planned in {time.perf_counter() - begun:.0f} s; dropped: {dict(dropped)}")

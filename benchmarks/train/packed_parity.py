@@ -31,11 +31,9 @@ def figures(kind: str, folder: Path) -> tuple[str, ...]:
     collator = collate.Collator(
         examples,
         store,
-        image_id=encoder.image_id,
-        pad_id=processor.tokenizer.pad_token_id,
+        collate.InputForm.of(model, encoder),
         max_pixels=10**6,
         bounds=True,
-        type_name=inputs.type_name(model),
         positions=collate.spatial_positions(model),
     )
     packed = collator(range(ROWS))

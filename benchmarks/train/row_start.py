@@ -31,7 +31,7 @@ from student.data.encoded_rows import Example, MappedRows, write_rows
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.models import siq_vl
-from student.models.inputs import end_ids, pad_id, type_name
+from student.models.inputs import end_ids
 from student.training.step_dataset import build_step_dataset
 
 STEPS = {"batch_size": 32}, {"batch_tokens": 32_768}
@@ -93,13 +93,13 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
     torch.set_num_threads(1)
     tiny = recipes_folder() / "tiny"
     model, processor = siq_vl.build(str(tiny / "tower"), str(tiny / "decoder"), 2)
-    store, image_id = ImageStore(processor, torch.float32), Encoder(processor, end_ids(model)).image_id
+    store, encoder = ImageStore(processor, torch.float32), Encoder(processor, end_ids(model))
     stage = Stage(name="s", data="traces", train=("language",), max_steps=200, **settings)
     before, times = resident(), [time.process_time()]
     examples = Examples(MappedRows(path))
     assert len(examples.columns.lengths)
     times.append(time.process_time())
-    examples.image_share(image_id)
+    examples.image_share(encoder.image_id)
     times.append(time.process_time())
     steps = build_step_dataset(
         model,
@@ -107,10 +107,8 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
         examples,
         store,
         stage,
-        image_id=image_id,
-        pad_id=pad_id(processor),
+        encoder,
         max_pixels=10**7,
-        type_name=type_name(model),
         seed=0,
     )
     times.append(time.process_time())

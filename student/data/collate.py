@@ -17,10 +17,11 @@ from transformers import PreTrainedModel
 
 from distill.recipe.stages import Stage
 from student.data import packing
-from student.data.encode import Examples
+from student.data.encode import Encoder, Examples
 from student.data.encoded_rows import Example
 from student.data.images import ImageSource, join_features
 from student.models import attention
+from student.models.inputs import type_name
 
 Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 """Ids, token types and image inputs of one row to its positions, int64[axes, tokens]."""
@@ -37,6 +38,20 @@ class Layout:
     rows: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class InputForm:
+    """The tokens and the input by which a student knows images and padding."""
+
+    image_id: int
+    pad_id: int
+    type_name: str | None
+    """The input that marks image tokens, for students that take one."""
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, encoder: Encoder) -> "InputForm":
+        return cls(encoder.image_id, encoder.pad_id, type_name(model))
+
+
 class Collator:
     """Makes model inputs from row numbers."""
 
@@ -44,13 +59,11 @@ class Collator:
         self,
         examples: Examples,
         store: ImageSource,
+        form: InputForm,
         *,
-        image_id: int,
-        pad_id: int,
         max_pixels: int,
         line_tokens: int | None = None,
         bounds: bool = False,
-        type_name: str | None = None,
         positions: Positions | None = None,
         raw_pixels: bool = False,
     ) -> None:
@@ -61,12 +74,10 @@ class Collator:
         """
         self._examples = examples
         self._store, self._raw_pixels = store, raw_pixels
-        self._image_id = image_id
-        self._pad_id = pad_id
+        self._form = form
         self._max_pixels = max_pixels
         self._line_tokens = line_tokens
         self._bounds = bounds
-        self._type_name = type_name
         self._positions = positions
 
     def __call__(self, rows: Sequence[int]) -> Layout:
@@ -74,7 +85,7 @@ class Collator:
         bins = self._lines([len(example.ids) for example in result])
         lines = [[result[index] for index in indexes] for indexes in bins]
         width = max(sum(len(example.ids) for example in line) for line in lines)
-        ids = np.full((len(lines), width), self._pad_id, dtype=np.int64)
+        ids = np.full((len(lines), width), self._form.pad_id, dtype=np.int64)
         at, labels, ends = [], [], []
         for number, line in enumerate(lines):
             end = 0
@@ -85,8 +96,8 @@ class Collator:
                 at.append(np.arange(start + example.begin, end) + (number * width - 1))
                 ends.append(end)
         inputs = {"input_ids": torch.from_numpy(ids)}
-        if self._type_name is not None:
-            inputs[self._type_name] = (inputs["input_ids"] == self._image_id).to(torch.int64)
+        if self._form.type_name is not None:
+            inputs[self._form.type_name] = (inputs["input_ids"] == self._form.image_id).to(torch.int64)
         pictures = [self._features(example) for line in lines for example in line]
         if len(result) > len(lines):
             inputs["position_ids"] = self._place(lines, width, pictures)
@@ -127,7 +138,8 @@ class Collator:
         if self._positions is None:
             return plain
         ids = torch.from_numpy(example.ids.astype(np.int64))
-        return torch.cat([plain, self._positions(ids, (ids == self._image_id).long(), join_features(pictures))])
+        types = (ids == self._form.image_id).long()
+        return torch.cat([plain, self._positions(ids, types, join_features(pictures))])
 
 
 def spatial_positions(model: PreTrainedModel) -> Positions | None:
@@ -154,27 +166,23 @@ def collate(
     examples: Examples,
     store: ImageSource,
     stage: Stage,
+    encoder: Encoder,
     *,
-    image_id: int,
-    pad_id: int,
     max_pixels: int,
-    type_name: str | None,
     raw_pixels: bool = False,
 ) -> Collator:
     """What makes inputs of rows as the stage packs them."""
     model = student.get_base_model() if isinstance(student, PeftModel) else student
-    name = attention.of(model)
-    packs = attention.can_pack(model.config, type_name, name)
+    name, form = attention.of(model), InputForm.of(model, encoder)
+    packs = attention.can_pack(model.config, form.type_name, name)
     bounds = packs and attention.takes_bounds(name)
     return Collator(
         examples,
         store,
-        image_id=image_id,
-        pad_id=pad_id,
+        form,
         max_pixels=max_pixels,
         line_tokens=stage.line_tokens if packs and not bounds else None,
         bounds=bounds,
-        type_name=type_name,
         positions=spatial_positions(model),
         raw_pixels=raw_pixels,
     )

@@ -22,6 +22,7 @@ from student.data.encoded_rows import Example, MappedRows, RowColumns, columns_o
 from student.data.images import ImageStore, image_token
 from student.data.responses import kinds_of, learned_text
 from student.data.rows import TrainingRow, smaller
+from student.models import inputs
 
 TOO_LONG = "too_long"
 SHRINK = "shrink_image"
@@ -42,6 +43,7 @@ class Encoder:
         self.image_id = int(self._tokenizer.convert_tokens_to_ids(image_token(processor)))
         if self._tokenizer.eos_token_id is None:
             raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
+        self.pad_id = inputs.pad_id(processor)
         self.end_ids = frozenset((*end_ids, int(self._tokenizer.eos_token_id)))
         template = getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)
         if not isinstance(template, str):

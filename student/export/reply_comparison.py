@@ -120,7 +120,6 @@ class ComparedStudent:
         """Logits of transformers at every token of a reply, given the reply so far; (tokens, vocabulary)."""
         inputs = generation.prompt_inputs(
             self._model,
-            self._processor,
             self._encoder,
             self._store,
             self.samples,

@@ -226,7 +226,7 @@ def _probe(
 ) -> dict[str, Any]:
     encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
     (batch,) = generation.question_batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
-    return generation.prompt_inputs(model, processor, encoder, store, samples, batch, max_pixels=max_pixels)
+    return generation.prompt_inputs(model, encoder, store, samples, batch, max_pixels=max_pixels)
 
 
 @torch.inference_mode()

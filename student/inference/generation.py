@@ -48,7 +48,6 @@ def question_batches(
 
 def prompt_inputs(
     model: PreTrainedModel,
-    processor: ProcessorMixin,
     encoder: Encoder,
     store: ImageStore,
     samples: Sequence[Sample],
@@ -57,7 +56,7 @@ def prompt_inputs(
     max_pixels: int,
 ) -> dict[str, torch.Tensor]:
     """The inputs of `model` for one of `batches`: prompts padded on the left, and the inputs of their images."""
-    pad = _pad_id(processor)
+    pad = encoder.pad_id
     width = max(len(ids) for _, ids in batch)
     inputs = {
         "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
@@ -92,7 +91,7 @@ def reply_ids(
 ) -> list[list[int]]:
     """Token ids of the replies to one of `batches`, in its order, the end of the turn included; greedy without
     `draw`."""
-    inputs = prompt_inputs(model, processor, encoder, store, samples, batch, max_pixels=max_pixels)
+    inputs = prompt_inputs(model, encoder, store, samples, batch, max_pixels=max_pixels)
     # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
     decoding = GenerationConfig(
         do_sample=draw is not None,
@@ -104,7 +103,7 @@ def reply_ids(
         no_repeat_ngram_size=0,
         max_new_tokens=max_new_tokens,
         eos_token_id=sorted(encoder.end_ids),
-        pad_token_id=_pad_id(processor),
+        pad_token_id=encoder.pad_id,
         use_cache=True,
     )
     listener = live_text.current()
@@ -162,11 +161,6 @@ def generate_replies(
         draw=draw,
     )
     return [parse_reply(ids, encoder, processor.tokenizer) for ids in result]
-
-
-def _pad_id(processor: ProcessorMixin) -> int:
-    tokenizer = processor.tokenizer
-    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
 
 
 def _end(ids: Sequence[int], encoder: Encoder) -> int:

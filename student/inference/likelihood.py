@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, ProcessorMixin
 from transformers.utils import logging as transformers_logging
 
 from distill.errors import DataError, DistillError
-from student.data.collate import Collator, Layout, row_bounds, spatial_positions
+from student.data.collate import Collator, InputForm, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
@@ -101,8 +101,6 @@ class LikelihoodScorer:
         self._opening = self._encoder.opening()
         packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types, attention.of(model))
         self._line_tokens = _LINE_TOKENS if packs else None
-        pad = processor.tokenizer.pad_token_id
-        self._pad_id = int(pad if pad is not None else processor.tokenizer.eos_token_id)
         ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
         require_plain_head(model, ids, self._types)
 
@@ -236,11 +234,9 @@ class LikelihoodScorer:
         return Collator(
             examples,
             store,
-            image_id=self._encoder.image_id,
-            pad_id=self._pad_id,
+            InputForm.of(self._model, self._encoder),
             max_pixels=self._max_pixels,
             line_tokens=self._line_tokens,
-            type_name=self._types,
             positions=spatial_positions(self._model),
         )
 

@@ -49,7 +49,7 @@ from student.distributed import own_disks, processes
 from student.loss import training_loss
 from student.models import attention, freeze, kernels
 from student.models.flops import Cost
-from student.models.inputs import end_ids, pad_id, type_name
+from student.models.inputs import end_ids, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
 from student.training import freeze_checks, kernel_choice, reference, step_dataset
@@ -319,10 +319,8 @@ class StageRun:
             self.examples,
             self.images,
             self.stage,
-            image_id=self.encoder.image_id,
-            pad_id=pad_id(self.processor),
+            self.encoder,
             max_pixels=self.max_pixels,
-            type_name=type_name(self.model),
             seed=self.recipe.seed,
             distributions=self.distributions,
             process=processes.rank(),

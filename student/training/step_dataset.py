@@ -20,7 +20,7 @@ from distill.recipe.stages import Stage
 from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate
-from student.data.encode import Examples
+from student.data.encode import Encoder, Examples
 from student.data.image_tokens import TokenStore
 from student.data.images import ImageSource, ImageStore
 from student.data.responses import KINDS
@@ -60,11 +60,9 @@ def build_step_dataset(
     examples: Examples,
     store: ImageSource,
     stage: Stage,
+    encoder: Encoder,
     *,
-    image_id: int,
-    pad_id: int,
     max_pixels: int,
-    type_name: str | None,
     seed: int,
     distributions: TopLogprobs | None = None,
     process: int = 0,
@@ -74,17 +72,7 @@ def build_step_dataset(
 
     `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
     """
-    collator = collate(
-        student,
-        examples,
-        store,
-        stage,
-        image_id=image_id,
-        pad_id=pad_id,
-        max_pixels=max_pixels,
-        type_name=type_name,
-        raw_pixels=True,
-    )
+    collator = collate(student, examples, store, stage, encoder, max_pixels=max_pixels, raw_pixels=True)
     columns = examples.columns.in_groups(stage.group_rows)
     lengths = columns.lengths
     result = mixture.groups(

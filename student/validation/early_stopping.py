@@ -33,8 +33,6 @@ from student.data.encode import Encoder, Examples
 from student.data.images import ImageStore
 from student.distributed import fsdp
 from student.inference.reply_metrics import Prediction
-from student.models.freeze import plain_model
-from student.models.inputs import pad_id, type_name
 from student.validation import measure
 from student.validation.measure import HeldOut, Questions, ValidationMetrics
 from student.validation.page import SamplesPage
@@ -79,16 +77,7 @@ def early_stopping_of(
         )
     held = None
     if len(kept_out):
-        collator = collate(
-            student,
-            kept_out,
-            store,
-            stage,
-            image_id=encoder.image_id,
-            pad_id=pad_id(processor),
-            max_pixels=rows.max_pixels(recipe, stage),
-            type_name=type_name(plain_model(student)),
-        )
+        collator = collate(student, kept_out, store, stage, encoder, max_pixels=rows.max_pixels(recipe, stage))
         held = HeldOut(batches=measure.batch_rows(kept_out, stage.micro_batch_tokens), collate=collator)
 
     def on_measured(metrics: ValidationMetrics) -> None:

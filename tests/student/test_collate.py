@@ -31,10 +31,8 @@ def encoded(model, processor, rows):
     collator = collate.Collator(
         examples,
         store,
-        image_id=encoder.image_id,
-        pad_id=processor.tokenizer.pad_token_id,
+        collate.InputForm.of(model, encoder),
         max_pixels=PIXELS,
-        type_name=inputs.type_name(model),
     )
     return examples, collator
 

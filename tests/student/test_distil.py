@@ -97,10 +97,8 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
         examples,
         store,
         planned,
-        image_id=encoder.image_id,
-        pad_id=0,
+        encoder,
         max_pixels=10**6,
-        type_name=None,
         seed=0,
         distributions=found,
     )

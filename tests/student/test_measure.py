@@ -77,10 +77,8 @@ def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> meas
     collator = collate.Collator(
         examples,
         store,
-        image_id=encoder.image_id,
-        pad_id=processor.tokenizer.pad_token_id,
+        collate.InputForm.of(model, encoder),
         max_pixels=PIXELS,
-        type_name=inputs.type_name(model),
     )
     return measure.HeldOut(batches=batches, collate=collator)
 

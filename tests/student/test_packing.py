@@ -37,12 +37,10 @@ def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: 
     return collate.Collator(
         examples,
         store,
-        image_id=encoder.image_id,
-        pad_id=processor.tokenizer.pad_token_id,
+        collate.InputForm.of(model, encoder),
         max_pixels=10**6,
         line_tokens=line_tokens,
         bounds=bounds,
-        type_name=inputs.type_name(model),
         positions=collate.spatial_positions(model),
     )
 

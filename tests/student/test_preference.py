@@ -166,10 +166,8 @@ class Run:
             self.examples,
             store,
             self.stage,
-            image_id=encoder.image_id,
-            pad_id=processor.tokenizer.pad_token_id,
+            encoder,
             max_pixels=10**6,
-            type_name=inputs.type_name(self.model),
             seed=0,
         )
         self.steps.data.reference = np.linspace(-60, -30, len(rows), dtype=np.float32)

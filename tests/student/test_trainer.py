@@ -77,10 +77,8 @@ class Run:
             self.examples,
             self.store,
             self.stage,
-            image_id=self.encoder.image_id,
-            pad_id=self.processor.tokenizer.pad_token_id,
+            self.encoder,
             max_pixels=10**6,
-            type_name=inputs.type_name(self.model),
             seed=0,
             **shared,
         )

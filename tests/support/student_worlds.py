@@ -225,9 +225,7 @@ def step_dataset(
         examples,
         store,
         stage,
-        image_id=encoder.image_id,
-        pad_id=inputs.pad_id(processor),
+        encoder,
         max_pixels=10**6,
-        type_name=inputs.type_name(model),
         seed=0,
     )
