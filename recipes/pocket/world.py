@@ -22,7 +22,7 @@ from setup import HERE, PACKAGES, STAMPS, TABLES
 from sources import KINDS, PLURAL, Series, Thing, series, things
 
 SEED = 20261123
-ROWS = {"captions": 600, "instruct": 600, "questions": 330, "test": 600}
+ROWS = {"captions": 600, "instruct": 600, "questions": 900, "test": 600}
 GOODS = ("tea", "coffee", "bread", "milk", "soup", "cake", "rice", "juice", "salad", "cheese", "eggs", "fish")
 SHOPS = ("Corner Shop", "City Market", "Green Cafe", "Old Mill", "Sea View", "North Star")
 NOTICES = ("Room", "Floor", "Bus", "Desk", "Gate", "Seat", "Hall", "Track")
