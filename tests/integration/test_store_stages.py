@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -193,8 +194,10 @@ DROPOUT = "stages.reason.lora.dropout=0.2"
 
 def copied_step(store: LocalStore) -> int:
     """The last checkpoint of the last stage that a copy names; 0 without one."""
-    keys = [stored.key for stored in store.list_objects("run/train/attempts") if stored.key.endswith(".json")]
-    names = "".join(store.read(key).decode() for key in keys)
+    names = ""
+    for stored in store.list_objects("run/train/attempts"):
+        with suppress(FileNotFoundError):  # the next machine's first copy replaces those before it
+            names += store.read(stored.key).decode() if stored.key.endswith(".json") else ""
     return max([0, *map(int, re.findall(r"reason/checkpoints/checkpoint-(\d+)/complete", names))])
 
 

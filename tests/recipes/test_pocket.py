@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from recipe_scripts import RECIPES, scripts_loaded
 
 from distill.data import reader
-from distill.grounding import chart_table
+from distill.grounding.charts import chart_table
 from distill.recipe import loading
 from distill.types import Sample
 

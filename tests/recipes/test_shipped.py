@@ -14,7 +14,7 @@ from PIL import Image
 
 from distill.commands import stages
 from distill.data import reader
-from distill.grounding import chart_table
+from distill.grounding.charts import chart_table
 from distill.recipe import loading
 from distill.recipe.data import DataSource
 from distill.types import Sample
