@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 import typer
+from command_line import RECIPE, distill
 from typer.testing import CliRunner
 
 from distill import __main__, cli
@@ -16,23 +17,6 @@ from distill.commands import stages, whole_run
 from distill.errors import BusyError, InputError, RecipeError, StaleError
 from distill.python_api import verbs
 from distill.recipe.loading import load
-
-RECIPE = """
-[data.questions]
-source = "questions.jsonl"
-[data.questions.columns]
-image = ""
-
-[[teachers]]
-name = "only"
-model = "nobody/nothing"
-backend = "embedded"
-"""
-
-
-def distill(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "distill", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 @pytest.fixture

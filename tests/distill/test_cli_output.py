@@ -1,6 +1,5 @@
 """What commands print: status, progress, JSON, colours, version and help."""
 
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 import student_worlds
+from command_line import RECIPE
 from typer.testing import CliRunner
 
 from distill import cli
@@ -15,23 +15,6 @@ from distill.commands import progress
 from distill.commands.progress import watch
 from distill.types import Progress
 from student.train import train
-
-RECIPE = """
-[data.questions]
-source = "questions.jsonl"
-[data.questions.columns]
-image = ""
-
-[[teachers]]
-name = "only"
-model = "nobody/nothing"
-backend = "embedded"
-"""
-
-
-def distill(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "distill", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 @pytest.fixture
