@@ -69,10 +69,10 @@ def write_result(
     parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
     generated = Manifest.read(folder.parent / "generate")
+    known, agreement = described.known, described.agreement
     text = render_card(
-        recipe, counted_funnel, described.known, traces.makers, written.rows, generated, health, digest,
-        described.agreement,
-    )  # fmt: skip
+        recipe, counted_funnel, known, traces.makers, written.rows, generated, health, digest, agreement
+    )
     write_text(temporary / "README.md", text)
     writer.replace(temporary, folder / DATASET)
     files = {

@@ -43,7 +43,7 @@ def start(world: World, address: str, number: int) -> "subprocess.Popen[bytes]":
 
 
 def wait_until(reached: Callable[[], bool], processes: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """Until a function says so; SystemExit where a process has ended with an error."""
+    """Wait until `reached` returns true. Raises SystemExit when a process has ended with an error."""
     while not reached():
         if any(process.poll() for process in processes):
             raise SystemExit(f"processes ended with {[process.returncode for process in processes]}")

@@ -183,7 +183,7 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
                 stack.enter_context(kept_stage(agent, stage, run / stage, every_s=recipe.engine.seal_s))
                 agent.live = partial(_live, run, stage)
             _pull_inputs(store, recipe, run, stage)
-        yield Path(own_disks.share_on_disk(str(run)))
+        yield own_disks.share_on_disk(run)
         if processes.is_main():
             store.put(f"run/{RECIPE}", recipe.to_toml().encode())
 

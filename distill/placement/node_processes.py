@@ -5,7 +5,7 @@ Every process finds its rank where torchrun and accelerate put it: in its enviro
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
@@ -69,14 +69,20 @@ def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
         for child in active_children():
             child.terminate()
         pool.shutdown(cancel_futures=True)
-    for error in sorted(errors, key=_kind):
-        if isinstance(error, BrokenProcessPool):
-            raise ProcessLost(f"a process on {socket.gethostname()} was killed, often because memory was full")
+    error = first_cause(errors, BrokenProcessPool)
+    if isinstance(error, BrokenProcessPool):
+        raise ProcessLost(f"a process on {socket.gethostname()} was killed, often because memory was full")
+    if error is not None:
         raise error
 
 
-def _kind(error: BaseException) -> int:
-    return 0 if isinstance(error, BrokenProcessPool) else 1 if isinstance(error, DistillError) else 2
+def first_cause(errors: Sequence[BaseException], *losses: type[BaseException]) -> BaseException | None:
+    """Of the errors of processes that work together: that of a loss, then a DistillError, then any; None of none."""
+    for kinds in (losses, DistillError, BaseException):
+        for error in errors:
+            if isinstance(error, kinds):
+                return error
+    return None
 
 
 def _enter(work: Callable[[], None], environment: dict[str, str]) -> None:

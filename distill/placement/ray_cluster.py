@@ -16,7 +16,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from distill.errors import DistillError
-from distill.placement.node_processes import ProcessLost, Ranks, free_port, run_processes
+from distill.placement.node_processes import ProcessLost, Ranks, first_cause, free_port, run_processes
 
 STOP_S = 60.0
 """Seconds that agents have to seal and end their claims when the command is stopped."""
@@ -127,11 +127,7 @@ def _run_to_end(tasks: list[Any], follow: Callable[[], None]) -> BaseException |
                 if (error := _error_of(reference)) is not None:
                     errors.append(error)
                     deadline_s = min(deadline_s, time.monotonic() + STOP_S)
-    return min(errors, key=_kind, default=None)
-
-
-def _kind(error: BaseException) -> int:
-    return 0 if isinstance(error, RayError | ProcessLost) else 1 if isinstance(error, DistillError) else 2
+    return first_cause(errors, RayError, ProcessLost)
 
 
 @contextmanager

@@ -5,9 +5,9 @@
 The gain of a pair is the accuracy of a student trained on one teacher's traces minus that of the same student trained
 as long on answers alone. Every coefficient is at least 0, so the prediction never falls where a teacher answers more
 questions rightly, where the student uses the picture more, or where the traces fit it better. `left` is what a
-student loses on questions that its teacher leaves out, `cost` what learning to reason costs in any case. The prior is
-that each coefficient is 0: a small ridge says so. The interval is that of a student of which no pair is known: its
-width comes from leaving out one student at a time, and counts students, because errors of one student go together.
+student loses on questions that its teacher leaves out, `cost` what learning to reason costs in any case. A small
+ridge pulls each coefficient towards 0. The interval is that of a student of which no pair is known: its width comes
+from leaving out one student at a time, and counts students, because errors of one student go together.
 """
 
 import math

@@ -50,20 +50,20 @@ def test_the_work_of_a_silent_agent_goes_to_one_other(store: MemoryStore) -> Non
 
 
 def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(store: MemoryStore) -> None:
-    own = [0.0]
-    first, second = agent(store), AgentRecord(store=store, clock=lambda: own[0])
+    own_s = 0.0
+    first, second = agent(store), AgentRecord(store=store, clock=lambda: own_s)
+    store.clock = lambda: 1000.0 + own_s
     second.beat()
     assert first.claim("work")
-    own[0] = 600.0  # as long the store did not answer
-    store.clock = lambda: 1600.0
+    own_s = 600.0  # as long the store did not answer
     assert not second.claim("work"), "the first one has had no time to give a sign either"
     assert second.away_s == 600.0 and first.away_s == 0.0
     first.beat()
-    for passed in range(0, int(LEASE_S), 10):
-        own[0], store.clock = 600.0 + passed, lambda passed=passed: 1600.0 + passed  # type: ignore[misc]
+    for passed_s in range(0, int(LEASE_S), 10):
+        own_s = 600.0 + passed_s
         assert not second.claim("work")
-    for passed in range(int(LEASE_S), int(2 * LEASE_S), 10):  # the first one is lost
-        own[0], store.clock = 600.0 + passed, lambda passed=passed: 1600.0 + passed  # type: ignore[misc]
+    for passed_s in range(int(LEASE_S), int(2 * LEASE_S), 10):  # the first one is lost
+        own_s = 600.0 + passed_s
         second.beat()
     assert second.claim("work")
 

@@ -147,7 +147,9 @@ def test_ratios_are_the_same_where_all_terms_are_proportional(
 
 @pytest.mark.parametrize("whole", ["0", "1", "2", "8"])
 def test_a_share_needs_a_whole_and_a_percentage_of_it(whole: str) -> None:
-    result = ratios.compare_worded_share(f"1 in {whole}", read_single_quantity("12.5%"))  # type: ignore[arg-type]
+    gold = read_single_quantity("12.5%")
+    assert gold is not None
+    result = ratios.compare_worded_share(f"1 in {whole}", gold)
     assert (result is not None) is (whole == "8")
 
 
