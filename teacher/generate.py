@@ -25,7 +25,7 @@ from teacher.generation import Generation, Offline, no_server_error
 from teacher.messages.request import Model
 from teacher.progress import announce
 from teacher.scheduling.concurrent_teachers import group_teachers
-from teacher.store import question_plan
+from teacher.store import plan_images, question_plan
 
 _SHORTEST_CHECK_S = 0.2
 _IMAGE_CHECK_S = (0.5, 15.0)
@@ -102,7 +102,7 @@ def _wait_for_images(
 ) -> dict[str, Any]:
     """The state of the plan once the folders of its images are there. Raises CircuitOpen when they stay away."""
     images = Dependency("the images of this run")
-    while missing := question_plan.unreadable_folders(folder, inputs):
+    while missing := plan_images.unreadable_folders(folder, inputs):
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more folders" if len(missing) > 3 else "")
         images.failed(
             "images",

@@ -4,12 +4,10 @@ Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they w
 a rerun takes them as they are and does not read the source again.
 """
 
-import os
 import shutil
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations, islice
@@ -18,7 +16,6 @@ from typing import IO, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, describe, write_json
 from distill.artifacts.journal import read_jsonl
@@ -39,11 +36,11 @@ from teacher.messages import parse
 from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, may_share, route
+from teacher.store import plan_images
 from teacher.store.picture_cues import asks_for_picture_text, require_reader, with_picture_text
 from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
-_PATHS_AT_ONCE = 1 << 16
 _EXTENDED = 16
 """Earlier plans that are remembered as the beginning of one."""
 _LIMIT_POOL = 20_000
@@ -152,8 +149,8 @@ def plan_inputs(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: 
         "settings": fingerprint(fields),
         "content": source_digest(recipe),
         "limit": limit or 0,
-        "root": _images_root(recipe),
-        "images": _images_state(folder / SAMPLES),
+        "root": plan_images.images_root(recipe),
+        "images": plan_images.images_state(folder / SAMPLES),
     }
 
 
@@ -173,57 +170,6 @@ def is_current(folder: Path, inputs: Mapping[str, Any]) -> bool:
 
 def _file_digests(folder: Path) -> dict[str, str]:
     return {name: describe(folder / name).sha256 for name in _FILES}
-
-
-def _images_root(recipe: Recipe) -> str:
-    """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
-    source = recipe.data[ASKED]
-    if source.images_root is not None:
-        return str(recipe.local(source.images_root))
-    return str(sources.locate(recipe, ASKED).root) if recipe.local(source.source).exists() else ""
-
-
-def _images_state(path: Path) -> str:
-    """Digest over size and time of change of every file that the planned samples' images lie in."""
-    try:
-        return fingerprint({name: _size_and_time(name) for name in _image_paths(path)})
-    except (OSError, pa.ArrowException, KeyError):
-        return ""  # there is none, or a damaged one, which is made anew
-
-
-def _image_paths(path: Path) -> list[str]:
-    paths: set[str] = set()
-    with pq.ParquetFile(path) as table:
-        for batch in table.iter_batches(batch_size=_PATHS_AT_ONCE, columns=["images.list.element.path"]):
-            images: Any = batch["images"]
-            paths.update(images.values.field("path").to_pylist())
-    return sorted(paths)
-
-
-def _size_and_time(name: str) -> list[int]:
-    with suppress(OSError):
-        status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
-        return [status.st_size, status.st_mtime_ns]
-    return []
-
-
-def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
-    """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
-    try:
-        saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
-        if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
-            return []
-        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _size_and_time(name)}
-    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
-        return []
-    return sorted(name for name in missing if not _has_entries(name))
-
-
-def _has_entries(folder: str) -> bool:
-    """Whether a folder can be listed and holds something."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        return any(entries)
-    return False
 
 
 def write_pending_plan(
@@ -359,7 +305,7 @@ def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed:
     growth = orjson.loads((pending / PLAN_STATE).read_bytes())
     shutil.rmtree(pending)
     unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
-    state = {**inputs, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
+    state = {**inputs, "images": plan_images.images_state(folder / SAMPLES), "unreadable": unreadable}
     write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
 
 

@@ -1,0 +1,70 @@
+"""Whether the images of a plan are there, and are those that it was made from."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.layout import PLAN_STATE, SAMPLES
+from distill.artifacts.manifest import fingerprint
+from distill.data import sources
+from distill.recipe.data import ASKED
+from distill.recipe.recipe import Recipe
+
+_PATHS_AT_ONCE = 1 << 16
+
+
+def images_root(recipe: Recipe) -> str:
+    """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
+    source = recipe.data[ASKED]
+    if source.images_root is not None:
+        return str(recipe.local(source.images_root))
+    return str(sources.locate(recipe, ASKED).root) if recipe.local(source.source).exists() else ""
+
+
+def images_state(path: Path) -> str:
+    """Digest over size and time of change of every file that the planned samples' images lie in."""
+    try:
+        return fingerprint({name: _size_and_time(name) for name in _image_paths(path)})
+    except (OSError, pa.ArrowException, KeyError):
+        return ""  # there is none, or a damaged one, which is made anew
+
+
+def _image_paths(path: Path) -> list[str]:
+    paths: set[str] = set()
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=_PATHS_AT_ONCE, columns=["images.list.element.path"]):
+            images: Any = batch["images"]
+            paths.update(images.values.field("path").to_pylist())
+    return sorted(paths)
+
+
+def _size_and_time(name: str) -> list[int]:
+    with suppress(OSError):
+        status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
+        return [status.st_size, status.st_mtime_ns]
+    return []
+
+
+def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
+    """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
+    try:
+        saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
+        if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
+            return []
+        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _size_and_time(name)}
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
+        return []
+    return sorted(name for name in missing if not _has_entries(name))
+
+
+def _has_entries(folder: str) -> bool:
+    """Whether a folder can be listed and holds something."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return any(entries)
+    return False
