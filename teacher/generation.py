@@ -15,7 +15,7 @@ from typing import Any
 
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
-from distill.artifacts.layout import SAMPLES
+from distill.artifacts.layout import KNOWN_AS, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.recipe.data import ASKED
@@ -163,7 +163,12 @@ class Generation:
             stage="generate",
             fingerprint=fingerprint(fields),
             fields=fields,
-            inputs={ASKED: str(inputs["content"]), "limit": str(inputs["limit"]), SAMPLES: self.plan.content},
+            inputs={
+                ASKED: str(inputs["content"]),
+                "limit": str(inputs["limit"]),
+                SAMPLES: self.plan.content,
+                **{f"{KNOWN_AS}{name}": digest for name, digest in self.plan.known_as.items()},
+            },
             outputs=files,
             counts=_manifest_counts(
                 self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())

@@ -59,7 +59,7 @@ def write_samples(path: Path, written: Iterable[Sample], *, before: Path | None 
     held: list[pa.Table] = []  # the last rows of `before`, fewer than a whole group
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         if before is not None:
-            content = _content_number(before)
+            content = int(content_of(before), 16)
             for group in _row_groups(before):
                 if len(group) == _ROW_GROUP:
                     writer.write_table(group)
@@ -99,9 +99,9 @@ def samples_content(path: Path) -> str:
     return metadata.get(_CONTENT.encode(), b"").decode()
 
 
-def _content_number(path: Path) -> int:
-    noted = samples_content(path)
-    return int(noted, 16) if noted else sum(map(sample_content, read_samples(path)))
+def content_of(path: Path) -> str:
+    """`samples_content`, worked out from the samples where the file does not note it."""
+    return samples_content(path) or _hex(sum(map(sample_content, read_samples(path))))
 
 
 def _hex(content: int) -> str:

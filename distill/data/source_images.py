@@ -13,7 +13,8 @@ from distill.errors import StaleError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
-_PICTURES = "pictures."
+NOTED = "pictures."
+"""Before the name of a source in the inputs of a manifest: the digest of its pictures."""
 _LOOKED_AT = 8
 """Rows of a source whose pictures are compared."""
 
@@ -37,7 +38,7 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
     """Raises StaleError when a source has other pictures than those noted in a manifest's inputs."""
     for key, digest in pictures_of(recipe, names).items():
         if digest and before.get(key, digest) != digest:
-            name = key.removeprefix(_PICTURES)
+            name = key.removeprefix(NOTED)
             raise StaleError(
                 f"{where} was made from other images of [data.{name}]: its images_root "
                 f"({recipe.data[name].images_root or 'the folder of its source'}) now leads to different ones; "
@@ -47,4 +48,4 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
 
 def pictures_of(recipe: Recipe, names: Iterable[str]) -> dict[str, str]:
     """The digests of sources' pictures as a manifest's inputs."""
-    return {f"{_PICTURES}{name}": digest for name in names if (digest := pictures_digest(recipe, name))}
+    return {f"{NOTED}{name}": digest for name in names if (digest := pictures_digest(recipe, name))}

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
-from distill.artifacts.layout import PLACES, PLAN, QUARANTINE, SAMPLES, part_path, part_paths
+from distill.artifacts.layout import KNOWN_AS, PLACES, PLAN, QUARANTINE, SAMPLES, part_path, part_paths
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
@@ -138,10 +138,16 @@ def count_planned(generate: Path) -> int:
 def traces_digest(generated: Manifest) -> str:
     """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
 
-    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content.
+    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content:
+    what was planned by one keeps the digest of its files, also where it is planned anew after a move.
     """
     digests = {path: output.sha256 for path, output in generated.outputs.items()}
-    if content := generated.inputs.get(SAMPLES):
+    known_as = {
+        name: digest for name in (SAMPLES, QUARANTINE) if (digest := generated.inputs.get(f"{KNOWN_AS}{name}"))
+    }
+    if known_as:
+        digests |= known_as
+    elif content := generated.inputs.get(SAMPLES):
         digests[SAMPLES] = content
         digests.pop(QUARANTINE, None)
     return fingerprint(digests)

@@ -8,7 +8,7 @@ import shutil
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
@@ -72,6 +72,9 @@ class QuestionPlan:
     """`sample_files.samples_content` of it."""
     extends: Sequence[tuple[int, str]] = ()
     """Earlier plans that this one begins with: numbers of samples, and digests."""
+    known_as: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the files of an earlier plan of the same samples, which noted no content: finished stages know the
+    traces by them."""
 
     def read(self, done: DoneRows | None = None) -> Iterator[Sample]:
         """The samples in their order; without those that are done."""
@@ -299,14 +302,28 @@ def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
 
 def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
+    known_as = _known_as(pending, folder)
     (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
-    growth = orjson.loads((pending / PLAN_STATE).read_bytes())
+    growth = orjson.loads((pending / PLAN_STATE).read_bytes()) | {"known_as": known_as}
     shutil.rmtree(pending)
     unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
     state = {**inputs, "images": plan_images.images_state(folder / SAMPLES), "unreadable": unreadable}
     write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
+
+
+def _known_as(pending: Path, folder: Path) -> dict[str, str]:
+    """`QuestionPlan.known_as` of a new plan that takes the place of one of the same samples, or of none."""
+    try:
+        state = orjson.loads((folder / PLAN_STATE).read_bytes())
+        if sample_files.content_of(folder / SAMPLES) != sample_files.samples_content(pending / SAMPLES):
+            return {}
+        if sample_files.samples_content(folder / SAMPLES):
+            return dict(state.get("known_as", {}))
+        return _file_digests(folder)
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, DataError):
+        return {}
 
 
 _LASTING_REASONS = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -343,4 +360,5 @@ def read_plan(folder: Path) -> QuestionPlan:
         digest=state.get("files", {}).get(SAMPLES, ""),
         content=sample_files.samples_content(folder / SAMPLES),
         extends=[(rows, digest) for rows, digest in state.get("extends", ())],
+        known_as=state.get("known_as", {}),
     )

@@ -6,12 +6,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from distill.artifacts.files import directory_sha256
+from distill.artifacts.json_lines import seal
+from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest, Output
 from distill.cli import app
+from distill.data import reader
+from distill.data.sample_files import write_samples
+from distill.data.source_images import pictures_of
 from distill.planning.redo import compare_recipes
 from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
@@ -245,3 +252,57 @@ def test_models_and_data_that_only_moved_make_nothing_stale_even_where_the_old_p
     (base / "new" / "rows.jsonl").write_text('{"question": "How many?", "answer": "5"}\n')
     causes = compare_recipes(before, now, run).causes
     assert {"generate", "traces:small", "train:align", "filter"} <= {*causes}
+
+
+@pytest.fixture
+def pictured(tmp_path: Path) -> Path:
+    """The recipe with a dozen images a source, in one folder; a second folder holds the same, a third has others."""
+    for shade, folder in enumerate(("old", "new", "others")):
+        (tmp_path / folder).mkdir()
+        for number in range(12):
+            Image.new("RGB", (8, 8), (shade // 2, number, 7)).save(tmp_path / folder / f"{number}.png")
+    for name in ("questions", "captions", "test"):
+        rows = [orjson.dumps({"question": f"{name} {n}?", "answer": "4", "image": f"{n}.png"}) for n in range(12)]
+        (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(rows))
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    return tmp_path / "mine.toml"
+
+
+def with_images(recipe: Path, folder: str) -> Recipe:
+    return load(recipe, {f"data.{name}.images_root": folder for name in ("questions", "captions", "test")})
+
+
+def note_images(run: Path, recipe: Recipe) -> None:
+    """What the finished stages of a run know of its images."""
+    samples = list(reader.samples(recipe))
+    write_samples(run / "generate" / SAMPLES, samples[1:])
+    (run / "generate" / QUARANTINE).write_bytes(seal({"sample_id": samples[0].id, "reason": "no_teacher"}))
+    note("generate", run)
+    note("train", run, "align", inputs=pictures_of(recipe, ["captions"]))
+    note("eval", run, inputs=pictures_of(recipe, ["test"]))
+
+
+def test_the_same_images_in_another_folder_make_nothing_stale_even_where_the_old_folder_is_gone(
+    pictured: Path,
+) -> None:
+    before, run = with_images(pictured, "old"), pictured.parent / "run"
+    note_images(run, before)
+    now = with_images(pictured, "new")
+    assert len(compare_recipes(before, now).changes) == 3 and not compare_recipes(before, now).causes
+    assert redo_text(before, now, run).count("nothing: the same content lies there") == 3
+    assert {"generate", "train:align", "eval"} <= {*compare_recipes(before, with_images(pictured, "others")).causes}
+    shutil.rmtree(pictured.parent / "old")
+    assert not compare_recipes(before, now, run).causes
+    assert {"generate", "train:align", "eval"} <= {*compare_recipes(before, now).causes}, "nothing says what it was"
+    (pictured.parent / "new" / "3.png").unlink()  # a row that generate sets aside
+    assert {"generate", "train:align", "eval"} <= {*compare_recipes(before, now, run).causes}
+
+
+def test_all_images_of_the_teachers_questions_are_compared_and_the_first_ones_of_other_sources(
+    pictured: Path,
+) -> None:
+    before, now = with_images(pictured, "old"), with_images(pictured, "new")
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(pictured.parent / "new" / "11.png")
+    changes = {change.path: change.moved for change in compare_recipes(before, now).changes}
+    moved = {name: changes[f"data.{name}.images_root"] for name in ("questions", "captions", "test")}
+    assert moved == {"questions": False, "captions": True, "test": True}
