@@ -15,10 +15,10 @@ import typer
 from typer.core import TyperGroup
 
 from distill import packages
-from distill.child_process import interrupt
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError
+from distill.machine.child_process import interrupt
 from student.distributed import processes
 
 _COLLECT_AFTER = (20_000, 50, 100)

@@ -17,10 +17,10 @@ from distill.artifacts.files import locked, set_aside, storage_errors
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
-from distill.child_process import available_cores
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import RecipeError
-from distill.memory import give_back_memory
+from distill.machine.child_process import available_cores
+from distill.machine.memory import give_back_memory
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.trace_records.human_labels import TraceLabel, read_labels

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
 from distill.data import reader
-from distill.data.images import read_bytes
+from distill.data.images.image_files import read_bytes
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
 from filters.matching import image_match, test_sets

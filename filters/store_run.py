@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
 from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
-from distill.child_process import available_cores
 from distill.errors import StaleError
+from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe

@@ -19,8 +19,8 @@ from distill.artifacts.layout import DECISIONS, SIGNALS, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from distill.recipe.effects import affecting
-from distill.recipe.filter import DEFAULT_RULES, Filter, Select
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import DEFAULT_RULES, Filter, Select
 from distill.reports.text_table import table
 from filters.decisions import decide
 from filters.decisions import rules as conditions

@@ -18,7 +18,7 @@ from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
-from distill.memory import give_back_memory
+from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
 from distill.trace_records.human_labels import TraceLabel, compare_with_judge

@@ -18,9 +18,9 @@ from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
 from distill.jobs import JobPool
 from distill.recipe.effects import affecting
-from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, lineage, start_of
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import own_disks, processes

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from distill.errors import CircuitOpen, DistillError, TeacherError
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.connect import connect
 from teacher.generation import Generation, TeacherJob, Writer

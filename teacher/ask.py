@@ -14,8 +14,8 @@ from pathlib import Path
 from distill.errors import RecipeError
 from distill.rationale import TAGS, thinking_end
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.connect import Engine, EngineSettings, connect, engine_settings
 from teacher.messages.completion import Completion

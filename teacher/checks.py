@@ -14,11 +14,11 @@ import orjson
 
 from distill import packages
 from distill.data import sources
-from distill.data.lfs_pointers import explain_pointers
+from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import InputError, ModelError, RecipeError
-from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import engine_class
 from teacher.engines.http.chat_protocol import request_headers, sampling_body
 from teacher.engines.vllm.vllm_options import check_arguments, is_vllm

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.generate import Outcomes
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Outcomes
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.concurrent_teachers import group_teachers

@@ -18,9 +18,9 @@ from distill.artifacts.files import Output
 from distill.artifacts.layout import KNOWN_AS, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
 from teacher.engines.connect import EngineSettings, engine_settings
 from teacher.engines.provenance import record_engine

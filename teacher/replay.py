@@ -14,9 +14,9 @@ from distill.artifacts.json_lines import LineReader
 from distill.artifacts.layout import SAMPLES
 from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.sampling import Sampling
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.engines.connect import EngineSettings, connect, engine_of, engine_settings

@@ -19,7 +19,7 @@ from distill.artifacts.files import storage_errors
 from distill.artifacts.journal import Journal
 from distill.artifacts.manifest import fingerprint
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records import scores
 from distill.types import Progress, ProgressCallback, Sample
 from teacher.engines.connect import connect, engine_settings

@@ -28,8 +28,8 @@ from distill.data import sample_files
 from distill.errors import RecipeError, StaleError, StorageError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Unit, committed_units

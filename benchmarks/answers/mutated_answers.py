@@ -36,8 +36,8 @@ import orjson
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import part_path
-from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import DEFAULT_SIGNALS
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry

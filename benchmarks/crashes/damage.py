@@ -24,7 +24,7 @@ import orjson
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.trace_lines import trace_fault
 from teacher.store.trace_journal import read_index, rewrite_parts
 

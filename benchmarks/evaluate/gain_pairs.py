@@ -33,9 +33,9 @@ from distill.planning.gain import (
     student_reads,
     teacher_measures,
 )
-from distill.recipe.ablate import REFERENCE
 from distill.recipe.loading import derived_recipe, load
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.ablate import REFERENCE
 from distill.reports.text_table import interval, percent, table
 from distill.stats.gain_model import MEASURES, GainPair, fit_model, left_out, pair_of, student_of
 from distill.stats.intervals import paired, wilson

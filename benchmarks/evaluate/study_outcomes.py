@@ -25,8 +25,8 @@ from distill.artifacts.layout import ABLATE, POWER
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint
 from distill.data import reader
 from distill.recipe import loading
-from distill.recipe.ablate import REFERENCE
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.ablate import REFERENCE
 from student.inference.error_causes import CAUSES, ErrorCause
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "results" / "outcomes"

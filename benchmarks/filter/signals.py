@@ -28,8 +28,8 @@ import numpy as np
 import orjson
 
 from distill.data.sample_files import to_record
-from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.loading import load
+from distill.recipe.sections.filter import DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
 from filters.signals.base import Extractor
 from filters.signals.families import agreement, answer

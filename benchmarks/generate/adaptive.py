@@ -19,7 +19,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.data import sample_files
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Until
+from distill.recipe.sections.sampling import Until
 from teacher.generate import generate
 
 

@@ -27,9 +27,9 @@ import tiny_models
 import vllm_server
 from simulated_server import LATENCIES, drawn_latencies, seconds_of
 
-from distill.data.images import sha256
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.data.images.image_files import sha256
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http.concurrency import BLIND_START, ConcurrencyLimit
 from teacher.engines.http.http_client import ChatClient

@@ -10,8 +10,8 @@ import time
 import numpy as np
 from PIL import ExifTags, Image
 
-from distill.data import images
-from distill.data.image_metadata import without_metadata
+from distill.data.images import image_files
+from distill.data.images.image_metadata import without_metadata
 
 MAX_PIXELS = 10**8
 
@@ -46,8 +46,8 @@ def main() -> None:
     ):
         data = encoded(pixels(*size), kind)
         strip = milliseconds(lambda data=data: without_metadata(data))
-        whole = milliseconds(lambda data=data: images.portable(data, max_pixels=MAX_PIXELS))
-        digest = milliseconds(lambda data=data: images.sha256(data))
+        whole = milliseconds(lambda data=data: image_files.portable(data, max_pixels=MAX_PIXELS))
+        digest = milliseconds(lambda data=data: image_files.sha256(data))
         print(
             f"{name}: {len(data) / 1e3:,.0f} kB, {len(data) - len(without_metadata(data))} bytes left out, "
             f"{strip:.3f} ms of {whole:.3f} ms for the whole preparation (its digest alone takes {digest:.3f} ms)"

@@ -17,7 +17,8 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from distill.artifacts.layout import PREDICTIONS
-from distill.data import images, reader
+from distill.data import reader
+from distill.data.images import image_files
 from distill.recipe.loading import load
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "pocket.png"
@@ -63,7 +64,7 @@ def page(run: Path) -> Image.Image:
     ]
     cards = []
     for sample_id in chosen(lines):
-        picture = images.load(by_id[sample_id].images[0], max_pixels=1_000_000).convert("RGB")
+        picture = image_files.load(by_id[sample_id].images[0], max_pixels=1_000_000).convert("RGB")
         cards.append((picture, list(said({line["arm"]: line for line in lines if line["sample_id"] == sample_id}))))
     height = PICTURE + 3 * MARGIN + LINE * max(len(texts) for _, texts in cards)
     sheet = Image.new("RGB", (CARD * len(cards), height), (255, 255, 255))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from distill import hardware
+from distill.machine import hardware
 from distill.planning import first_models, stage_plans, stage_times
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe

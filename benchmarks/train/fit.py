@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 import tiny_models
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.types import ImageRef
 from student.data.rows import TrainingRow
 from student.inference.likelihood import LikelihoodScorer, ScoredRow
@@ -101,7 +101,7 @@ def traces(folder: Path, count: int, words: int) -> list[ScoredRow]:
     found = []
     for number in range(count):
         path = tiny_models.picture(folder / f"{number // 2}.png", number // 2)
-        ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
+        ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         length = words // 2 + number * 7919 % max(1, words)
         head = "<think>\n" + " ".join(WORDS[(number + step * step) % len(WORDS)] for step in range(length))
         head += "\n</think>\n\n"

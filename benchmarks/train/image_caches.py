@@ -22,7 +22,7 @@ import torch
 import train_world as world
 
 from distill.recipe.loading import load
-from distill.recipe.stages import Lora, Stage
+from distill.recipe.sections.stages import Lora, Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore

@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from distill.recipe.loading import recipes_folder
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from distill.types import ImageRef
 from student.data import image_tokens
 from student.data.encode import Encoder, Examples

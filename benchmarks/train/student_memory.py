@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from transformers import Idefics3Config
 
-from distill.recipe.stages import Lora, Stage
+from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
 from student.models import attention, freeze
 from student.models.siq_vl import parts, without_weights

@@ -11,11 +11,11 @@ from typing import Any
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
 from distill.extensions import ARMS, load
-from distill.recipe.ablate import REFERENCE
-from distill.recipe.eval import BASE
 from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces, lineage
+from distill.recipe.sections.ablate import REFERENCE
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.stages import Stage, is_traces, lineage
 
 STUDENT = "student"
 """Name of the measured student in the run of each arm; as all have the same, equal students are asked once."""

@@ -18,10 +18,10 @@ from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import POWER, RESULTS, SHARED
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data import reader
-from distill.recipe.ablate import REFERENCE, Claim
-from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces, lineage
+from distill.recipe.sections.ablate import REFERENCE, Claim
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.stages import is_traces, lineage
 
 if TYPE_CHECKING:
     from distill.stats.paired_effects import Deviations

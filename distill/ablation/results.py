@@ -18,11 +18,11 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
 from distill.errors import DataError
-from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.effects import affecting
-from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces
+from distill.recipe.sections.ablate import REFERENCE, Study
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.stages import is_traces
 from distill.stats import scaling_law
 from distill.teacher_fits import Fits
 

@@ -25,10 +25,10 @@ from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
-from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces, lineage
+from distill.recipe.sections.ablate import REFERENCE, Study
+from distill.recipe.sections.stages import is_traces, lineage
 from distill.teacher_fits import Fits, fit_values
 from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched

@@ -6,8 +6,8 @@ from distill import redact
 from distill.artifacts.files import storage_errors
 from distill.artifacts.manifest import fingerprint
 from distill.artifacts.stage_cache import make_link
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 
 _SECTIONS = {"data": True, "teachers": True, "generate": True}
 

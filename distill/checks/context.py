@@ -12,15 +12,15 @@ from distill.artifacts.manifest import MANIFEST
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
 from distill.errors import DistillError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import is_traces
 from distill.types import Sample
 from teacher.scheduling.routing import route
 from teacher.store.teacher_coverage import TeacherCoverage
 
 if TYPE_CHECKING:
-    from distill.hardware import Gpu
+    from distill.machine.hardware import Gpu
     from distill.planning.stage_plans import StagePlanner
 
 TEACHERS, TEST_SETS = "teachers", "filter.contamination.sources"
@@ -55,7 +55,7 @@ class CheckContext:
     @cached_property
     def gpu(self) -> "Gpu | None":
         """The card that was named, or the one that is here."""
-        from distill import hardware
+        from distill.machine import hardware
         from distill.planning.stage_plans import local_gpu
 
         if self._gpu_name:

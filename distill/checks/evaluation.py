@@ -10,7 +10,7 @@ from distill.checks.teachers import server_state
 from distill.data import sources
 from distill.data.hub_datasets import is_hub_name
 from distill.errors import DistillError, RecipeError
-from distill.recipe.eval import AnyStudent
+from distill.recipe.sections.eval import AnyStudent
 from student.evaluation import students
 from student.evaluation.user_metrics import user_metrics
 from teacher.engines.http.remote_student import check_server

@@ -10,9 +10,9 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
 from distill.grounding.charts.chart_table import find_table
-from distill.recipe.data import ASKED
-from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.filter import DEFAULT_RULES, Filter
 from distill.wiring.model_signals import JUDGE, STUDENT, untuned_student
 from filters.dataset.export_formats import chosen_formats
 from filters.decisions import rules

@@ -8,8 +8,8 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, warning
 from distill.errors import DistillError
 from distill.rationale import enclose
-from distill.recipe.data import ASKED
-from distill.recipe.filter import Rule
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.filter import Rule
 from distill.types import Outcome, Sample, Trace, Usage
 from filters.signals import registry
 from filters.tables.signal_database import closed_database

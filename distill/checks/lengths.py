@@ -7,9 +7,9 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
 from distill.errors import DistillError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import Stage, is_traces
 from distill.types import Sample
 from student.data.rows import TrainingRow
 

@@ -15,7 +15,7 @@ from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.data.sources import nearest
 from distill.errors import DistillError
-from distill.recipe.data import ASKED
+from distill.recipe.sections.data import ASKED
 from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast
 from teacher.store import question_plan

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from distill import hardware, packages
+from distill import packages
 from distill.checks import (
     evaluation,
     filtering,
@@ -26,6 +26,7 @@ from distill.checks import (
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.errors import DistillError
+from distill.machine import hardware
 from distill.recipe.recipe import Recipe
 
 SECONDS = 45.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import RecipeError
-from distill.recipe.rounds import HELD_OUT
+from distill.recipe.sections.rounds import HELD_OUT
 from distill.rounds.round_recipes import with_teachers_of_round
 
 

@@ -7,9 +7,9 @@ from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
 from distill.data.hub_datasets import check_hub, is_hub_name
-from distill.recipe.data import ASKED
-from distill.recipe.stages import Stage, is_traces
-from distill.recipe.teachers import OCR_CUES
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import Stage, is_traces
+from distill.recipe.sections.teachers import OCR_CUES
 from teacher.messages.prompts import cues
 from teacher.store.teacher_coverage import coverage_problems
 

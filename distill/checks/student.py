@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill import hardware, packages
+from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
+from distill.machine import hardware
 from distill.planning.stage_plans import StagePlan, fit
 from distill.planning.stage_times import stage_time
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces, lineage
-from distill.recipe.student import Student
+from distill.recipe.sections.stages import is_traces, lineage
+from distill.recipe.sections.student import Student
 
 if TYPE_CHECKING:
     from student.data.encode import Encoder

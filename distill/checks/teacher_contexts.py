@@ -16,10 +16,10 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import ANSWER_S, ask_briefly, prompt_tokens, teacher_client, teachers_left
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import DistillError, ImageError
-from distill.recipe.data import ASKED
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher import checks
 from teacher.engines.http.chat_protocol import excerpt, parse_json
@@ -65,7 +65,7 @@ def _pixels(sample: Sample, max_pixels: int) -> int:
     total = 0
     for ref in sample.images:
         try:
-            width, height = images.size(images.read_bytes(ref), max_pixels=max_pixels)
+            width, height = image_files.size(image_files.read_bytes(ref), max_pixels=max_pixels)
         except ImageError:
             continue  # said of the source
         total += width * height
@@ -116,7 +116,7 @@ def _length(processor: Any, teacher: Teacher, sample: Sample, max_pixels: int) -
         tokenize=False,
         **teacher.chat_template_kwargs,
     )
-    pictures = [images.load(ref, max_pixels=max_pixels) for ref in asked.images]
+    pictures = [image_files.load(ref, max_pixels=max_pixels) for ref in asked.images]
     options = dict(teacher.mm_processor_kwargs) if pictures else {}
     encoded = processor(text=[text], images=pictures or None, add_special_tokens=False, **options)
     return len(encoded["input_ids"][0])
@@ -149,7 +149,10 @@ async def _asked(
         lengths: list[int] = []
         for sample in samples:
             asked = prompt(teacher, sample)
-            parts = [_inside(images.portable(images.read_bytes(ref), max_pixels=max_pixels)) for ref in asked.images]
+            parts = [
+                _inside(image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels))
+                for ref in asked.images
+            ]
             answer = await ask_briefly(client, teacher, url, messages(asked, parts))
             if answer.status in (400, 413, 422):
                 message = f"{url} refuses a question of [data.{ASKED}] even for one token: {excerpt(answer.body)}"

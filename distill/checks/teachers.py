@@ -16,9 +16,9 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from teacher import checks
 from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers, sampling_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch

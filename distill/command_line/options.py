@@ -75,8 +75,8 @@ def open_recipe(
     students: list[str] | None = None,
 ) -> "tuple[Recipe, Path]":
     """The recipe and its run directory, for a command that takes `several` processes or not."""
-    from distill.recipe.eval import student_values
     from distill.recipe.loading import load
+    from distill.recipe.sections.eval import student_values
 
     if not several:
         processes.require_one()

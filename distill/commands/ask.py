@@ -16,15 +16,15 @@ from typing import Any
 import orjson
 
 from distill.artifacts.layout import RECIPE
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import DataError, DistillError, ImageError
 from distill.python_api import verbs
 from distill.rationale import split
-from distill.recipe.data import DataSource
-from distill.recipe.eval import BASE, student_values
 from distill.recipe.loading import derived_recipe, load
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import DataSource
+from distill.recipe.sections.eval import BASE, student_values
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample, unwatched
 
 BEFORE, AFTER, TEACHER = "before", "after", "teacher"
@@ -106,12 +106,12 @@ def ask(
         raise DataError("the question has no visible character")
     recipe, run = _recipe(place, image, students)
     try:
-        data = images.read_file(image)
-        images.check(data, max_pixels=recipe.data[_SOURCE].max_pixels)
+        data = image_files.read_file(image)
+        image_files.check(data, max_pixels=recipe.data[_SOURCE].max_pixels)
     except ImageError as error:
         message = str(error)
         raise ImageError(error.reason, message if str(image) in message else f"{image}: {message}") from None
-    ref = ImageRef(sha256=images.sha256(data), path=str(image.resolve()))
+    ref = ImageRef(sha256=image_files.sha256(data), path=str(image.resolve()))
     sample = Sample(id=hashlib.sha256(question.encode()).hexdigest()[:20], images=(ref,), question=question)
     replies = []
     works = list(_asked(recipe, run, kinds))

@@ -19,7 +19,7 @@ from distill.commands.explain_rollouts import student_replies
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.commands.explain_visual import visual_weights
 from distill.errors import DataError
-from distill.recipe.filter import PAIRS
+from distill.recipe.sections.filter import PAIRS
 from distill.trace_records.trace_lines import trace_fault
 
 _SHOWN = 5

@@ -25,11 +25,11 @@ from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, RecipeError
 from distill.planning import first_models
-from distill.recipe.data import Columns
 from distill.recipe.filling import filled
 from distill.recipe.loading import derived_recipe, find, load, schema
 from distill.recipe.messages import unknown_value
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import Columns
 from distill.types import BadRow, Sample
 
 RECIPE, SCHEMA, TEMPLATE = "recipe.toml", "recipe.schema.json", "own-images"
@@ -146,7 +146,7 @@ def _table(
             return {"source": str(local.resolve())}, None
     file = folder / "questions.jsonl"
     asked = settings.questions or QUESTIONS
-    files = guessed_columns.image_files(local)
+    files = guessed_columns.images_below(local)
     if not files:
         raise DataError(
             f"{local}: no image and no table of questions in this folder; images end in "

@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.data import reader, sources
-from distill.data.images import open_arrow, read_bytes
+from distill.data.images.image_files import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError
-from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import DataSource
 from distill.types import BadRow, ImageRef, Sample
 from filters.matching import image_match
 from filters.run_signals import question_duplicates

@@ -24,7 +24,7 @@ from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
     from distill.planning.leakage import Leakage
-    from distill.recipe.managed_server import Server
+    from distill.recipe.sections.managed_server import Server
 
 
 Options = ParamSpec("Options")

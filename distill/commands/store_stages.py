@@ -18,22 +18,17 @@ import orjson
 from distill import packages, redact
 from distill.artifacts.layout import PROGRESS, RECIPE
 from distill.artifacts.manifest import MANIFEST, STAGES
-from distill.child_process import interrupt
 from distill.commands.progress import watch
 from distill.commands.stages import evaluate_students, train_stage
 from distill.commands.status import evaluation_fields
-from distill.commands.store_runs import (
-    filter_stage_in_store,
-    generate_stage_in_store,
-    local_command,
-    slurm_folder,
-)
+from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store, local_command, slurm_folder
 from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import DistillError, RecipeError
+from distill.machine.child_process import interrupt
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces
+from distill.recipe.sections.stages import is_traces
 from distill.types import Progress, ProgressCallback
 from distill.units.agent_record import joined
 from distill.units.kept_stage import attempts, kept_stage, pull_newest

@@ -36,7 +36,7 @@ from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
 from distill.errors import DataError
 from distill.extensions import DATA_FORMATS, Extension, load
-from distill.recipe.data import DataSource
+from distill.recipe.sections.data import DataSource
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CHOICES = ("choices", "options")

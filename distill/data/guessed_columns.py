@@ -15,8 +15,9 @@ from typing import Any
 
 from PIL import Image
 
-from distill.data import image_paths, images, sources
+from distill.data import sources
 from distill.data.formats import CHOICES, TURNS
+from distill.data.images import image_files, image_paths
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
 
@@ -50,10 +51,10 @@ class GuessedSource:
 @cache
 def image_suffixes() -> frozenset[str]:
     """Suffixes of the image formats that are read, in lower case."""
-    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in images.FORMATS)
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
 
 
-def image_files(folder: Path) -> list[Path]:
+def images_below(folder: Path) -> list[Path]:
     """The images below a folder in order, links to files included; nothing hidden."""
     suffixes, files = image_suffixes(), []
     for base, folders, names in os.walk(folder):

@@ -8,7 +8,7 @@ from pathlib import Path
 from distill import packages
 from distill.data.table_kinds import KINDS, suffix_of
 from distill.errors import DataError
-from distill.recipe.data import DataSource
+from distill.recipe.sections.data import DataSource
 
 TIMEOUT_S = 4.0
 """Without an answer for so long the hub is not reached."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
-from distill.data import images
+from distill.data.images import image_files
 from distill.types import ImageRef
 
 PICTURES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
@@ -19,7 +19,7 @@ _ROW_GROUP = 256
 
 def picture_cells(refs: Iterable[ImageRef]) -> list[dict[str, Any]]:
     """A cell of such a column. The bytes are as they are: ids of questions come from them. Raises ImageError."""
-    return [{"bytes": images.read_bytes(ref), "path": ref.sha256[:16]} for ref in refs]
+    return [{"bytes": image_files.read_bytes(ref), "path": ref.sha256[:16]} for ref in refs]
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -22,17 +22,18 @@ import numpy as np
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.files import remembered_sha256
 from distill.artifacts.manifest import fingerprint
-from distill.data import formats, images, sample_files, source_answer_types, sources
+from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
-from distill.data.image_paths import path_within
+from distill.data.images import image_files
+from distill.data.images.image_paths import path_within
 from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, ImageError
-from distill.recipe.data import ASKED, FORMAT_NAMES, DataSource
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
 from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)
@@ -259,13 +260,13 @@ class _SampleReader:
             return self._file(value if isinstance(value, tuple) else (value,), decode=decode)
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
-        data = images.cell_bytes(value)
+        data = image_files.cell_bytes(value)
         if decode:
-            images.check(data, max_pixels=self.source.max_pixels)
+            image_files.check(data, max_pixels=self.source.max_pixels)
         elif not data:
             raise ImageError("empty_image", "the image has no bytes")
         return ImageRef(
-            sha256=images.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
+            sha256=image_files.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
         )
 
     def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
@@ -291,12 +292,12 @@ class _SampleReader:
         return ImageRef(sha256=self._check(path), path=str(path)) if decode else _seen(path)
 
     def _check(self, path: Path) -> str:
-        data = images.read_file(path)
+        data = image_files.read_file(path)
         try:
-            images.check(data, max_pixels=self.source.max_pixels)
+            image_files.check(data, max_pixels=self.source.max_pixels)
         except ImageError as error:
             raise ImageError(error.reason, f"{path}: {error}") from None
-        return images.sha256(data)
+        return image_files.sha256(data)
 
 
 def _known_or_raised(known: ImageRef | ImageError) -> ImageRef:

@@ -12,7 +12,7 @@ import orjson
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
-from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"
 

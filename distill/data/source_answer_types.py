@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from distill.extensions import ANSWER_TYPES, Extension, load
-from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 
 def answer_type_of(source: DataSource) -> str | None:

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.data.hub_datasets import dataset_files, is_hub_name
-from distill.data.images import open_arrow
-from distill.data.lfs_pointers import explain_pointers
+from distill.data.images.image_files import open_arrow
+from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.table_kinds import KINDS, PACKED_LINES, open_lines, stem_of, suffix_of
 from distill.errors import DataError
 from distill.local_paths import real_path
-from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import DataSource
 from distill.types import BadRow
 
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}

@@ -12,7 +12,7 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Self, TypeVar
 
-from distill.child_process import follow_parent
+from distill.machine.child_process import follow_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -15,11 +15,11 @@ from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import Damaged, record_at, requiring, scan
 from distill.artifacts.layout import OCR
 from distill.artifacts.manifest import fingerprint
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ImageError
+from distill.machine.processor_time import OutOfTime, processor_time
 from distill.ocr import reader
 from distill.ocr.reader import TextLine
-from distill.processor_time import OutOfTime, processor_time
 from distill.types import ImageRef
 
 MOST_SECONDS: Final = 60.0
@@ -87,7 +87,7 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
     """The record of one picture: its lines, or the reason why there are none."""
     record: dict[str, Any] = {"image": task.ref.sha256}
     try:
-        image = images.load(task.ref, max_pixels=task.max_pixels)
+        image = image_files.load(task.ref, max_pixels=task.max_pixels)
         with processor_time(MOST_SECONDS):
             return record | {"lines": [astuple(line) for line in reader.read_lines(image)]}
     except ImageError as error:

@@ -11,8 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from typing import NamedTuple
 
-from distill.child_process import follow_parent
 from distill.errors import DistillError
+from distill.machine.child_process import follow_parent
 
 GRACE_S = 20.0
 """Seconds that other processes have to end by themselves when one has failed."""

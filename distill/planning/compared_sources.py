@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import Stage, is_traces
 
 
 def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:

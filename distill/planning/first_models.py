@@ -6,8 +6,9 @@ for the stages of the recipe `own-images` (docs/log.md); the plan of the written
 
 from dataclasses import dataclass
 
-from distill import hardware, packages
-from distill.hardware import Gpu
+from distill import packages
+from distill.machine import hardware
+from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import local_gpu
 
 _SERVER_SHARE = 0.9

@@ -19,7 +19,7 @@ from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
 from distill.artifacts.manifest import Manifest, require
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, learns_rationales, lineage
+from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.stats.gain_model import GainModel, Prediction
 from distill.teacher_fits import TOKENS, fit_values
 from distill.types import ProgressCallback, unwatched

@@ -20,9 +20,9 @@ from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.errors import DataError
 from distill.planning.compared_sources import evaluation_sources as evaluation_sources
 from distill.planning.compared_sources import training_sources as training_sources
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import TRACES
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import TRACES
 from distill.reports.text_table import table
 from filters import source_overlap
 from filters.source_overlap import Overlap

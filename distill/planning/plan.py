@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill import hardware
 from distill.errors import RecipeError
-from distill.hardware import Gpu
+from distill.machine import hardware
+from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan, fit, local_gpu, plans
 from distill.planning.stage_times import StageTime, advice, stage_time
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import table
 
 _TIMES = ("time at least", "expected")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from distill import hardware
-from distill.hardware import Gpu
+from distill.machine import hardware
+from distill.machine.hardware import Gpu
 from distill.planning.plan import chosen_gpu
 from distill.planning.stage_plans import StagePlan, fit, plans
 from distill.planning.stage_times import stage_time

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from distill.planning.moved_content import is_moved
-from distill.recipe.data import ASKED
 from distill.recipe.effects import RecipeKey, key_values
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces, start_of
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import Stage, is_traces, start_of
 from teacher.engines.vllm.vllm_options import server_answer_options
 
 JUDGE, STUDENT, CONTAMINATION = "judge", "student", "contamination"

@@ -12,7 +12,7 @@ from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import start_of
+from distill.recipe.sections.stages import start_of
 from distill.reports.text_table import table
 
 _WIDTH = 30

@@ -16,8 +16,8 @@ from distill.artifacts.layout import SAMPLES, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from distill.planning.plan import duration
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import table
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome

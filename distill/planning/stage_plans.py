@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distill import hardware
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import METRICS
-from distill.hardware import Gpu
+from distill.machine import hardware
+from distill.machine.hardware import Gpu
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 
 if TYPE_CHECKING:
     from student.models.flops import Cost

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from distill.hardware import Gpu
+from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan
 
 if TYPE_CHECKING:

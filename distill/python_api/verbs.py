@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill.planning.compared_sources import evaluation_sources, training_sources
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.refused_runs import left_no_run
 from distill.run_log import recording
 from distill.trackers import tracked
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from distill.artifacts.manifest import Manifest
     from distill.planning.leakage import Leakage
-    from distill.recipe.eval import AnyStudent
-    from distill.recipe.stages import Stage
+    from distill.recipe.sections.eval import AnyStudent
+    from distill.recipe.sections.stages import Stage
     from student.evaluation.collect_replies import Serve
     from teacher.engines.http.remote_student import RemoteStudent
 

@@ -5,32 +5,32 @@ from typing import TYPE_CHECKING
 from distill.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from distill.recipe.ablate import Ablate
-    from distill.recipe.data import Columns, DataSource
-    from distill.recipe.eval import Eval
-    from distill.recipe.filter import Filter, Rule, Select
-    from distill.recipe.generate import Generate
     from distill.recipe.loading import load, schema, shipped
     from distill.recipe.recipe import Recipe
-    from distill.recipe.sampling import Sampling
-    from distill.recipe.stages import Lora, Stage
-    from distill.recipe.student import Student
-    from distill.recipe.teachers import Teacher
-    from distill.recipe.validation import Validation
+    from distill.recipe.sections.ablate import Ablate
+    from distill.recipe.sections.data import Columns, DataSource
+    from distill.recipe.sections.eval import Eval
+    from distill.recipe.sections.filter import Filter, Rule, Select
+    from distill.recipe.sections.generate import Generate
+    from distill.recipe.sections.sampling import Sampling
+    from distill.recipe.sections.stages import Lora, Stage
+    from distill.recipe.sections.student import Student
+    from distill.recipe.sections.teachers import Teacher
+    from distill.recipe.sections.validation import Validation
 
 _MODULES = {
-    "ablate": ("Ablate",),
-    "data": ("Columns", "DataSource"),
-    "eval": ("Eval",),
-    "filter": ("Filter", "Rule", "Select"),
-    "generate": ("Generate",),
+    "sections.ablate": ("Ablate",),
+    "sections.data": ("Columns", "DataSource"),
+    "sections.eval": ("Eval",),
+    "sections.filter": ("Filter", "Rule", "Select"),
+    "sections.generate": ("Generate",),
     "loading": ("load", "schema", "shipped"),
     "recipe": ("Recipe",),
-    "sampling": ("Sampling",),
-    "stages": ("Lora", "Stage"),
-    "student": ("Student",),
-    "teachers": ("Teacher",),
-    "validation": ("Validation",),
+    "sections.sampling": ("Sampling",),
+    "sections.stages": ("Lora", "Stage"),
+    "sections.student": ("Student",),
+    "sections.teachers": ("Teacher",),
+    "sections.validation": ("Validation",),
 }
 __all__ = [
     "Ablate",

@@ -16,10 +16,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from distill import redact
 from distill.errors import RecipeError
 from distill.local_paths import refuse_address
-from distill.recipe.filter import DEFAULT_RULES
 from distill.recipe.messages import explain_problems, nearest_name, unknown_value
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import with_held_out
+from distill.recipe.sections.filter import DEFAULT_RULES
+from distill.recipe.sections.rounds import with_held_out
 
 
 def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:

@@ -14,20 +14,20 @@ from pydantic import model_validator
 from distill import redact
 from distill.extensions import file_and_name
 from distill.local_paths import real_path
-from distill.recipe.ablate import Ablate
 from distill.recipe.backends import BACKENDS
 from distill.recipe.base import Name, Section, key
-from distill.recipe.data import ASKED, DataSource
-from distill.recipe.eval import BASE, Eval
-from distill.recipe.filter import ARMS, PAIRS, Filter
-from distill.recipe.generate import Generate
 from distill.recipe.messages import unknown_value
-from distill.recipe.rollouts import ROLLOUTS
-from distill.recipe.rounds import Rounds
-from distill.recipe.scale import Placement, StoreSettings
-from distill.recipe.stages import Stage, learns_rationales, teachers_before
-from distill.recipe.student import Student
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.ablate import Ablate
+from distill.recipe.sections.data import ASKED, DataSource
+from distill.recipe.sections.eval import BASE, Eval
+from distill.recipe.sections.filter import ARMS, PAIRS, Filter
+from distill.recipe.sections.generate import Generate
+from distill.recipe.sections.rollouts import ROLLOUTS
+from distill.recipe.sections.rounds import Rounds
+from distill.recipe.sections.scale import Placement, StoreSettings
+from distill.recipe.sections.stages import Stage, learns_rationales, teachers_before
+from distill.recipe.sections.student import Student
+from distill.recipe.sections.teachers import Teacher
 
 
 class Recipe(Section):

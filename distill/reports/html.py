@@ -62,9 +62,9 @@ def data_uri(data: bytes, mime: str) -> str:
 
 def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> PageImage:
     """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError."""
-    from distill.data import images
+    from distill.data.images import image_files
 
-    decoded = images.decode(data, max_pixels=max_pixels)
+    decoded = image_files.decode(data, max_pixels=max_pixels)
     width, height = decoded.size
     longest = max(width, height)
     if longest > side:
@@ -72,19 +72,19 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
         buffer = io.BytesIO()
         decoded.save(buffer, "JPEG", quality=82, optimize=True)
         return PageImage(uri=data_uri(buffer.getvalue(), "image/jpeg"), width=decoded.width, height=decoded.height)
-    data, mime = images.portable(data, max_pixels=max_pixels)
+    data, mime = image_files.portable(data, max_pixels=max_pixels)
     scale = min(MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
     return PageImage(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
 
 
 def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
-    from distill.data import images
+    from distill.data.images import image_files
 
     page_images = []
     for ref in sample.images:
         try:
-            page_images.append(picture(images.read_bytes(ref), max_pixels=max_pixels, side=side))
+            page_images.append(picture(image_files.read_bytes(ref), max_pixels=max_pixels, side=side))
         except ImageError:
             continue
     return page_images

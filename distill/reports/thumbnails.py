@@ -1,7 +1,7 @@
 """Small pictures for a page within a number of bytes: each stored once, in the format that needs the fewest.
 
 Sizes and qualities are tried from the best down until all pictures fit together. Reads images through
-distill.data.images; draws nothing.
+distill.data.images.image_files; draws nothing.
 """
 
 import io
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image, features
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.reports.html import MAX_ENLARGEMENT, data_uri
 from distill.types import ImageRef
@@ -129,11 +129,11 @@ def _guessed(sources: Sequence[_ReadImage], limit: int) -> int:
 def _read(ref: ImageRef, uses: int, max_pixels: int) -> _ReadImage | None:
     """The picture at the largest size that is shown; None when it cannot be read any more."""
     try:
-        data = images.read_bytes(ref)
-        image = images.decode(data, max_pixels=max_pixels)
+        data = image_files.read_bytes(ref)
+        image = image_files.decode(data, max_pixels=max_pixels)
         original = None
         if max(image.size) <= SIDE:
-            original = images.portable(data, max_pixels=max_pixels)
+            original = image_files.portable(data, max_pixels=max_pixels)
         else:
             image.thumbnail((SIDE, SIDE), reducing_gap=3.0)
     except ImageError:

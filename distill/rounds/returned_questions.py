@@ -19,9 +19,9 @@ from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.data import reader
 from distill.data.picture_tables import PICTURES, picture_cells, write_rows
-from distill.recipe.data import ANSWER_TYPE_NAMES, ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import REPLY
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED
+from distill.recipe.sections.rounds import REPLY
 from distill.rounds.round_recipes import QUESTIONS_FILE
 from distill.types import Sample
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from distill.artifacts.layout import DATASET, ROUNDS, model_folder
 from distill.artifacts.manifest import require
-from distill.recipe.data import ASKED
 from distill.recipe.loading import derived_recipe, given_values
 from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import start_of
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import start_of
 
 _LEFT_OUT = ("rounds", "ablate")
 """Sections of which a part of a recipe needs nothing."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from distill.recipe.rounds import Rounds
+from distill.recipe.sections.rounds import Rounds
 from distill.stats import intervals
 from distill.stats.intervals import Delta
 

@@ -19,7 +19,7 @@ from aiohttp import web
 from distill import redact
 from distill.artifacts.layout import RECIPE
 from distill.commands.ask import AFTER, BEFORE, TEACHER
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import BusyError, DataError, DistillError, ImageError
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
@@ -230,7 +230,7 @@ class ViewServer:
             raise web.HTTPBadRequest(reason="models are asked about samples with one picture")
         kinds = (BEFORE, AFTER, TEACHER) if values.get("teachers") else (BEFORE, AFTER)
         question = str(values.get("question") or sample["question"])
-        picture = await asyncio.to_thread(images.read_bytes, ImageRef(**sample["images"][0]))
+        picture = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
         if self.asking is not None:
             return _failure(409, "models are being asked already; wait for their replies")
         self.asking = asking = Asking(self.run, picture, question, kinds)
@@ -270,7 +270,7 @@ async def _object(request: web.Request) -> dict[str, Any]:
 
 def _portable(reference: dict[str, Any]) -> tuple[bytes, str]:
     try:
-        return images.portable(images.read_bytes(ImageRef(**reference)), max_pixels=_MAX_PIXELS)
+        return image_files.portable(image_files.read_bytes(ImageRef(**reference)), max_pixels=_MAX_PIXELS)
     except ImageError as error:
         raise web.HTTPNotFound(reason="the picture cannot be read") from error
 

@@ -20,10 +20,10 @@ from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import reader
 from distill.data.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
-from distill.recipe.data import ASKED
 from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, start_of
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import Stage, start_of
 from distill.trace_records import scores
 from distill.types import ProgressCallback, Sample
 

@@ -19,8 +19,8 @@ from distill.artifacts.manifest import MANIFEST
 from distill.data import sample_files
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records import scores
 from distill.types import ProgressCallback, unwatched
 

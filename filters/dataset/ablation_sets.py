@@ -19,9 +19,9 @@ from distill.artifacts.files import atomic_path, describe, locked
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
-from distill.recipe.filter import ARMS, PAIRS
 from distill.recipe.recipe import Recipe
-from distill.recipe.rollouts import ROLLOUTS
+from distill.recipe.sections.filter import ARMS, PAIRS
+from distill.recipe.sections.rollouts import ROLLOUTS
 from filters.dataset import pairs
 from filters.dataset import writer as dataset
 from filters.tables.signal_database import Tables, connect

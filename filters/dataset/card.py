@@ -12,8 +12,8 @@ from typing import Any
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.rationale import CLOSE, OPEN
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.markdown import environment
 from filters.dataset.card_facts import DUPLICATES, STATES, CardFacts
 from filters.decisions.dataset_checks import Health

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.layout import part_path
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.rationale import Style, join
 from distill.types import Sample, Trace
@@ -264,8 +264,8 @@ def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[st
     pictures = []
     try:
         for ref in sample.images:
-            data, mime = images.portable(images.read_bytes(ref), max_pixels=max_pixels)
-            pictures.append({"bytes": data, "path": f"{images.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
+            data, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
+            pictures.append({"bytes": data, "path": f"{image_files.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
     except ImageError as error:
         written.unreadable[sample.id] = error.reason
         return None

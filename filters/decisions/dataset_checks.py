@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from distill.answers.consistency import Conclusion, compare_conclusion
-from distill.recipe.filter import SPOKEN_FOR, Select
+from distill.recipe.sections.filter import SPOKEN_FOR, Select
 from distill.reports.findings import FEWEST, is_above
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
-from distill.recipe.filter import Select
+from distill.recipe.sections.filter import Select
 from filters.decisions.quotas import Kind, target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import duckdb
 
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Finding, is_above, share
 from distill.stats.intervals import wilson
 from filters.decisions.funnel import Funnel

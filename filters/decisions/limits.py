@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from distill.recipe.filter import Select
+from distill.recipe.sections.filter import Select
 from filters.decisions.decide import kind_of
 from filters.decisions.quotas import find_scarcest
 from filters.decisions.rules import NOT_SELECTED

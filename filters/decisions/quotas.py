@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distill.errors import DataError
-from distill.recipe.filter import Mix
+from distill.recipe.sections.filter import Mix
 
 Kind = tuple[str, ...]
 _ROUNDS = 10_000

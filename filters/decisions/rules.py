@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 
 from distill.errors import RecipeError
-from distill.recipe.filter import Filter, Rule, Select
+from distill.recipe.sections.filter import Filter, Rule, Select
 from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
 from filters.tables.signal_database import empty_database, project_columns
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter, JpegImagePlugin
 
-from distill.data.images import decode
+from distill.data.images.image_files import decode
 
 MOST_SHRUNK = 4.0
 """One picture may be at most this many times as wide as the other: beyond it small writing cannot be compared."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from distill.data.images import decode
+from distill.data.images.image_files import decode
 from filters.matching import image_compare
 
 VERSION = "1"

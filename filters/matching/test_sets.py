@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, write_json
 from distill.artifacts.manifest import fingerprint
 from distill.data.arrow import table_of
-from distill.data.images import read_bytes
+from distill.data.images.image_files import read_bytes
 from distill.data.reader import samples, source_fields
 from distill.data.source_images import pictures_digest
 from distill.errors import DataError

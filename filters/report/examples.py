@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.reports import html
 from distill.types import Sample
@@ -128,7 +128,7 @@ class _Album:
     def _picture(self, ref: Any) -> html.PageImage | None:
         if ref.sha256 not in self._known:
             try:
-                data = images.read_bytes(ref)
+                data = image_files.read_bytes(ref)
                 picture = html.picture(data)
                 if len(picture.uri) > PICTURE_BYTES:
                     picture = html.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distill.recipe.filter import Select
+from distill.recipe.sections.filter import Select
 from filters.decisions.rules import Condition, Threshold
 from filters.report.table import Column, TableFacts
 from filters.tables.signal_database import text

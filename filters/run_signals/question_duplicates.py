@@ -28,7 +28,7 @@ from distill.artifacts.integrity import digested_path
 from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import fingerprint
-from distill.data.images import read_bytes
+from distill.data.images.image_files import read_bytes
 from distill.errors import ImageError
 from distill.types import ImageRef, Sample
 from filters.matching import image_match

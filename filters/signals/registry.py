@@ -18,9 +18,9 @@ import pyarrow as pa
 
 import filters.signals.families as families_folder
 from distill.errors import DistillError
-from distill.processor_time import OutOfTime, processor_time
-from distill.recipe.filter import SIGNAL_NAMES
+from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.types import Sample, Trace
 from filters.signals import user_signals
 from filters.signals.base import ERROR, TIMED_OUT, Extractor

@@ -2,7 +2,7 @@
 
 The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
 every machine: each family's time grows as its text does, for the texts that benchmarks/answers/mutated_answers.py
-makes. The clock (`distill.processor_time`) is the last resort against a fault in a family. Its signal interrupts the
+makes. The clock (`processor_time`) is the last resort against a fault in a family. Its signal interrupts the
 main thread only, also inside a regular expression: workers measure in their main thread.
 """
 

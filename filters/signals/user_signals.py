@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from distill import extensions
 from distill.errors import RecipeError
-from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import SIGNAL_NAMES
 from filters.signals.base import VALUE_TYPES, Extractor
 from filters.signals.schema import FACTS
 

@@ -16,8 +16,8 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from distill import extensions
-from distill.child_process import available_cores, follow_parent
 from distill.errors import DistillError
+from distill.machine.child_process import available_cores, follow_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

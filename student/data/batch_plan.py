@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.data import packing
 
 MicroBatch = list[int]

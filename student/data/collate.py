@@ -15,7 +15,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.data import packing
 from student.data.encode import Encoder, Examples
 from student.data.encoded_rows import Example

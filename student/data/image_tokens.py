@@ -21,8 +21,8 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
-from distill.recipe.stages import Stage, start_of
-from distill.recipe.student import Student
+from distill.recipe.sections.stages import Stage, start_of
+from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples

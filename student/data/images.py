@@ -21,7 +21,7 @@ from PIL import Image
 from transformers import ProcessorMixin
 
 from distill.artifacts.manifest import fingerprint, versions
-from distill.data import images as image_files
+from distill.data.images import image_files
 from distill.errors import ImageError, ModelError
 from distill.types import ImageRef
 from student.data import pixel_levels

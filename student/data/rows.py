@@ -18,12 +18,13 @@ import orjson
 
 from distill.artifacts.layout import rollouts_folder, train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
-from distill.data import images, reader, sources
+from distill.data import reader, sources
+from distill.data.images import image_files
 from distill.errors import DataError
 from distill.rationale import NO_THINK, Style, join
-from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import TRACES, Stage, is_traces
+from distill.recipe.sections.data import DataSource
+from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.trace_records import scores
 from distill.types import BadRow, ImageRef
 
@@ -44,7 +45,7 @@ class Smaller(ImageRef):
 
 def smaller(ref: ImageRef, divisor: int) -> Smaller:
     """The same image with sides `divisor` times shorter, under a name of its own."""
-    name = images.sha256(f"{ref.sha256} / {divisor}".encode())
+    name = image_files.sha256(f"{ref.sha256} / {divisor}".encode())
     return Smaller(sha256=name, path=ref.path, original=ref, divisor=divisor)
 
 
@@ -211,7 +212,11 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
     pass_rate = signals.get("question_pass_rate")
     refs = tuple(
         ImageRef(
-            sha256=images.sha256(images.cell_bytes(cell)), path=str(file), column="images", row=position, index=index
+            sha256=image_files.sha256(image_files.cell_bytes(cell)),
+            path=str(file),
+            column="images",
+            row=position,
+            index=index,
         )
         for index, cell in enumerate(values["images"])
     )

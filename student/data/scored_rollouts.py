@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from distill.trace_records import logprobs, scores
 from student.data.encoded_rows import Example
 from student.data.teacher_logprobs import align, is_whole_trace

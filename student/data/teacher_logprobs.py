@@ -20,7 +20,7 @@ import numpy as np
 from distill.artifacts.files import storage_errors
 from distill.errors import DataError, ModelError
 from distill.rationale import NO_THINK
-from distill.recipe.stages import TRACES, Stage
+from distill.recipe.sections.stages import TRACES, Stage
 from distill.trace_records import logprobs, scores
 
 if TYPE_CHECKING:

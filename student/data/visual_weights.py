@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from distill.errors import DataError
-from distill.recipe.stages import Stage, Visual
+from distill.recipe.sections.stages import Stage, Visual
 from distill.trace_records import scores
 from student.data.encoded_rows import Example
 from student.data.teacher_logprobs import Coverage, Decode, align, is_whole_trace

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import write_json, write_text
-from distill.data import images, reader
+from distill.data import reader
 from distill.data.arrow import table_of
 from distill.data.gold_answers import VOTES
+from distill.data.images import image_files
 from distill.data.sources import settings as settings_of
 from distill.errors import DataError
 from distill.rationale import NO_THINK
@@ -110,7 +111,7 @@ def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: s
             continue
         names = []
         for ref in sample.images:
-            content, mime = images.portable(images.read_bytes(ref), max_pixels=max_pixels)
+            content, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
             names.append(f"{ref.sha256}.{mime.rpartition('/')[2]}")
             if not (folder / names[-1]).exists():
                 (folder / names[-1]).write_bytes(content)

@@ -17,9 +17,9 @@ from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.recipe.effects import affecting
-from distill.recipe.eval import BASE, AnyStudent
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces
+from distill.recipe.sections.eval import BASE, AnyStudent
+from distill.recipe.sections.stages import is_traces
 from student.train import student_fields
 from student.training.checkpoints.saved_model import require_saved
 

@@ -29,7 +29,7 @@ from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import is_traces
+from distill.recipe.sections.stages import is_traces
 from student.export.model_card import write_model_card
 from student.models import siq_vl
 from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes

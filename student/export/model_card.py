@@ -18,7 +18,7 @@ from distill.artifacts.files import write_text
 from distill.artifacts.layout import EVAL_METRICS, train_data_folder
 from distill.artifacts.manifest import Manifest, require, versions
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces, lineage
+from distill.recipe.sections.stages import Stage, is_traces, lineage
 from distill.reports import metric_table
 from distill.reports.markdown import environment
 from distill.reports.metric_table import interval, probability

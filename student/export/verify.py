@@ -22,7 +22,7 @@ from distill.artifacts.manifest import versions
 from distill.data import reader
 from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, start_of
+from distill.recipe.sections.stages import Stage, start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore

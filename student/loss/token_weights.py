@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from distill.recipe.stages import Loss
+from distill.recipe.sections.stages import Loss
 from student.data.encoded_rows import Example
 from student.data.responses import KINDS
 

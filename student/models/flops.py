@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from distill.hardware import gpu_of_device
+from distill.machine.hardware import gpu_of_device
 from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, plain_name, role_of
 from student.models.recurrent import MIXERS
 from student.models.siq_vl import Parts

@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from distill.errors import ModelError
-from distill.recipe.stages import Lora
+from distill.recipe.sections.stages import Lora
 from student.models.lora import ADAPTER_MARK, adapt, size
 from student.models.siq_vl import Parts
 

@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import is_kernels_available, is_liger_kernel_available
 
 from distill.errors import ModelError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.models.siq_vl import Parts
 
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.files import write_json
 from distill.errors import MissingExtra
-from distill.recipe.stages import Lora
+from distill.recipe.sections.stages import Lora
 
 ADAPTER_MARK = "lora_"
 """In the name of every tensor of an adapter."""

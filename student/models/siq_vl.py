@@ -30,7 +30,7 @@ from transformers import (
     SiglipVisionModel,
 )
 
-from distill.data.lfs_pointers import explain_pointers
+from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
 from student.models.processors import load_processor
 

@@ -10,7 +10,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, lineage
+from distill.recipe.sections.stages import Stage, lineage
 from distill.reports.findings import Finding, share
 
 FEW_STEPS: Final = 20

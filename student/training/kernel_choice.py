@@ -16,7 +16,7 @@ from torch import nn
 from transformers.utils import is_liger_kernel_available
 
 from distill.errors import DistillError, ModelError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.distributed import processes
 from student.models import kernels
 from student.models.freeze import plain_model

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel
 
 from distill.artifacts.files import atomic_path
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.training.step_dataset import StepData
 
 

@@ -14,7 +14,7 @@ from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS
 from distill.artifacts.manifest import Manifest
 from distill.errors import InputError, RecipeError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from distill.types import ProgressCallback
 from student.distributed import own_disks, processes
 from student.training.session import Session

@@ -34,8 +34,8 @@ from distill.artifacts.layout import (
 from distill.artifacts.manifest import begin, fingerprint
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import AUTO, Stage
-from distill.recipe.student import Student
+from distill.recipe.sections.stages import AUTO, Stage
+from distill.recipe.sections.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode

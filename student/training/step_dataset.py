@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedModel
 
 from distill.errors import DataError, DistillError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate

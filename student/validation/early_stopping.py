@@ -24,8 +24,8 @@ from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import canonical
 from distill.data import reader
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
-from distill.recipe.validation import Validation
+from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.validation import Validation
 from distill.types import Progress, ProgressCallback
 from student.data import rows
 from student.data.collate import collate

@@ -22,8 +22,8 @@ from torch import nn
 from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.errors import DataError, ImageError
-from distill.recipe.stages import Stage
-from distill.recipe.validation import Validation
+from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.validation import Validation
 from distill.types import Sample
 from student.data.collate import Layout
 from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder, Examples

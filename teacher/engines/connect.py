@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from distill.data import sources
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request

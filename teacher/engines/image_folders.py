@@ -12,8 +12,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from distill.data import images
 from distill.data.bounded_reads import bounded
+from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.types import ImageRef
 from teacher.engines.outage import Dependency, Failure, Say
@@ -49,7 +49,7 @@ class Folders:
 
     def read(self, ref: ImageRef) -> bytes:
         """The bytes of an image. Raises ImageError."""
-        data = images.read_bytes(ref)
+        data = image_files.read_bytes(ref)
         name = _container(ref)
         known = self._known.get(name, ())
         if ref not in known:
@@ -102,7 +102,7 @@ def _container(ref: ImageRef) -> str:
 
 def _readable(ref: ImageRef) -> bool:
     try:
-        images.read_bytes(ref)
+        image_files.read_bytes(ref)
     except ImageError:
         return False
     return True
@@ -130,6 +130,6 @@ def _list_paths(folder: Path) -> list[str]:
 
 def _has_bytes(path: Path) -> bool:
     try:
-        return bool(images.read_file(path))
+        return bool(image_files.read_file(path))
     except ImageError:
         return False

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 import orjson
 
 from distill.artifacts.manifest import canonical
-from distill.data import images
 from distill.data.bounded_reads import bounded
+from distill.data.images import image_files
 from distill.errors import ImageError
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.http.server_info import LOCAL_HOSTS
 from teacher.engines.image_folders import Folders, UnreadableError
@@ -139,10 +139,10 @@ class ImageParts:
                 by_path
                 and not ref.column
                 and self._in_root(ref)
-                and images.is_portable(original, max_pixels=self._max_pixels)
+                and image_files.is_portable(original, max_pixels=self._max_pixels)
             ):
                 return orjson.dumps(Path(ref.path).resolve().as_uri())
-            data, mime = images.portable(original, max_pixels=self._max_pixels)
+            data, mime = image_files.portable(original, max_pixels=self._max_pixels)
         except ImageError as error:
             raise UnreadableError(ref, error) from None
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))

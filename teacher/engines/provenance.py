@@ -18,7 +18,7 @@ from distill.artifacts.layout import ENGINES, part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.vllm.vllm_options import answer_environment, answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
 

@@ -16,8 +16,8 @@ import orjson
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
 from distill.extensions import PROMPTS, Extension, load
-from distill.recipe.rounds import REPLY
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.rounds import REPLY
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 
 

@@ -21,8 +21,8 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import canonical
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling, omitted_keys
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling, omitted_keys
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
 

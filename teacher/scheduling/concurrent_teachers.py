@@ -7,7 +7,7 @@ run one after the other. A teacher never comes in an earlier round than the one 
 
 from collections.abc import Sequence
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 
 
 def group_teachers(teachers: Sequence[Teacher]) -> list[list[Teacher]]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.request import Request, join_choices
 from teacher.scheduling.ordering import Lengths, Window

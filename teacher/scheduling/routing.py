@@ -11,7 +11,7 @@ appending, and a larger weight only adds samples. What follows from other teache
 import hashlib
 from collections.abc import Sequence
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 
 NO_TEACHER = "no_teacher"

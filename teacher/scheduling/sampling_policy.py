@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distill.recipe.generate import Outcomes
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Outcomes
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Request
 from teacher.scheduling.routing import route

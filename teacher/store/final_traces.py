@@ -21,7 +21,7 @@ from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
 from distill.artifacts.snapshot import read_snapshot, write_snapshot
 from distill.data import sample_files
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy

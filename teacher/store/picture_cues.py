@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from distill.child_process import available_cores
+from distill.machine.child_process import available_cores
 from distill.ocr import reader
 from distill.ocr.processes import ReaderProcesses
 from distill.ocr.texts import UnreadPicture, find_lines, read_missing, texts_file
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import OCR_CUES
+from distill.recipe.sections.teachers import OCR_CUES
 from distill.types import Sample
 
 _AT_ONCE: Final = 256

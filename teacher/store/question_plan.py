@@ -26,10 +26,10 @@ from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import unchanged_start
 from distill.errors import DataError, RecipeError
 from distill.ocr import reader as reader_of_text
-from distill.recipe.data import ASKED
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
 from teacher.messages import parse

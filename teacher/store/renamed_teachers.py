@@ -11,7 +11,7 @@ from pathlib import Path
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import part_number, part_path
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.messages.request import Model

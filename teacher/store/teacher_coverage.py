@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from distill.errors import RecipeError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.scheduling.routing import covers
 

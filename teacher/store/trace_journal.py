@@ -22,8 +22,8 @@ from distill.artifacts.journal import Journal, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
-from distill.recipe.sampling import Sampling, omitted_keys
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling, omitted_keys
+from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.logprobs import encode
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage

@@ -11,7 +11,7 @@ from distill.commands.stages import copy_shipped
 from distill.errors import RecipeError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import lineage
+from distill.recipe.sections.stages import lineage
 
 STUDIES = loading.load("tiny-studies")
 BUDGET = Budget(

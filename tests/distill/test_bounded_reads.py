@@ -12,8 +12,9 @@ import pytest
 import tiny_models
 from client_helpers import teacher
 
-from distill.data import bounded_reads, images
+from distill.data import bounded_reads
 from distill.data.bounded_reads import bounded
+from distill.data.images import image_files
 from distill.errors import CircuitOpen, ImageError
 from distill.types import ImageRef
 from teacher.engines.image_folders import Folders, UnreadableError
@@ -30,14 +31,14 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return opened(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(bounded_reads, "LIMIT_S", 0.2)
-    monkeypatch.setattr(images.os, "open", slow)
+    monkeypatch.setattr(image_files.os, "open", slow)
     yield answers
     answers.set()
 
 
 def picture(folder: Path) -> ImageRef:
     path = tiny_models.picture(folder / "0.png", 0, size=16)
-    return ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
+    return ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
 
 
 def test_results_and_errors_belong_to_the_read_that_asked() -> None:
@@ -68,10 +69,10 @@ def test_an_image_on_a_silent_disk_is_unreadable_and_comes_back_with_the_disk(
 ) -> None:
     ref = picture(tmp_path)
     with pytest.raises(ImageError, match=r"0\.png: the file system has not answered for 0\.2 s") as error:
-        images.read_bytes(ref)
+        image_files.read_bytes(ref)
     assert error.value.reason == "unreadable_image"
     silence.set()
-    assert images.sha256(images.read_bytes(ref)) == ref.sha256
+    assert image_files.sha256(image_files.read_bytes(ref)) == ref.sha256
 
 
 def test_a_silent_folder_is_an_outage_and_no_fault_of_its_rows(tmp_path: Path, silence: threading.Event) -> None:

@@ -2,8 +2,8 @@
 
 from distill.recipe.effects import affecting, recipe_keys
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 
 KEYS = {key.path: key for key in recipe_keys(Recipe)}
 

@@ -17,7 +17,8 @@ from source_rows import (
     write_table,
 )
 
-from distill.data import images, reader
+from distill.data import reader
+from distill.data.images import image_files
 from distill.errors import RecipeError
 from distill.types import BadRow, Sample
 
@@ -44,7 +45,7 @@ def test_plain_columns_are_mapped_and_extra_facts_kept(folder: Path) -> None:
     assert isinstance(sample, Sample)
     assert (sample.question, sample.answers, sample.answer_type) == ("Which?", ("A cat", "cat"), "text")
     assert (sample.domain, sample.meta) == ("animals", {"source": 7})
-    assert [images.read_bytes(ref) for ref in sample.images] == [picture(0), picture(1)]
+    assert [image_files.read_bytes(ref) for ref in sample.images] == [picture(0), picture(1)]
 
 
 def test_further_facts_may_be_an_object_or_its_json_text(folder: Path) -> None:
@@ -163,7 +164,7 @@ def test_cocoqa_is_read_from_tables_and_from_the_published_text_files(folder: Pa
         folder, {"image_id": 42, "question": "what is it", "answer": "cat", "type": 0}, format="cocoqa"
     )
     assert isinstance(by_number, Sample) and by_number.meta == {"type": 0}
-    assert images.read_bytes(by_number.images[0]) == picture(3)
+    assert image_files.read_bytes(by_number.images[0]) == picture(3)
     (folder / "coco" / "train").mkdir(parents=True)
     for file, line in (("questions", "what is it"), ("answers", "cat"), ("img_ids", "42"), ("types", "0")):
         (folder / "coco" / "train" / f"{file}.txt").write_text(line + "\n")

@@ -11,9 +11,9 @@ import orjson
 import pytest
 from PIL import ExifTags, Image, PngImagePlugin
 
-from distill.data import images
-from distill.data.image_metadata import without_metadata
-from distill.recipe.teachers import Teacher
+from distill.data.images import image_files
+from distill.data.images.image_metadata import without_metadata
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.image_folders import Folders
 from teacher.engines.image_parts import ImageParts
@@ -69,7 +69,7 @@ FILES = {
 def test_metadata_goes_and_every_pixel_and_the_colour_profile_stay(name: str) -> None:
     data = FILES[name]
     assert any(mark in data for mark in MARKS)
-    sent, _ = images.portable(data, max_pixels=MAX_PIXELS)
+    sent, _ = image_files.portable(data, max_pixels=MAX_PIXELS)
     assert [mark for mark in MARKS if mark in sent] == []
     assert len(sent) < len(data) and sent == without_metadata(data) == without_metadata(sent)
     with Image.open(io.BytesIO(sent)) as after, Image.open(io.BytesIO(data)) as before:
@@ -82,10 +82,10 @@ def test_metadata_goes_and_every_pixel_and_the_colour_profile_stay(name: str) ->
 @pytest.mark.parametrize("orientation", [3, 6, 8])
 def test_a_turned_photo_is_sent_upright_without_its_metadata(make: object, orientation: int) -> None:
     data = make(orientation)  # type: ignore[operator]
-    sent, mime = images.portable(data, max_pixels=MAX_PIXELS)
+    sent, mime = image_files.portable(data, max_pixels=MAX_PIXELS)
     assert mime == "image/png" and not any(mark in sent for mark in MARKS)
     with Image.open(io.BytesIO(sent)) as after:
-        assert after.convert("RGB").tobytes() == images.decode(data, max_pixels=MAX_PIXELS).tobytes()
+        assert after.convert("RGB").tobytes() == image_files.decode(data, max_pixels=MAX_PIXELS).tobytes()
 
 
 def test_files_that_are_laid_out_oddly_are_refused_and_sent_decoded() -> None:
@@ -94,7 +94,7 @@ def test_files_that_are_laid_out_oddly_are_refused_and_sent_decoded() -> None:
         with pytest.raises(ValueError, match=r"JPEG|PNG"):
             without_metadata(odd)
     endless = data[: data.rindex(b"\xff\xd9")] + b"\xff\xd9"[:1] * 2 + b"\xd9"
-    sent, _ = images.portable(endless, max_pixels=MAX_PIXELS)
+    sent, _ = image_files.portable(endless, max_pixels=MAX_PIXELS)
     assert not any(mark in sent for mark in MARKS)
 
 
@@ -112,7 +112,7 @@ def test_damage_never_hangs_or_crashes_the_reader() -> None:
 def test_no_server_gets_metadata_and_one_that_reads_files_gets_the_path(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(FILES["baseline"])
-    ref = ImageRef(sha256=images.sha256(FILES["baseline"]), path=str(path))
+    ref = ImageRef(sha256=image_files.sha256(FILES["baseline"]), path=str(path))
 
     def sent(url: str, backend: str) -> bytes:
         teacher = Teacher(name="t", model="m", backend=backend, base_url=url)

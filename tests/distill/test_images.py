@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, PngImagePlugin
 
-from distill.data import image_paths, images
+from distill.data.images import image_files, image_paths
 from distill.errors import ImageError
 from distill.types import ImageRef
 
@@ -37,12 +37,12 @@ def colours(width: int = 8, height: int = 6) -> Image.Image:
 
 
 def decoded(data: bytes) -> Image.Image:
-    return images.decode(data, max_pixels=MAX_PIXELS)
+    return image_files.decode(data, max_pixels=MAX_PIXELS)
 
 
 def reason(data: bytes, max_pixels: int = MAX_PIXELS) -> str:
     with pytest.raises(ImageError) as caught:
-        images.decode(data, max_pixels=max_pixels)
+        image_files.decode(data, max_pixels=max_pixels)
     return caught.value.reason
 
 
@@ -123,7 +123,7 @@ def test_every_kind_of_picture_becomes_the_pixels_a_person_sees(name: str) -> No
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_sent_to_a_server_has_the_pixels_that_are_decoded_here(name: str) -> None:
     data = ODD[name][0]()
-    sent, mime = images.portable(data, max_pixels=MAX_PIXELS)
+    sent, mime = image_files.portable(data, max_pixels=MAX_PIXELS)
     assert mime in ("image/png", "image/jpeg")
     with Image.open(io.BytesIO(sent)) as image:
         assert same(image.convert("RGB"), decoded(data))
@@ -145,8 +145,8 @@ def test_a_turned_photo_is_turned_back_here_and_for_a_server(orientation: int) -
     expected = colours() if step is None else colours().transpose(step)
     data = turned(orientation)
     assert same(decoded(data), expected)
-    sent, _ = images.portable(data, max_pixels=MAX_PIXELS)
-    assert images.is_portable(data, max_pixels=MAX_PIXELS) is (orientation == 1)
+    sent, _ = image_files.portable(data, max_pixels=MAX_PIXELS)
+    assert image_files.is_portable(data, max_pixels=MAX_PIXELS) is (orientation == 1)
     assert b"eXIf" in data and b"eXIf" not in sent
     with Image.open(io.BytesIO(sent)) as image:
         assert image.getexif().get(0x0112, 1) == 1
@@ -157,7 +157,7 @@ def test_a_turned_photo_is_turned_back_here_and_for_a_server(orientation: int) -
 def test_an_unreadable_exif_block_turns_nothing_and_stops_nothing() -> None:
     data = encoded(colours(), exif=b"Exif\0\0II*\0\xff\xff\xff\x7f")
     assert same(decoded(data), colours())
-    sent, _ = images.portable(data, max_pixels=MAX_PIXELS)
+    sent, _ = image_files.portable(data, max_pixels=MAX_PIXELS)
     with Image.open(io.BytesIO(sent)) as image:
         assert same(image.convert("RGB"), colours())
 
@@ -165,7 +165,7 @@ def test_an_unreadable_exif_block_turns_nothing_and_stops_nothing() -> None:
 @pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("JPEG", "RGB"), ("JPEG", "L")])
 def test_plain_files_pass_through_untouched(kind: str, mode: str) -> None:
     data = encoded(colours().convert(mode), kind)
-    assert images.portable(data, max_pixels=MAX_PIXELS) == (data, f"image/{kind.lower()}")
+    assert image_files.portable(data, max_pixels=MAX_PIXELS) == (data, f"image/{kind.lower()}")
 
 
 def test_damaged_and_foreign_files_have_counted_reasons() -> None:
@@ -185,7 +185,7 @@ def test_a_decompression_bomb_is_refused_from_its_header() -> None:
     bomb = png_file((b"IHDR", header), (b"IDAT", zlib.compress(b"0" * 100)), (b"IEND", b""))
     assert reason(bomb) == "too_many_pixels"
     with pytest.raises(ImageError, match="pixels"):
-        images.portable(bomb, max_pixels=MAX_PIXELS)
+        image_files.portable(bomb, max_pixels=MAX_PIXELS)
 
 
 def test_a_text_chunk_that_unpacks_to_gigabytes_is_refused() -> None:
@@ -236,8 +236,8 @@ def test_a_check_finds_in_damaged_photos_exactly_what_decoding_them_finds(mode: 
         else:
             for _ in range(chance.randint(1, 8)):
                 data[chance.randrange(700 if number % 3 == 1 else len(data))] = chance.randrange(256)
-        decoding = finding(images.decode, bytes(data))
-        assert finding(images.check, bytes(data)) == decoding
+        decoding = finding(image_files.decode, bytes(data))
+        assert finding(image_files.check, bytes(data)) == decoding
         found[decoding] += 1
     assert len(found) >= 3 and min(found["sound"], found["truncated_image"]) > 20
 
@@ -252,12 +252,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_only_regular_files_of_sane_size_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(folder / "pipe.png")
-    monkeypatch.setattr(images, "MAX_BYTES", 1000)
+    monkeypatch.setattr(image_files, "MAX_BYTES", 1000)
     (folder / "huge.png").write_bytes(b"0" * 1001)
     reasons = {}
     for name in ("nothing.png", "inside", "pipe.png", "huge.png", "a.png/b.png", "nul\0.png", "x" * 5000):
         with pytest.raises(ImageError) as caught:
-            images.read_file(folder / name)
+            image_files.read_file(folder / name)
         reasons[name] = caught.value.reason
     assert reasons["nothing.png"] == "missing_image"
     assert reasons["huge.png"] == "too_many_bytes"
@@ -298,11 +298,11 @@ def test_the_links_of_a_snapshot_in_the_cache_of_the_hub_lead_to_its_own_blobs_a
 
 def test_an_image_that_changed_since_it_was_read_is_refused(folder: Path) -> None:
     path = folder / "inside" / "a.png"
-    ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
-    assert same(images.load(ref, max_pixels=MAX_PIXELS), colours())
+    ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
+    assert same(image_files.load(ref, max_pixels=MAX_PIXELS), colours())
     path.write_bytes(encoded(colours(4, 4)))
     with pytest.raises(ImageError) as caught:
-        images.load(ref, max_pixels=MAX_PIXELS)
+        image_files.load(ref, max_pixels=MAX_PIXELS)
     assert caught.value.reason == "changed_image"
 
 
@@ -325,9 +325,9 @@ def test_images_inside_parquet_are_found_by_row_and_index_in_any_order(tmp_path:
     random.Random(0).shuffle(order)
     for row in order:
         for column in ("bytes", "image", "images"):
-            ref = ImageRef(sha256=images.sha256(data[row]), path=path, column=column, row=row)
-            assert images.read_bytes(ref) == data[row]
-    assert images.read_bytes(ImageRef(sha256="", path=path, column="images", row=3, index=1)) == data[0]
+            ref = ImageRef(sha256=image_files.sha256(data[row]), path=path, column=column, row=row)
+            assert image_files.read_bytes(ref) == data[row]
+    assert image_files.read_bytes(ImageRef(sha256="", path=path, column="images", row=3, index=1)) == data[0]
 
 
 def test_a_row_group_read_in_order_is_read_from_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def test_a_row_group_read_in_order_is_read_from_disk_once(tmp_path: Path, monkey
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     for row in range(20):
-        images.read_cell(path, "image", row, 0)
+        image_files.read_cell(path, "image", row, 0)
     assert groups == [0, 1, 2, 3]
 
 
@@ -360,7 +360,7 @@ def test_a_cell_that_is_not_there_has_a_reason(tmp_path: Path) -> None:
     }
     for (file, column, row, index), expected in cases.items():
         with pytest.raises(ImageError) as caught:
-            images.read_cell(file, column, row, index)
+            image_files.read_cell(file, column, row, index)
         assert caught.value.reason == expected
 
 
@@ -371,4 +371,4 @@ def test_arrow_files_are_read_in_both_of_their_layouts(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.arrow"
         with writer(str(path), table.schema) as sink:
             sink.write_table(table, max_chunksize=2)
-        assert [images.read_cell(str(path), "image", row, 0) for row in range(5)] == data
+        assert [image_files.read_cell(str(path), "image", row, 0) for row in range(5)] == data

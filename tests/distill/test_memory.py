@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import numpy as np
-from distill.memory import give_back_memory
+from distill.machine.memory import give_back_memory
 
 def own_mb():
     lines = open("/proc/self/status").read().splitlines()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.ocr import reader, texts
 from distill.ocr.texts import UnreadPicture, find_lines, read_missing, read_picture, texts_file
 from distill.types import ImageRef

@@ -11,8 +11,9 @@ import torch
 from published_shapes import QWEN_HALF_BILLION
 from typer.testing import CliRunner
 
-from distill import cli, hardware
+from distill import cli
 from distill.errors import ModelError, RecipeError
+from distill.machine import hardware
 from distill.planning import plan, stage_plans, stage_times
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe

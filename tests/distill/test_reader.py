@@ -17,7 +17,8 @@ from huggingface_hub import constants
 from PIL import Image
 from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
 
-from distill.data import images, reader, sample_files
+from distill.data import reader, sample_files
+from distill.data.images import image_files
 from distill.errors import DataError, MissingExtra
 from distill.recipe.loading import load
 from distill.types import BadRow, Sample
@@ -35,7 +36,7 @@ def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> N
     assert found == expected
     assert [sample.question for sample in found] == [row["question"] for row in plain_rows()]
     assert [sample.answer for sample in found] == ["0", "1", "2", "3"]
-    assert images.read_bytes(found[2].images[0]) == picture(2)
+    assert image_files.read_bytes(found[2].images[0]) == picture(2)
 
 
 def test_a_compressed_table_in_a_folder_is_one_of_its_split_and_a_cut_one_is_refused(folder: Path) -> None:
@@ -88,7 +89,9 @@ def test_images_embedded_in_parquet_and_in_a_saved_dataset_are_referred_to_in_pl
     expected = None
     for source in ("saved", "splits", "q.parquet", "shards"):
         found = list(reader.samples(recipe_for(folder, source)))
-        assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
+        assert [image_files.read_bytes(sample.images[0]) for sample in found] == [
+            picture(number) for number in range(4)
+        ]
         assert [sample.answer for sample in found] == ["no", "yes", "no", "yes"]
         expected = expected or [sample.id for sample in found]
         assert [sample.id for sample in found] == expected
@@ -106,7 +109,7 @@ def test_an_image_folder_with_a_table_is_a_source(folder: Path) -> None:
     rows = [{"file_name": f"{number}.png", "question": "What?", "answer": "x"} for number in range(3)]
     write_jsonl(folder / "images" / "metadata.jsonl", rows)
     found = list(reader.samples(recipe_for(folder, "images")))
-    assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(3)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(3)]
     (folder / "images" / "metadata.jsonl").rename(folder / "images" / "labels.jsonl")
     assert list(reader.samples(recipe_for(folder, "images"))) == found
 
@@ -124,7 +127,7 @@ def test_a_hub_name_goes_through_the_datasets_library(folder: Path, monkeypatch:
     settings = recipe_for(folder, "somebody/charts", subset="bars", split="train")
     found = list(reader.samples(settings))
     assert asked == [("somebody/charts", "bars", "train")]
-    assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
     fields = reader.source_fields(settings)
     assert (fields["source"], fields["subset"], fields["split"]) == ("somebody/charts", "bars", "train")
 
@@ -346,13 +349,13 @@ def test_reading_stops_without_reading_the_rest(folder: Path, monkeypatch: pytes
     rows = [{"image": "0.png", "question": f"{number}", "answer": "x"} for number in range(2000)]
     write_jsonl(folder / "q.jsonl", rows)
     decoded: Counter[str] = Counter()
-    decode = images.decode
+    decode = image_files.decode
 
     def counted(content: bytes, *, max_pixels: int) -> Image.Image:
         decoded["images"] += 1
         return decode(content, max_pixels=max_pixels)
 
-    monkeypatch.setattr(images, "decode", counted)
+    monkeypatch.setattr(image_files, "decode", counted)
     stream = reader.samples(recipe_for(folder, images_root="images"))
     assert next(stream).question == "0"
     stream.close()

@@ -151,7 +151,7 @@ def test_an_impossible_value_is_refused_with_the_value_and_what_is_allowed(
 
 
 def test_a_stage_may_start_from_the_untrained_student(path: Path) -> None:
-    from distill.recipe.stages import lineage, start_of
+    from distill.recipe.sections.stages import lineage, start_of
 
     path.write_text(WHOLE.replace('name = "reason"', 'name = "reason"\nstart = "base"', 1))
     stages = loading.load(path).stages

@@ -19,7 +19,7 @@ from distill.planning.plan import training_plan
 from distill.planning.redo import compare_recipes
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.rounds import HELD_OUT, Rounds
+from distill.recipe.sections.rounds import HELD_OUT, Rounds
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.verdicts import (
     ACCURACY_LOST,

@@ -17,8 +17,8 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.artifacts.files import locked
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StaleError
-from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.recipe.loading import load
+from distill.recipe.sections.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.repetition import Repetition

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from run_fixtures import default
 
-from distill.processor_time import OutOfTime, processor_time
-from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
+from distill.machine.processor_time import OutOfTime, processor_time
+from distill.recipe.sections.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry, time_limits
 from filters.signals.families.arithmetic import Arithmetic

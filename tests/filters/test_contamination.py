@@ -13,7 +13,7 @@ from question_edits import OTHER_WORDS
 from run_fixtures import default, generate_folder, picture, sample, small_world, trace
 from run_fixtures import recipe as recipe_of
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import DataError, StaleError
 from distill.recipe.loading import load
 from distill.types import ImageRef

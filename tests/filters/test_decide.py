@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distill.errors import RecipeError
-from distill.recipe.filter import Filter, Mix, Rule, Select
+from distill.recipe.sections.filter import Filter, Mix, Rule, Select
 from filters.decisions import decide as policy
 from filters.decisions.allowed_functions import ALLOWED
 from filters.decisions.limits import measure as measure_limits

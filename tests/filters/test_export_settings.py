@@ -5,7 +5,7 @@ import re
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import RecipeError
 from filters.apply import apply
 from filters.dataset.webdataset import key

@@ -13,7 +13,7 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import DataError, RecipeError, StaleError
 from distill.types import ImageRef
 from filters.apply import apply

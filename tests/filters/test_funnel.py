@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distill.recipe.filter import Filter, Rule
+from distill.recipe.sections.filter import Filter, Rule
 from filters.decisions.decide import database, decide
 from filters.decisions.funnel import Funnel, measure
 from filters.decisions.rules import check

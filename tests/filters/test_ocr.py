@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from run_fixtures import default, generate_folder, picture, recipe, sample, trace
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import MissingExtra
 from distill.types import ImageRef, Sample, Trace
 from filters.apply import apply

@@ -11,7 +11,7 @@ import pytest
 import run_fixtures
 from PIL import Image
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.data.sample_files import to_record
 from distill.types import ImageRef, Sample
 from filters.apply import apply

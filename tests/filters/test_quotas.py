@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distill.errors import DataError
-from distill.recipe.filter import Mix
+from distill.recipe.sections.filter import Mix
 from filters.decisions.quotas import find_scarcest, target_counts
 
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
-from distill.recipe.filter import Filter, Mix, Rule, Select
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import Filter, Mix, Rule, Select
 from filters.apply import apply
 from filters.decisions import decide
 from filters.decisions.rules import check

@@ -13,7 +13,7 @@ from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.artifacts.manifest import fingerprint
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import RecipeError
 from distill.types import ImageRef
 from filters.apply import apply

@@ -11,9 +11,9 @@ import pytest
 import tiny_models
 import vllm_server
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.recipe.loading import recipes_folder
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher
 from teacher.messages.completion import Completion

@@ -24,7 +24,7 @@ from distill.artifacts.manifest import Manifest
 from distill.commands.stages import filter_stage
 from distill.commands.status import run_status
 from distill.data import reader
-from distill.data.images import read_bytes, sha256
+from distill.data.images.image_files import read_bytes, sha256
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace

@@ -25,7 +25,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.data import images, reader
+from distill.data import reader
+from distill.data.images import image_files
 from distill.errors import DataError
 from distill.recipe import loading
 from student.evaluation import lmms_tasks, metrics
@@ -214,7 +215,7 @@ def test_a_task_shows_the_pixels_that_the_student_learned_from(
         shown = values["doc_to_visual"](row)
         assert [picture.mode for picture in shown] == ["RGB"] * len(sample.images)
         for picture, ref in zip(shown, sample.images, strict=True):
-            assert np.array_equal(np.asarray(picture), np.asarray(images.load(ref, max_pixels=10**6)))
+            assert np.array_equal(np.asarray(picture), np.asarray(image_files.load(ref, max_pixels=10**6)))
 
 
 def test_students_asked_for_answers_alone_are_asked_in_the_words_they_learned(run: Path, tmp_path: Path) -> None:

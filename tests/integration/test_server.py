@@ -16,7 +16,7 @@ import tiny_models
 import vllm_server
 
 from distill.recipe.loading import recipes_folder
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.vllm.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent

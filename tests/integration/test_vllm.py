@@ -15,10 +15,10 @@ import vllm_server
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.recipe.loading import load, recipes_folder
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from filters.apply import apply
 from student.train import train

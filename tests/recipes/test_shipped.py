@@ -16,7 +16,7 @@ from distill.commands import stages
 from distill.data import reader
 from distill.grounding.charts import chart_table
 from distill.recipe import loading
-from distill.recipe.data import DataSource
+from distill.recipe.sections.data import DataSource
 from distill.types import Sample
 from filters.decisions import rules
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -239,6 +240,11 @@ def test_no_file_has_more_than_400_lines_and_no_function_more_than_80() -> None:
         and (lines := node.end_lineno - node.body[0].lineno + 1) > 80
     }
     assert not long_functions, "split them"
+
+
+def test_no_folder_has_more_than_20_modules() -> None:
+    modules = Counter(str(Path(path).parent) for path in sources(*PACKAGES) if not path.endswith("__init__.py"))
+    assert not {folder: number for folder, number in modules.items() if number > 20}, "give a part of them a folder"
 
 
 def test_a_class_name_has_one_meaning() -> None:

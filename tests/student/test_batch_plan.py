@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distill.errors import RecipeError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.data import mixture
 from student.data.batch_plan import BatchPlan, Step
 

@@ -11,7 +11,7 @@ import student_worlds as worlds
 from torch import nn
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.validation import Validation
+from distill.recipe.sections.validation import Validation
 from distill.types import Sample
 from student.validation import early_stopping
 from student.validation import measure as quality
@@ -186,7 +186,7 @@ def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
     import numpy as np
     from PIL import Image
 
-    from distill.data import images
+    from distill.data.images import image_files
     from distill.types import ImageRef
 
     refs = []
@@ -194,7 +194,7 @@ def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
         path = tmp_path / f"{number}.png"
         noise = np.random.default_rng(number).integers(0, 255, (900, 900, 3), dtype=np.uint8)
         Image.fromarray(noise).save(path)
-        refs.append(ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path)))
+        refs.append(ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path)))
     sample = Sample(id="s", images=tuple(refs), question="?", answers=("1",))
     page = samples_page.SamplesPage("stage", [sample], gallery=24, max_pixels=10**6)
     page.write(tmp_path / "samples.html", [line(10)], [prediction(sample, "wrong")])

@@ -10,7 +10,7 @@ from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
-from distill.recipe.stages import Lora
+from distill.recipe.sections.stages import Lora
 from student.data.images import image_token
 from student.models import freeze
 from student.models.flops import Cost, matmul_rate

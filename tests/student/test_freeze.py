@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from distill.errors import DistillError, ModelError
-from distill.recipe.stages import Lora
+from distill.recipe.sections.stages import Lora
 from student.models import freeze
 from student.models.siq_vl import parts
 from student.training import freeze_checks

@@ -6,7 +6,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.types import Sample
 from student.data import encode
 from student.data import images as pictures
@@ -87,7 +87,7 @@ def test_a_student_sees_what_its_processor_makes_of_an_image(kind: str, world: P
     (reply,) = answers(model, processor, [sample], batch_size=1).values()
     turns = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": sample.question}]}]
     text = processor.apply_chat_template([turns], add_generation_prompt=True)
-    loaded = [images.load(ref, max_pixels=PIXELS) for ref in sample.images]
+    loaded = [image_files.load(ref, max_pixels=PIXELS) for ref in sample.images]
     inputs = processor(text=text, images=loaded, return_tensors="pt", add_special_tokens=False)
     ids = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
     assert reply.text == processor.tokenizer.decode(ids).removesuffix("<|im_end|>")

@@ -12,7 +12,7 @@ import torch
 from torch._dynamo.utils import counters
 from torch.nn.attention import varlen
 
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.loss import training_loss
 from student.models import attention, freeze, kernels, siq_vl
 from student.training.step_dataset import StepDataset

@@ -15,8 +15,8 @@ from distill.artifacts import layout
 from distill.artifacts.journal import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe.loading import load
-from distill.recipe.stages import Stage
-from distill.recipe.student import Student
+from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
 from student.data import images as pictures
@@ -144,7 +144,7 @@ def test_another_projector_or_processor_never_gets_these_tokens(world, tmp_path)
 
 
 def test_arms_that_start_from_the_same_weights_share_tokens_whatever_they_train(world, tmp_path):
-    from distill.recipe.stages import Lora
+    from distill.recipe.sections.stages import Lora
 
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
     refs = [ref for row in rows for ref in row.images]

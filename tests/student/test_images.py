@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from distill.data import images as image_files
+from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.types import ImageRef
 from student.data import images as pictures

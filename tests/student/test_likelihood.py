@@ -10,7 +10,7 @@ import student_worlds as worlds
 import tiny_models
 import torch
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ModelError
 from distill.types import ImageRef
 from student.data.rows import TrainingRow
@@ -40,7 +40,7 @@ def said(folder: Path, count: int = 6) -> list[ScoredRow]:
     found = []
     for number in range(count):
         path = tiny_models.picture(folder / f"{number}.png", number, size=24)
-        ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
+        ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         head = "<think>\n" + "Row 1: red circle, 1 + 2 = 3.\n" * number + "</think>\n\n"
         row = TrainingRow(
             id=f"trace{number}",
@@ -59,7 +59,7 @@ def fit_of(student: tuple[Any, Any], **options: Any) -> LikelihoodScorer:
 def naive(student: tuple[Any, Any], row: TrainingRow, text: str, *, pictures: bool) -> list[tuple[float, int]]:
     """Surprisal and rank of each token of the response in a whole text, one position after the other."""
     model, processor = student
-    shown = [images.load(ref, max_pixels=PIXELS) for ref in row.images] if pictures else None
+    shown = [image_files.load(ref, max_pixels=PIXELS) for ref in row.images] if pictures else None
     inputs = processor(text=[text], images=shown or None, add_special_tokens=False, return_tensors="pt")
     with torch.no_grad():
         logits = model(**inputs, use_cache=False).logits[0].double()
@@ -202,13 +202,13 @@ def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple
     items = []
     for number in range(4):
         path = tiny_models.picture(tmp_path / f"{number}.png", number, size=24)
-        ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
+        ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         row = TrainingRow(id=str(number), images=(ref,), question="How many?", response=f"{number + 3}")
         items.append(ScoredRow(row=row, answer_at=0))
     before = fit_of((student, processor))(items)
     optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
     text = "<|im_start|>user\n<image>How many?<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>\n"
-    pictures = [[images.load(item.row.images[0], max_pixels=PIXELS)] for item in items]
+    pictures = [[image_files.load(item.row.images[0], max_pixels=PIXELS)] for item in items]
     batch = processor(
         text=[text.format(item.row.response) for item in items],
         images=pictures,

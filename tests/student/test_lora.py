@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
 
 from distill.errors import DistillError, MissingExtra
-from distill.recipe.stages import Lora
+from distill.recipe.sections.stages import Lora
 from student.models import freeze, lora
 from student.models.siq_vl import parts
 from student.train import train

@@ -13,8 +13,8 @@ import torch
 
 from distill.errors import DataError
 from distill.rationale import split
-from distill.recipe.stages import Lora
-from distill.recipe.validation import Validation
+from distill.recipe.sections.stages import Lora
+from distill.recipe.sections.validation import Validation
 from distill.types import Sample
 from student.data import collate, encode, images
 from student.inference import generation

@@ -7,8 +7,8 @@ import student_worlds as worlds
 import torch
 from transformers import Idefics3Config
 
-from distill import hardware
-from distill.recipe.stages import Lora, Stage
+from distill.machine import hardware
+from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
 from student.models import attention, freeze, siq_vl
 from student.training.cost import memory

@@ -21,7 +21,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.recipe.stages import Preference, Stage
+from distill.recipe.sections.stages import Preference, Stage
 from student.data import images
 from student.data.encode import Encoder
 from student.data.encode import encode as encode_rows

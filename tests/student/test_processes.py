@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.recipe.loading import load
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.data.batch_plan import BatchPlan
 from student.distributed import own_disks, processes
 from student.train import train

@@ -10,8 +10,8 @@ from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config
 
-from distill import hardware
-from distill.recipe.stages import Lora
+from distill.machine import hardware
+from distill.recipe.sections.stages import Lora
 from student.models import freeze, siq_vl
 from student.models.flops import Cost
 from student.training.cost import roofline, step_trace

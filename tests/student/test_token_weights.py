@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from distill.recipe.stages import Loss, SpanWeights
+from distill.recipe.sections.stages import Loss, SpanWeights
 from student.data.encoded_rows import Example
 from student.data.responses import ANSWER, FORMAT, RATIONALE
 from student.data.rows import TrainingRow

@@ -13,7 +13,7 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DistillError, ModelError, StorageError
-from distill.recipe.stages import Lora, Stage
+from distill.recipe.sections.stages import Lora, Stage
 from student.data import encode, images
 from student.loss import training_loss
 from student.models import attention, freeze, inputs, kernels

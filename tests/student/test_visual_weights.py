@@ -12,7 +12,7 @@ import student_worlds as worlds
 from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, StaleError
-from distill.recipe.stages import Loss
+from distill.recipe.sections.stages import Loss
 from distill.trace_records import scores
 from student.data.encoded_rows import Example, write_rows
 from student.data.rows import TrainingRow

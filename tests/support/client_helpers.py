@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.connect import Get
 from teacher.engines.http.http_client import ChatClient

@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import backend_registration
 
-from distill.recipe.stages import Lora, Stage
+from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
 from student.models import attention, freeze, row_bounds, siq_vl
 

@@ -16,7 +16,7 @@ from chart_pictures import WORDS
 from question_edits import TEMPLATES, edited, fill, innocents
 from run_fixtures import sample
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample

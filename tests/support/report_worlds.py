@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.data.reader import sample_id
 from distill.types import ImageRef, Sample
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest, fingerprint
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.data.reader import sample_id
 from distill.data.sample_files import write_samples
 from distill.recipe.loading import load

@@ -28,7 +28,7 @@ from student_classes import tokenizer as tokenizer
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from distill.types import ImageRef
 from student.data import encode, images
 from student.data.rows import TrainingRow

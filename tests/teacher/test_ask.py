@@ -9,7 +9,7 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, RecipeError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe

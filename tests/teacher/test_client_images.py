@@ -13,7 +13,7 @@ import tiny_models
 from client_helpers import answers, asked, seen, teacher
 from PIL import Image
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.types import ImageRef
 from teacher.engines import image_parts
 from teacher.engines.image_folders import Folders, UnreadableError
@@ -71,13 +71,13 @@ def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sendin
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
 ) -> None:
     who = teacher(url, samples=10, images=way)
-    from distill.data import images
+    from distill.data.images import image_files
 
     path = tiny_models.picture(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     reads: list[ImageRef] = []
-    original = images.read_bytes
-    monkeypatch.setattr(images, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
+    original = image_files.read_bytes
+    monkeypatch.setattr(image_files, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
     answers(who, asked(who, "a", "b", images=(ref,)))
     assert len(reads) == reads_expected
 

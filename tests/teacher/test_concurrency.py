@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from simulated_server import LATENCIES, drawn_latencies, seconds_of
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http.concurrency import (
     BLIND_START,

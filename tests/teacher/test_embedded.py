@@ -10,11 +10,11 @@ import tiny_models
 import torch
 from PIL import Image
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.embedded.decoding import BatchRow, Sampler
 from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher

@@ -18,7 +18,7 @@ import vllm_server
 
 from distill.artifacts.journal import read_jsonl
 from distill.data import sample_files
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.recipe.backends import BACKENDS, BackendName
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe

@@ -10,9 +10,9 @@ import pytest
 import stub_server
 
 from distill.artifacts.journal import Journal, read_jsonl
-from distill.recipe.generate import Outcomes
 from distill.recipe.loading import load
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Outcomes
+from distill.recipe.sections.teachers import Teacher
 from teacher.estimate import Amount, Moments, attempt_growth, extrapolate, most_traces, summarize_journals
 from teacher.generate import generate
 from teacher.preflight import preflight

@@ -12,11 +12,11 @@ import orjson
 import pytest
 import tiny_models
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.vllm import export_server
 
@@ -69,7 +69,7 @@ def environment(**values: str) -> Iterator[None]:
 
 def sample(folder: Path, question: str) -> Sample:
     path = tiny_models.picture(folder / "picture.png", 1)
-    digest = images.sha256(path.read_bytes())
+    digest = image_files.sha256(path.read_bytes())
     return Sample(id="1", images=(ImageRef(sha256=digest, path=str(path)),), question=question)
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from distill import redact
 from distill.errors import RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import refused_parameter, request_headers, sampling_body, shown_headers
 from teacher.messages.request import requests

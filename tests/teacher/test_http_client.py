@@ -11,10 +11,10 @@ import stub_server
 import tiny_models
 from client_helpers import answers, asked, client_of, given, seen, teacher
 
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.http.chat_protocol import request_headers, sampling_body
 from teacher.engines.http.http_client import Breaker

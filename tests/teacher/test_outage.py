@@ -16,7 +16,7 @@ import tiny_models
 from generate_world import World, asked_of
 
 from distill.artifacts.manifest import Manifest
-from distill.data.images import sha256
+from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, ImageError
 from distill.types import ImageRef
 from teacher.engines.http.concurrency import ConcurrencyLimit

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.messages.prompts import messages, prompt, prompt_sha
 

@@ -13,7 +13,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import completion_from_body
 from teacher.engines.provenance import ENGINES, read_engines, record_engine

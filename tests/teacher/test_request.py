@@ -12,8 +12,8 @@ import tomli_w
 from distill.data import reader
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.prompts import prompt_sha
 from teacher.messages.request import Author, Model, model_of, plain_request, requests

@@ -2,7 +2,7 @@
 
 import random
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.scheduling.routing import covers, may_share, route
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from distill.recipe.generate import Outcomes
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Outcomes
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.concurrent_teachers import group_teachers

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from distill.errors import RecipeError
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.vllm.vllm_server import Servers, build_command
 
 # Answers /health and /pid, writes its own pid and that of a child to a file, and has a child that outlives SIGTERM.

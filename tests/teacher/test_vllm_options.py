@@ -8,8 +8,8 @@ import pytest
 import vllm_server
 
 from distill.errors import RecipeError
-from distill.recipe.managed_server import Server
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.vllm import vllm_options
 from teacher.engines.vllm.vllm_options import (
     VllmOptions,

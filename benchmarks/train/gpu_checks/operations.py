@@ -9,7 +9,7 @@ from gpu_checks.common import Ground, Wrong, median_seconds, relative_difference
 
 def card(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The card as planning knows it, its measured product rate and copy bandwidth."""
-    from distill.hardware import gpu_of_device
+    from distill.machine.hardware import gpu_of_device
     from student.models.flops import matmul_rate
 
     if ground.device == "cpu":
@@ -21,7 +21,7 @@ def card(ground: Ground) -> tuple[str, dict[str, Any]]:
     target = torch.empty_like(source)
     copied = 2 * source.numel() / median_seconds(lambda: target.copy_(source))
     if known is None:
-        raise Wrong(f"{properties.name} is not in the table of distill/hardware.py")
+        raise Wrong(f"{properties.name} is not in the table of distill/machine/hardware.py")
     free, total = torch.cuda.mem_get_info()
     return (
         f"{properties.name}, torch {torch.__version__}: bf16 {rate / 1e12:,.0f} TFLOP/s "

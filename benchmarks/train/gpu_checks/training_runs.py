@@ -103,7 +103,7 @@ def _planned(trained: Any, stage: int, keys: dict[str, str], first: Any, last: A
     """What `distill plan` says such a step needs, all of it in one pass."""
     from train_runs import TRAINED
 
-    from distill.recipe.stages import Stage
+    from distill.recipe.sections.stages import Stage
     from student.models.siq_vl import parts
     from student.training.cost import memory
 

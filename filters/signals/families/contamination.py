@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from distill.answers.verdicts import equivalent
-from distill.data.images import read_bytes
+from distill.data.images.image_files import read_bytes
 from distill.data.sources import settings
 from distill.errors import DataError, ImageError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.types import ImageRef, Sample, Trace
 from filters.matching import image_match, test_sets
 from filters.matching.question_match import (

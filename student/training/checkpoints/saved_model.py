@@ -8,7 +8,7 @@ from distill.artifacts.integrity import require_whole
 from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.distributed import processes
 from student.models import start_model
 

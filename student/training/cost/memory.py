@@ -21,8 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from transformers import PreTrainedModel
 
-from distill.hardware import USABLE_SHARE, usable_bytes
-from distill.recipe.stages import AUTO, Stage
+from distill.machine.hardware import USABLE_SHARE, usable_bytes
+from distill.recipe.sections.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
 from student.models.siq_vl import Parts, without_weights
@@ -99,7 +99,7 @@ def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
 def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -> tuple[int, int]:
     """Bytes without and with gradient checkpointing, for full micro-batches with so many patches of images.
 
-    To be held against `distill.hardware.usable_bytes` of a card's memory.
+    To be held against `distill.machine.hardware.usable_bytes` of a card's memory.
     """
     result = of_stage(model, parts, stage)
     without, with_it = (

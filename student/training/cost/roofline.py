@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from distill.hardware import Gpu
+from distill.machine.hardware import Gpu
 from student.models import freeze
 from student.models.flops import matrices_of_sight, patch_values
 from student.models.siq_vl import Parts

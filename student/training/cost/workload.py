@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
-from distill.data.images import open_arrow
+from distill.data.images.image_files import open_arrow
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, is_traces
+from distill.recipe.sections.stages import Stage, is_traces
 from student.data import rows as stage_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from trl import SFTConfig
 
 from distill import packages
 from distill.errors import MissingExtra, RecipeError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 
 
 def require(stage: Stage) -> None:

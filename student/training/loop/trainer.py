@@ -24,7 +24,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
 from distill.errors import DistillError
-from distill.recipe.stages import Stage
+from distill.recipe.sections.stages import Stage
 from student.distributed import fsdp, own_disks, processes
 from student.distributed.step_watch import StepWatch
 from student.loss.preference import PairLoss

@@ -12,7 +12,7 @@ import torch
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
-from distill.recipe.sampling import Sampling
+from distill.recipe.sections.sampling import Sampling
 from teacher.messages.request import Request
 
 _KEPT_SHARE = 0.8

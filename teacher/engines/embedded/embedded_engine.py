@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests, local_request
 from teacher.engines.image_folders import Folders
 from teacher.messages.completion import Completion, EngineInfo

@@ -18,11 +18,11 @@ from PIL import Image
 from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import ImageError, ModelError
 from distill.rationale import opened_thinking, thinking_end
-from distill.recipe.generate import Generate
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Generate
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.connect import Done
 from teacher.engines.embedded import given_texts
@@ -128,7 +128,7 @@ class EmbeddedTeacher:
         """The pixels of an image, once its folder is there. Raises ImageError, CircuitOpen."""
         while True:
             try:
-                return images.decode(self._folders.read(ref), max_pixels=self._max_pixels)
+                return image_files.decode(self._folders.read(ref), max_pixels=self._max_pixels)
             except ImageError as error:
                 if not self._folders.wait(ref, error):
                     raise

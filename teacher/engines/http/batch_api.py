@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 import aiohttp
 import orjson
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.exchange import CONNECTION, request_failure, retry_after_s
 from teacher.engines.http.server_info import proxy_of

@@ -11,8 +11,8 @@ from distill import redact
 from distill.data import sources
 from distill.errors import RecipeError
 from distill.rationale import enclose
-from distill.recipe.sampling import PARAMETERS, Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import PARAMETERS, Sampling
+from distill.recipe.sections.teachers import Teacher
 from teacher.messages.completion import Completion
 
 if TYPE_CHECKING:

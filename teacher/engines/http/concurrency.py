@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 
 from distill.artifacts.files import write_json
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 
 START = 128
 """For a server that shows its queue: a few too many wait there, and cost nothing."""

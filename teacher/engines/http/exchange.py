@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import orjson
 
 from distill import live_text
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json, refused_parameter
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool

@@ -8,7 +8,7 @@ nothing has to be known of the template or of the tokens that an image takes.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import GarbledError, excerpt
 from teacher.messages.completion import Completion
 

@@ -16,8 +16,8 @@ from typing import Self
 
 from distill import redact
 from distill.errors import TeacherError
-from distill.recipe.generate import Generate
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.generate import Generate
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
 from teacher.engines.http.chat_protocol import request_headers

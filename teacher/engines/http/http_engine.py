@@ -8,7 +8,7 @@ import orjson
 
 from distill import redact
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import Done, EngineSettings, Get
 from teacher.engines.http.chat_protocol import shown_headers
 from teacher.engines.http.concurrency import read_found, write_found

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.errors import DataError, ModelError, TeacherError
-from distill.recipe.eval import AnyStudent
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.eval import AnyStudent
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch

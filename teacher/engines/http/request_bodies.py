@@ -2,8 +2,8 @@
 
 import orjson
 
-from distill.recipe.sampling import Sampling
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.sampling import Sampling
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.http.given_texts import scoring_body
 from teacher.engines.image_parts import ImageParts

@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 from distill import redact
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.replicas import Replica

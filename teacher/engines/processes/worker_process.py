@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from distill.errors import TeacherError
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
 
 _LINE_BYTES = 1 << 28

@@ -20,11 +20,11 @@ from typing import Any
 import aiohttp
 import orjson
 
-from distill.data import images
+from distill.data.images import image_files
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.vllm.vllm_options import interpreter, render
 from teacher.engines.vllm.vllm_server import Servers
@@ -214,7 +214,7 @@ _JSON = {"content-type": "application/json"}
 def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:
     parts = []
     for ref in sample.images:
-        content, mime = images.portable(images.read_bytes(ref), max_pixels=max_pixels)
+        content, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
         url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
         parts.append({"type": "image_url", "image_url": {"url": url}})
     return orjson.dumps(

@@ -16,9 +16,9 @@ import numpy as np
 from distill import redact
 from distill.errors import RecipeError
 from distill.rationale import opened_thinking
-from distill.recipe.managed_server import Server
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, local_request
 from teacher.engines.http.chat_protocol import sampling_body

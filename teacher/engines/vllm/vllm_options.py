@@ -23,7 +23,7 @@ import orjson
 from distill import redact
 from distill.artifacts.files import file_sha256, storage_errors, write_json
 from distill.errors import RecipeError
-from distill.recipe.managed_server import Server
+from distill.recipe.sections.managed_server import Server
 
 _SET_BY_RUN = {
     "model": "`model` of the teacher",

@@ -16,8 +16,8 @@ from typing import Self
 
 from distill import redact
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.managed_server import Server
-from distill.recipe.teachers import Teacher
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
 from teacher.engines.processes.ports import ReservedPort, reserve_port

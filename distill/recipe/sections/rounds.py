@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from distill.recipe.base import Name, Section, Share, key
-from distill.recipe.data import ASKED
+from distill.recipe.sections.data import ASKED
 
 HELD_OUT = "rounds_held_out"
 """The source of the questions that compare the students of the rounds, where the recipe names none."""

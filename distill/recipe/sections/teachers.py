@@ -14,8 +14,8 @@ from distill import redact
 from distill.extensions import PROMPTS, file_and_name, problem
 from distill.recipe.backends import BACKENDS, BackendName, Capabilities
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
-from distill.recipe.managed_server import Server
-from distill.recipe.sampling import Sampling, Until, extra_body_problem, omit_problem
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.sampling import Sampling, Until, extra_body_problem, omit_problem
 
 OCR_CUES = "ocr"
 """Under this key of a sample's meta is the text that OCR reads in its images."""

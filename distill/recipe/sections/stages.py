@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from distill.recipe.base import Name, Section, Share, key
-from distill.recipe.eval import BASE
-from distill.recipe.filter import PAIRS
-from distill.recipe.rollouts import ROLLOUTS, Rollouts
-from distill.recipe.validation import Validation
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.filter import PAIRS
+from distill.recipe.sections.rollouts import ROLLOUTS, Rollouts
+from distill.recipe.sections.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
 TRACES = "traces"

@@ -37,9 +37,9 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from distill.data.bit_depth import eight_bits
 from distill.data.bounded_reads import bounded
-from distill.data.image_metadata import without_metadata
+from distill.data.images.bit_depth import eight_bits
+from distill.data.images.image_metadata import without_metadata
 from distill.errors import ImageError
 from distill.types import ImageRef
 

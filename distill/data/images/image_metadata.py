@@ -2,7 +2,7 @@
 
 EXIF (with the place where a photo was taken), XMP, IPTC, comments, previews and data after the end of the image
 are left out; the compressed pixels and what decoders need to read them (tables, colour profiles, gamma) stay byte for
-byte, so every decoder gives the same pixels as before. Knows nothing of orientation: `distill.data.images.portable`
+byte, so every decoder gives the same pixels as before. Knows nothing of orientation: `image_files.portable`
 only lets files pass that need no turning.
 """
 
