@@ -10,8 +10,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.types import BadRow
 
 _MODEL = re.compile(r"(teachers\.[^.]+|student|eval\.students\.[^.]+)\.(model|vision|language|adapter)")

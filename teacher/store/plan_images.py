@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
 from distill.artifacts.manifest import fingerprint
 from distill.data import sources
-from distill.recipe.data import ASKED
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 
 _PATHS_AT_ONCE = 1 << 16
 
