@@ -27,7 +27,7 @@ from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.commits import Attempt, Commit, Unit, committed_units, read_file
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
     collect_units,
@@ -41,7 +41,7 @@ from distill.units.stored_run import (
     write_bytes,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
-from distill.units.unit_queue import UnitQueue
+from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
 from filters.signals.base import Extractor
 from filters.tables import measure
@@ -85,11 +85,13 @@ def filter_in_store(
         folder = run / "filter"
         (folder / MANIFEST).unlink(missing_ok=True)
         partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
-        tables = _read_tables(store, units)
+        commits = {unit: finished_commit(store, unit) for unit in units}
+        tables = _read_tables(store, commits)
         measure.take_over(tables, partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
         manifest = apply(recipe, run, measurers=measurers, on_progress=on_progress)
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         push_stage(store, "filter", folder)
+        remove_all_leftovers(store, commits, work)
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
@@ -115,9 +117,9 @@ def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fr
     raise StaleError(f"{store.address}: filter was made from other settings:\n{changes}\n{REMEDY}")
 
 
-def _read_tables(store: ObjectStore, units: Sequence[Unit]) -> Iterator[pa.Table]:
-    for unit in units:
-        yield pq.read_table(pa.BufferReader(read_file(store, unit, finished_commit(store, unit), _TABLE)))
+def _read_tables(store: ObjectStore, commits: Mapping[Unit, Commit]) -> Iterator[pa.Table]:
+    for unit, commit in commits.items():
+        yield pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE)))
 
 
 def _measure_units(

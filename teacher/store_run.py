@@ -44,7 +44,7 @@ from distill.units.stored_run import (
     samples_key,
     write_bytes,
 )
-from distill.units.unit_queue import UNDRAWN, UnitQueue
+from distill.units.unit_queue import UNDRAWN, UnitQueue, remove_all_leftovers
 from teacher.agent import Agent
 from teacher.engines.provenance import server_settings
 from teacher.generation import Generation
@@ -89,7 +89,8 @@ def generate_in_store(
 
     def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
-        collect_units(store, generate_units(plan), [teacher.name for teacher in recipe.teachers], scratch / "run")
+        teachers = [teacher.name for teacher in recipe.teachers]
+        commits = collect_units(store, generate_units(plan), teachers, scratch / "run")
         finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
             {}, fields, plan, started
         )
@@ -97,6 +98,7 @@ def generate_in_store(
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         for name in (PLAN, MANIFEST):
             store.put(f"run/generate/{name}", (folder / name).read_bytes())
+        remove_all_leftovers(store, commits)
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:

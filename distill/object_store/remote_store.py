@@ -26,6 +26,8 @@ _PART_BYTES, _PARTS = 8 << 20, 9_000
 _STATUS = re.compile(r"status code: (\d{3})")
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Other statuses stay as they are when the same request is sent again."""
+_EXPIRED = "ExpiredToken"
+"""Temporary credentials of a role: the client gets new ones by itself, which may take a while."""
 
 
 class RemoteStore:
@@ -101,17 +103,23 @@ class RemoteStore:
             if verb == "read" and "NoSuchBucket" not in str(error):
                 raise FileNotFoundError(where) from error
             raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StorageError(
-                f"cannot {verb} {where}: the store refuses the credentials of this process ({_reason(error)}); give "
-                "them the right to read, list, write and delete below this address"
-            ) from error
         except BaseError as error:
-            status = _STATUS.search(str(error))
-            if int(status[1]) in _TEMPORARY if status else "HTTP error" in str(error):
-                raise StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}") from error
-            step = "create the bucket" if status and status[1] == "404" else "check address and endpoint"
-            raise StorageError(f"cannot {verb} {where}: {_reason(error)}; {step}") from error
+            raise _as_ours(error, verb, where) from error
+
+
+def _as_ours(error: BaseError, verb: str, where: str) -> StorageError:
+    if _EXPIRED in str(error):
+        return StoreUnavailable(f"cannot {verb} {where}: the credentials of this process have expired")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return StorageError(
+            f"cannot {verb} {where}: the store refuses the credentials of this process ({_reason(error)}); give "
+            "them the right to read, list, write and delete below this address"
+        )
+    status = _STATUS.search(str(error))
+    if int(status[1]) in _TEMPORARY if status else "HTTP error" in str(error):
+        return StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}")
+    step = "create the bucket" if status and status[1] == "404" else "check address and endpoint"
+    return StorageError(f"cannot {verb} {where}: {_reason(error)}; {step}")
 
 
 def _reason(error: BaseError) -> str:

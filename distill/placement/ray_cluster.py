@@ -58,7 +58,7 @@ def keep_agents(
                 elif running:
                     _say(f"an agent ended, {len(running)} are left: {_first_line(error)}")
                 else:
-                    raise _as_ours(error) from None
+                    raise _last_error(error, "no agent is left") from None
 
 
 def train_together(
@@ -104,7 +104,7 @@ def train_together(
             if error is None:
                 return
             if not isinstance(error, RayError | ProcessLost) or not restarts:
-                raise _as_ours(error) from None
+                raise _last_error(error, "a node or a process of the training is lost") from None
             restarts, wait_for_all = restarts - 1, False
             _say(f"a node is lost and training starts again, {restarts} restarts left: {_first_line(error)}")
 
@@ -217,11 +217,12 @@ def _error_of(reference: Any) -> BaseException | None:
     return None
 
 
-def _as_ours(error: BaseException) -> BaseException:
-    if isinstance(error, RayError):
+def _last_error(error: BaseException, loss: str) -> BaseException:
+    """What the command ends with: an error of the work as it is, or a loss that is not made good any more."""
+    if isinstance(error, RayError | ProcessLost):
         return DistillError(
-            f"no agent is left and engine.restarts are used up: {_first_line(error)}; what is sealed stays: run the "
-            "same command again"
+            f"{loss} and engine.restarts are used up: {_first_line(error)}; what is in the store stays: run the same "
+            "command again"
         )
     return error
 

@@ -27,8 +27,8 @@ import orjson
 
 from distill import redact
 from distill.artifacts.files import write_text
-from distill.artifacts.manifest import canonical
-from distill.errors import StorageError
+from distill.artifacts.manifest import canonical, versions
+from distill.errors import StaleError, StorageError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.retrying_store import LONGEST_PAUSE_S
 
@@ -143,12 +143,16 @@ class AgentRecord:
 
 @contextmanager
 def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> Iterator[AgentRecord]:
-    """Be an agent of a run inside the block. The caller holds the lock of `scratch`."""
+    """Be an agent of a run inside the block. The caller holds the lock of `scratch`.
+
+    Raises StaleError where another agent works with another version of this package.
+    """
     facts = {
         "host": platform.node(),
         "pid": os.getpid(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
         "lease_s": lease_s,
+        "versions": versions(),
         "traces": 0,
         "seconds": 0.0,
     }
@@ -169,6 +173,7 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
     thread = threading.Thread(target=keep_beating, name="beat", daemon=True)
     thread.start()
     try:
+        _require_same_versions(agent)
         yield agent
     except Exception as error:
         failure = {**facts, "error": redact.message(str(error) or type(error).__name__)}
@@ -178,6 +183,16 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
         closed.set()
         thread.join(lease_s)
         agent.end()
+
+
+def _require_same_versions(agent: AgentRecord) -> None:
+    """Raise StaleError for an agent whose version of this package is not that of the others."""
+    for other in agent.read_others():
+        if (theirs := other.get("versions")) != (ours := agent.facts["versions"]):
+            raise StaleError(
+                f"{agent.store.address}: process {other.get('pid')} on {other.get('host')} works with {theirs}, this "
+                f"one has {ours}; install one version on all machines, or wait until that process has ended"
+            )
 
 
 def _key(name: str) -> str:

@@ -96,7 +96,7 @@ class FolderCopy:
     begun_from: str
     _earlier: list[str] = field(init=False)
     """Objects of agents that worked on the stage before; they end with the first copy of this one."""
-    _copied: Listing | None = None
+    _copied: Listing = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._earlier = [stored.key for stored in self.store.list_objects(_attempts(self.stage))]

@@ -93,8 +93,10 @@ def pull_plan(store: ObjectStore, run: Path) -> None:
         write_bytes(run / "generate" / name, store.read(f"run/generate/{name}"))
 
 
-def collect_units(store: ObjectStore, units: Sequence[Unit], teachers: Sequence[str], run: Path) -> None:
-    """Write the traces of committed units to a new run directory, one part a unit.
+def collect_units(
+    store: ObjectStore, units: Sequence[Unit], teachers: Sequence[str], run: Path
+) -> dict[Unit, Commit]:
+    """Write the traces of committed units to a new run directory, one part a unit. Returns their commits.
 
     Raises StaleError for a unit that is open, and for a directory that holds traces.
     """
@@ -102,8 +104,9 @@ def collect_units(store: ObjectStore, units: Sequence[Unit], teachers: Sequence[
         if part_paths(folder := run / "generate" / name, ".jsonl"):
             raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
     engines: dict[str, dict[str, Any]] = {name: {} for name in teachers}
+    commits: dict[Unit, Commit] = {}
     for number, unit in enumerate(units):
-        commit = finished_commit(store, unit)
+        commit = commits[unit] = finished_commit(store, unit)
         for name in teachers:
             part = part_path(run / "generate" / name, number, ".jsonl")
             write_bytes(part, read_traces(store, unit, commit, name))
@@ -112,6 +115,7 @@ def collect_units(store: ObjectStore, units: Sequence[Unit], teachers: Sequence[
     for name, known in engines.items():
         if known:
             write_json(run / "generate" / name / ENGINES, known)
+    return commits
 
 
 def finished_commit(store: ObjectStore, unit: Unit) -> Commit:

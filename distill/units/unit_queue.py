@@ -3,14 +3,15 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import CLAIMS, AgentRecord
-from distill.units.commits import GENERATE, Unit, committed_units, read_commit
+from distill.units.commits import GENERATE, Commit, Unit, committed_units, read_commit
 
 UNDRAWN = "undrawn"
 """What an agent tells of its units: samples that it has not drawn, by the name of the unit."""
+_JOINED = "joined"
 LOOK_S = 3.0
 """Between two looks at what other agents have left."""
 
@@ -117,9 +118,18 @@ def claimed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
     return [Unit(round=int(round_), partition=partition, work=work) for _, round_, partition, _ in keys]
 
 
+def remove_all_leftovers(store: ObjectStore, commits: Mapping[Unit, Commit], work: str = GENERATE) -> None:
+    """Delete segments, files and claims that killed agents have left of some work whose units are all committed."""
+    kept = {f"{unit.folder}/{commit.attempt}/{name}" for unit, commit in commits.items() for name in commit.files}
+    left = [stored.key for stored in store.list_objects(f"{work}/p") if stored.key not in kept]
+    for claims in (f"{CLAIMS}/{work}", f"{CLAIMS}/{_JOINED}/{work}"):
+        left += [stored.key for stored in store.list_objects(claims)]
+    store.delete(left)
+
+
 def _claim(unit: Unit) -> str:
     return f"{unit.work}/{unit.name}"
 
 
 def _join_claim(unit: Unit) -> str:
-    return f"joined/{unit.work}/{unit.name}"
+    return f"{_JOINED}/{unit.work}/{unit.name}"

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from store_in_memory import MemoryStore
 
+from distill.errors import StaleError
+from distill.units import agent_record
 from distill.units.agent_record import LEASE_S, AgentRecord, joined
 from distill.units.commits import Attempt, Unit
 from distill.units.unit_queue import UNDRAWN, UnitQueue
@@ -100,6 +102,21 @@ def test_a_process_in_the_scratch_folder_of_a_killed_one_does_not_wait_for_its_l
     with joined(store, tmp_path) as successor:
         assert successor.claim("work")
     assert not store.list_objects("agents")
+
+
+def test_an_agent_with_another_version_of_the_package_is_refused_while_others_work(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with joined(store, tmp_path / "one") as first:
+        assert first.claim("work")
+        monkeypatch.setattr(agent_record, "versions", lambda: {"cot-distill": "0.0.1"})
+        with pytest.raises(StaleError, match=r"works with .*this one has \{'cot-distill': '0\.0\.1'\}"):
+            joined(store, tmp_path / "two").__enter__()
+        assert len(store.list_objects("agents")) == 1 and len(store.list_objects("failures")) == 1
+    with joined(store, tmp_path / "two") as other:
+        assert other.claim("work"), "a run goes on with another version when no agent has the old one"
 
 
 def test_one_of_all_agents_makes_what_is_wanted_once(store: MemoryStore) -> None:

@@ -1,5 +1,6 @@
 """A folder and an S3 server keep the same promises; a proxy before the server plants faults."""
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -225,6 +226,19 @@ def test_what_waiting_does_not_mend_ends_at_once(
     with pytest.raises(StorageError, match=what):
         faulty.put("key", b"data")
     assert faults.seen["PUT"] == 1
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_credentials_that_have_expired_are_waited_for(
+    faulty: RetryingStore, faults: StoreFaults, status: int
+) -> None:
+    reports: list[str] = []
+    expired = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    faults.refuse = lambda method: (status, expired) if len(reports) < 2 else None
+    renewed = replace(faulty, report_wait=reports.append, clock=itertools.count(0, 1.0).__next__)
+    renewed.put("key", b"data")
+    assert renewed.read("key") == b"data" and len(reports) == 2
+    assert "the credentials of this process have expired; waiting for the store" in reports[0]
 
 
 def test_a_bucket_that_is_not_there_is_named(endpoint: str) -> None:

@@ -164,7 +164,10 @@ def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
             filter_in_store(world.recipe(), address, tmp_path / "first")
     signals = store.list_objects(SIGNAL_UNITS)
     assert read_run_state(store).measured > 2 and not read_run_state(store).filtered
+    work, _, unit = signals[0].key.partition("/commits/")
+    store.put(f"claims/{work}/{unit.removesuffix('.json')}/000001", b"of an agent that was killed after its commit")
     filter_in_store(world.recipe(), address, tmp_path / "second")
+    assert not store.list_objects("claims")
     assert store.list_objects(SIGNAL_UNITS) == signals and read_run_state(store).filtered["input"] == 90
     pull_stage(store, "filter", tmp_path / "pulled" / "filter")
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")

@@ -11,8 +11,9 @@ import pytest
 import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
+from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
-from distill.placement.node_processes import Ranks
+from distill.placement.node_processes import ProcessLost, Ranks
 from distill.units.kept_stage import attempts, pull_newest
 from distill.units.stored_stage import push_stage, stage_counts
 from student.train import train
@@ -75,12 +76,27 @@ def test_an_error_of_the_processes_is_the_error_of_the_command_and_starts_nothin
     cluster: Any,
     place: Path,
 ) -> None:
-    cluster.add_node(num_cpus=1)
-    recipe = worlds.recipe(place, STAGE, more=MORE)
-    process = started(recipe.path, f"file://{place / 'store'}", "--nodes", "1")
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    recipe, store = worlds.recipe(place, STAGE, more=MORE), LocalStore(place / "store")
+    process = started(recipe.path, f"file://{place / 'store'}", "--nodes", "2")
     _, err = ended(process)
     assert process.returncode == 2 and b"run `distill filter" in err and b"again, " not in err, err.decode()
     assert b"Traceback" not in err
+    left = [each.key for each in store.list_objects() if not each.key.startswith("failures/")]
+    assert not left, "a refused training leaves only its reason"
+
+
+def test_a_loss_without_restarts_is_told_as_a_loss_of_the_training() -> None:
+    from distill.placement.ray_cluster import _last_error
+
+    lost = _last_error(ProcessLost("a process on host was killed"), "a node or a process of the training is lost")
+    assert str(lost) == (
+        "a node or a process of the training is lost and engine.restarts are used up: a process on host was killed; "
+        "what is in the store stays: run the same command again"
+    )
+    refused = StaleError("made from other settings")
+    assert _last_error(refused, "no agent is left") is refused
 
 
 def test_processes_find_their_ranks_as_those_of_a_launcher_do() -> None:

@@ -46,6 +46,8 @@ class StoreFaults:
     """Every connection ends without an answer; the server does not see the request."""
     statuses: dict[str, list[int]] = field(default_factory=dict)
     """Answered at once; the server does not see the request."""
+    refuse: Callable[[str], tuple[int, bytes] | None] = lambda method: None
+    """Asked for each request by its method: status and body of an answer at once, or None."""
     cut_after: list[str] = field(default_factory=list)
     """Methods of requests that the server carries out while the connection ends without an answer."""
     before_cut: Callable[[], None] = lambda: None
@@ -77,6 +79,10 @@ def faulty_proxy(upstream: str, faults: StoreFaults) -> Iterator[str]:
                 return
             if faults.statuses.get(method):
                 self.reply(faults.statuses[method].pop(0), {}, b"")
+                return
+            if (refused := faults.refuse(method)) is not None:
+                status, text = refused
+                self.reply(status, {"Content-Type": "application/xml", "Content-Length": str(len(text))}, text)
                 return
             headers = dict(self.headers)
             dropped = {"if-none-match"} if faults.ignore_conditions else set()

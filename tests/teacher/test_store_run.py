@@ -73,6 +73,10 @@ def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
     with pytest.raises(Stopped):
         generate_in_store(world.recipe(), address, tmp_path / "first", on_progress=interrupt)
     assert 40 <= asked_of(url) < 90
+    store = open_store(address, config=world.recipe().store.client_options())
+    done = committed_units(store)[0]
+    for left in (f"claims/{done.work}/{done.name}/000001", f"{done.folder}/killed/stub/segment-00001.zst"):
+        store.put(left, b"of an agent that was killed after its commit")
     manifest = generate_in_store(world.recipe(), address, tmp_path / "second")
     assert asked_of(url) <= 90 + 4, "only what was in flight is asked again"
     asked = asked_of(url)
@@ -81,8 +85,9 @@ def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
         and asked_of(url) == asked
     )
 
-    store, pulled = open_store(address, config=world.recipe().store.client_options()), tmp_path / "pulled"
-    assert len(committed_units(store)) > 2
+    pulled = tmp_path / "pulled"
+    assert len(committed_units(store)) > 2 and not store.list_objects("claims")
+    assert not [stored for stored in store.list_objects("generate/p") if "/segment-" in stored.key]
     assert pull_generate(store, pulled).inputs["store"] == address
     plain = world.generate()
     assert manifest.counts == plain.counts and manifest.tokens == plain.tokens
