@@ -2,11 +2,14 @@
 
     python benchmarks/train/rounds_study.py FOLDER [--recipe tiny-steps] [--rounds 2] [--steps 900] [--share 0.5]
                                             [--seeds 0 1 2] [--start last] [--samples N] [--questions N] [--test N]
+                                            [--pool 0.3] [--set student.dtype=bfloat16]
 
 Each seed is a run in FOLDER. Its stage `reason` is the first pass. The control goes on from it for as many steps as
 the rounds have together, with the same settings, on the traces of the first pass. A resumed command goes on where it
 was. The difference is paired by question and by seed (distill/stats/paired_effects.py); tokens are those of training.
 The rounds read their own validation questions; the test questions decide nothing but the figures printed here.
+With --pool the first pass asks only this share of the questions. The student answers the others, and the rounds take
+its failures among them (`rounds.questions`); the last 7 % are the validation questions.
 """
 
 import argparse
@@ -27,7 +30,7 @@ from distill.stats.paired_effects import PairedEffect, paired_effect
 
 def study_recipe(options: argparse.Namespace, seed: int) -> Recipe:
     """The recipe with one stage, its control, and rounds that no verdict ends."""
-    recipe = load(options.recipe)
+    recipe = load(options.recipe, dict(each.split("=", 1) for each in options.set))
     values: dict[str, Any] = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     studied = next(stage for stage in values["stages"] if stage["name"] == "reason")
     first = {**studied, "max_steps": options.steps}
@@ -36,6 +39,11 @@ def study_recipe(options: argparse.Namespace, seed: int) -> Recipe:
     values |= {"seed": seed, "stages": [first, control]}
     values["eval"] |= {"arms": {"control": "control", "first": "reason"}, "without_image": False}
     values["data"]["questions"]["limit"] = options.questions
+    source: dict[str, Any] = values["data"]["questions"]
+    if options.pool:
+        ends = {"questions": (0.0, options.pool), "pool": (options.pool, 0.93), "judged": (0.93, 1.0)}
+        source.pop("limit")
+        values["data"] |= {name: {**source, "part": list(part)} for name, part in ends.items()}
     if options.test:
         values["data"]["test"]["limit"] = options.test
     values["rounds"] = {
@@ -47,6 +55,7 @@ def study_recipe(options: argparse.Namespace, seed: int) -> Recipe:
         "max_length_growth": 1000.0,
         "max_common_answer_growth": 1.0,
         **({"samples": options.samples} if options.samples else {}),
+        **({"questions": "pool", "validation": "judged"} if options.pool else {}),
     }
     return derived_recipe(recipe, values, f"seed {seed}")
 
@@ -74,6 +83,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--test", type=int, default=0)
+    parser.add_argument("--pool", type=float, default=0.0)
+    parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     found: dict[str, list[dict[str, bool]]] = {"first": [], "control": [], "rounds": []}
     for seed in options.seeds:

@@ -81,6 +81,8 @@ class CheckContext:
                 keys_by_source.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
         if recipe.evaluates:
             keys_by_source.setdefault(recipe.eval.data, []).append("eval.data")
+        if recipe.rounds.count and recipe.rounds.questions != ASKED:
+            keys_by_source.setdefault(recipe.rounds.questions, []).append("rounds.questions")
         if recipe.rounds.count and recipe.rounds.validation is not None:
             keys_by_source.setdefault(recipe.rounds.validation, []).append("rounds.validation")
         if "contamination" in recipe.filter.signals and not self.is_done("filter"):

@@ -78,7 +78,7 @@ def all_rounds(
         passes.write("")
         returned = _return_questions(recipe, run, number, finish).counts["returned"]
         if not returned:
-            ended = f"there is no round {number}: the student answers no training question wrong"
+            ended = f"there is no round {number}: the student answers no question of [data.{recipe.rounds.questions}] wrong"
             break
         planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
         finish(generate_stage, planned, folder)
@@ -113,7 +113,7 @@ def _return_questions(recipe: Recipe, run: Path, number: int, finish: Finish) ->
     """The questions of a round: those that the student of the pass before answers wrong."""
     folders = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
     for attempt, folder in enumerate(folders):
-        finish(_ask_student, questioning(recipe, run, number - 1, ASKED, attempt), folder)
+        finish(_ask_student, questioning(recipe, run, number - 1, recipe.rounds.questions, attempt), folder)
     return write_returned(recipe, folders, round_folder(run, number) / QUESTIONS)
 
 

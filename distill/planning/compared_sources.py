@@ -10,11 +10,13 @@ from distill.recipe.sections.stages import Stage, is_traces
 def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
     """The sources that these stages learn from, directly, through teachers or by replay.
 
-    By default those of all stages, and what teachers are asked.
+    By default those of all stages, and what teachers are asked, in rounds too.
     """
     chosen = recipe.stages if stages is None else tuple(stages)
     asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))
     names = [ASKED] if asked else []
+    if stages is None and recipe.rounds.count:
+        names.append(recipe.rounds.questions)
     for stage in chosen:
         names += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
     return tuple(name for name in dict.fromkeys(names) if name in recipe.data)

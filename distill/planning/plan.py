@@ -124,7 +124,7 @@ def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
     limit = "" if settings.returned is None else f"; at most {settings.returned:,} questions go back"
     return (
         f"rounds: up to {settings.count} after the first pass, each {shares}{limit}. The student "
-        "answers training and validation questions before and after each"
+        f"answers the questions of [data.{settings.questions}] and the validation questions before and after each"
     )
 
 

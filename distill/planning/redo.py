@@ -134,7 +134,7 @@ def _readers(name: str, both: tuple[Recipe, Recipe], *, is_folder: bool) -> Iter
         yield from (f"train:{stage.name}" for stage in recipe.stages if name in _sources(stage, rows_only=is_folder))
         if name == recipe.eval.data:
             yield "eval"
-        if recipe.rounds.count and name == recipe.rounds.validation:
+        if recipe.rounds.count and name in (recipe.rounds.questions, recipe.rounds.validation) and name != ASKED:
             yield "rounds"
 
 

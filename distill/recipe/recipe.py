@@ -139,12 +139,19 @@ class Recipe(Section):
         if not settings.count:
             return self
         sources = [name for name in self.data if name != self.eval.data]
+        if settings.questions not in sources:
+            raise ValueError(unknown_value("rounds.questions", settings.questions, sources))
         if settings.validation is not None and settings.validation not in sources:
             raise ValueError(unknown_value("rounds.validation", settings.validation, sources))
         if settings.attempts > 1 and self.eval.engine != "embedded":
             raise ValueError(
                 f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "
                 f'{self.eval.engine!r}; set attempts = 1, or eval.engine = "embedded"'
+            )
+        if settings.questions == settings.validation:
+            raise ValueError(
+                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, so "
+                "the second would not say whether a round helps; name two sources without a common image"
             )
         if settings.validation in (None, ASKED):
             raise ValueError(

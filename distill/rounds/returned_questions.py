@@ -20,7 +20,7 @@ from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.data import reader
 from distill.data.picture_tables import PICTURES, picture_cells, write_rows
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES
 from distill.recipe.sections.rounds import REPLY
 from distill.rounds.round_recipes import QUESTIONS_FILE
 from distill.types import Sample
@@ -90,7 +90,7 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
 
 def _rows(recipe: Recipe, replies: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The questions in the order of their source, each with the reply that was wrong."""
-    for sample in reader.samples(recipe, ASKED):
+    for sample in reader.samples(recipe, recipe.rounds.questions):
         if sample.id in replies:
             yield _row(sample, replies[sample.id])
 

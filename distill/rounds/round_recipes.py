@@ -2,7 +2,7 @@
 
 RUN                          the first pass: pass 0
 RUN/rounds/N                 round N, with generate, filter, train and eval as in any run
-RUN/rounds/N/answers         an evaluation: the student of the pass before answers the training questions;
+RUN/rounds/N/answers         an evaluation: the student of the pass before answers the questions of the rounds;
                              answers-2 and so on: its further attempts
 RUN/rounds/N/questions       what it fails: the questions of round N
 RUN/rounds/N/validation      an evaluation: the student of pass N answers the validation questions (N from 0)
@@ -43,7 +43,7 @@ def student_of_pass(recipe: Recipe, run: Path, number: int) -> Path:
 
 
 def attempt_folder(run: Path, number: int, attempt: int) -> Path:
-    """Where an attempt of the student at the training questions lies, counted from 0, of the round that it is for."""
+    """Where an attempt of the student at the questions of the rounds lies, counted from 0, of the round that it is for."""
     return round_folder(run, number) / (f"{ANSWERS}-{attempt + 1}" if attempt else ANSWERS)
 
 
@@ -60,7 +60,7 @@ def questioning(recipe: Recipe, run: Path, number: int, source: str, attempt: in
         f"the student of pass {number} answers [data.{source}]",
         evaluation=given_values(recipe).get("eval", {}) | {"temperature": settings.temperature if attempt else 0.0},
         attempt=attempt,
-        answered=settings.answered if source == ASKED else None,
+        answered=settings.answered if source == settings.questions else None,
         without=_LEFT_OUT,
     )
 
@@ -83,7 +83,7 @@ def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
     settings, stage = recipe.rounds, recipe.round_stage
     values = given_values(recipe, without=_LEFT_OUT)
     values["seed"] = (recipe.seed + number) % 2**31  # new seeds: no trace of an earlier pass comes again
-    asked = values["data"][ASKED]
+    asked = values["data"][settings.questions]
     kept = {name: asked[name] for name in ("answer_type", "max_pixels", "max_bad_share") if name in asked}
     questions = round_folder(run, number) / QUESTIONS / QUESTIONS_FILE
     values["data"][ASKED] = {**kept, "source": str(questions.resolve()), "format": "returned"}

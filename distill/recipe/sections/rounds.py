@@ -32,6 +32,12 @@ class Rounds(Section):
         "The stage whose student answers and is trained again; default: the last one that learns rationales.",
         affects="rounds",
     )
+    questions: Name = key(
+        ASKED,
+        "The source whose questions the student answers; those that it fails go to the teachers. Questions that the "
+        "student has not learned from show more of its failures; default: those of the first pass.",
+        affects="rounds",
+    )
     validation: Name | None = key(
         None,
         "The source whose questions decide whether a round helps. It is never trained on and never the test set; "
@@ -48,7 +54,7 @@ class Rounds(Section):
     )
     answered: int | None = key(
         None,
-        "The student answers this number of training questions, from the start of the source; default: all.",
+        "The student answers this number of `questions`, from the start of the source; default: all.",
         affects="rounds",
         ge=1,
     )
