@@ -148,15 +148,15 @@ class Recipe(Section):
                 f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "
                 f'{self.eval.engine!r}; set attempts = 1, or eval.engine = "embedded"'
             )
-        if settings.questions == settings.validation:
-            raise ValueError(
-                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, so "
-                "the second would not say whether a round helps; name two sources without a common image"
-            )
         if settings.validation in (None, ASKED):
             raise ValueError(
                 "rounds.validation names the source whose questions decide whether a round helps: a source beside "
                 "[data.questions]. Leave it out, and leave data.questions.part out, to split one off"
+            )
+        if settings.questions == settings.validation:
+            raise ValueError(
+                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, so "
+                "the second would not say whether a round helps; name two sources without a common image"
             )
         return self
 

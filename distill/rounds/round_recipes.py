@@ -89,7 +89,7 @@ def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
     values["data"][ASKED] = {**kept, "source": str(questions.resolve()), "format": "returned"}
     values["teachers"] = _teachers(recipe, values)
     trained = next(each for each in values["stages"] if each["name"] == stage.name)
-    trained["max_steps"] = max(1, round(settings.steps_share * _steps_of_first_pass(recipe, run)))
+    trained |= _length(recipe, run)
     trained.pop("start", None)
     weights = trained.get("teachers", {})
     trained["teachers"] = {name: weight for name, weight in weights.items() if _asks(recipe, name)}
@@ -117,9 +117,13 @@ def _teachers(recipe: Recipe, values: dict[str, Any]) -> list[dict[str, Any]]:
     return [teacher | changed for teacher in values.get("teachers", []) if _asks(recipe, teacher["name"])]
 
 
-def _steps_of_first_pass(recipe: Recipe, run: Path) -> int:
-    stage = recipe.round_stage.name
-    return require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first").counts["steps"]
+def _length(recipe: Recipe, run: Path) -> dict[str, int]:
+    """What says how long a round trains: a share of the tokens that the stage is to learn from, else of its steps."""
+    share, stage = recipe.rounds.steps_share, recipe.round_stage
+    if stage.max_tokens is not None:
+        return {"max_tokens": max(1, round(share * stage.max_tokens))}
+    first = require(run / "train", stage.name, next_step=f"run `distill train {recipe.path}` first")
+    return {"max_steps": max(1, round(share * first.counts["steps"]))}
 
 
 def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[str, tuple[Path, float]]:

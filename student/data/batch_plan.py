@@ -70,6 +70,10 @@ class BatchPlan:
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
         # Epochs differ in their number of steps, so each is planned once to know where it begins.
         self._ends: list[int] = []
+        self._steps = self._for_tokens(stage.max_tokens) if stage.max_tokens is not None else self._for_epochs(stage)
+
+    def _for_epochs(self, stage: Stage) -> int:
+        """Plan the epochs of a stage, or of its `max_steps`, and count their steps."""
         full_epochs, partial_epoch = int(stage.epochs), stage.epochs % 1
         step_count = stage.max_steps if stage.max_steps is not None else math.inf
         while (self._ends[-1] if self._ends else 0) < step_count:
@@ -80,7 +84,21 @@ class BatchPlan:
             if stage.max_steps is None and epoch == full_epochs:
                 count = max(1, round(count * partial_epoch))
             self._ends.append((self._ends[-1] if self._ends else 0) + count)
-        self._steps = min(self._ends[-1], stage.max_steps or self._ends[-1])
+        return min(self._ends[-1], stage.max_steps or self._ends[-1])
+
+    def _for_tokens(self, tokens: int) -> int:
+        """Plan epochs until they hold so many tokens, and count the steps that come nearest to them; at least one."""
+        while True:
+            epoch, begin = self._epoch(len(self._ends)), self._ends[-1] if self._ends else 0
+            self._ends.append(begin + len(epoch))
+            last_rows = epoch.ends[epoch.bins_a_step - 1 :: epoch.bins_a_step]
+            reached = np.cumsum(self._lengths[epoch.rows])[np.append(last_rows, len(epoch.rows))[: len(epoch)] - 1]
+            if reached[-1] < tokens:
+                tokens -= int(reached[-1])
+                continue
+            step = int(np.searchsorted(reached, tokens))
+            before = int(reached[step - 1]) if step else 0
+            return max(1, begin + step + (reached[step] - tokens <= tokens - before))
 
     def __len__(self) -> int:
         """Optimisation steps."""

@@ -208,6 +208,8 @@ def sharing(stages: Sequence[Stage], stage: Stage) -> int:
 
 def _passes(stage: Stage, examples: Examples) -> float:
     """How often a stage goes through its rows, about."""
+    if stage.max_tokens is not None:
+        return stage.max_tokens / max(1, sum(examples.lengths))
     if stage.max_steps is None:
         return stage.epochs
     rows = stage.max_steps * stage.batch_size

@@ -74,6 +74,11 @@ def _key(facts: StageFacts, name: str) -> str:
     return f"stages.{facts.stage.name}.{name}"
 
 
+def _length_key(stage: Stage) -> str:
+    """The key that says how long a stage is."""
+    return next((name for name in ("max_tokens", "max_steps") if getattr(stage, name)), "epochs")
+
+
 def _settings(facts: StageFacts) -> Iterator[Finding]:
     """Settings under which no data can teach the student."""
     student, stage, loss = facts.recipe.student, facts.stage, facts.stage.loss
@@ -149,7 +154,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows:,} rows, and its loss still "
             f"falls ({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",
-            change=f"{_key(facts, 'max_steps' if facts.stage.max_steps else 'epochs')}: train longer",
+            change=f"{_key(facts, _length_key(facts.stage))}: train longer",
         )
     elif learning:
         yield Finding(

@@ -15,12 +15,14 @@ from distill.checks.context import CheckContext
 from distill.checks.rounds import check_rounds
 from distill.data import reader
 from distill.errors import DataError, RecipeError
+from distill.planning.compared_sources import training_sources
 from distill.planning.plan import training_plan
 from distill.planning.redo import compare_recipes
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.rounds import HELD_OUT, Rounds
 from distill.rounds.returned_questions import write_returned
+from distill.rounds.round_recipes import questioning
 from distill.rounds.verdicts import (
     ACCURACY_LOST,
     BETTER,
@@ -145,6 +147,9 @@ def test_without_rounds_a_recipe_stays_as_it_is(place: Path) -> None:
     [
         ('validation = "test"', "rounds.validation"),
         ('validation = "questions"', "a source beside"),
+        ('questions = "elsewhere"', "rounds.questions"),
+        ('questions = "test"', "rounds.questions"),
+        ('questions = "more"\nvalidation = "more"\n[data.more]\nsource = "questions.jsonl"', "name two sources"),
         ('stage = "other"', "rounds.stage"),
         ('teachers = ["nobody"]', "rounds.teachers"),
         ('prompt = "Look again."', "prompt must contain"),
@@ -183,9 +188,9 @@ def test_a_part_without_any_image_is_named(place: Path) -> None:
 # --- the questions that go back ---------------------------------------------------------------------------------
 
 
-def answered(place: Path, made: Recipe, verdicts: str, name: str = "answers") -> Path:
-    """A finished evaluation in which the questions got these verdicts in turn."""
-    samples = list(reader.samples(made))
+def answered(place: Path, made: Recipe, verdicts: str, name: str = "answers", *, source: str = "questions") -> Path:
+    """A finished evaluation in which the questions of a source got these verdicts in turn."""
+    samples = list(reader.samples(made, source))
     kinds = [
         ("correct", "wrong", "undecided")["cwu".index(verdicts[at % len(verdicts)])] for at in range(len(samples))
     ]
@@ -218,6 +223,21 @@ def test_questions_go_back_with_the_same_ids_and_the_wrong_reply_and_undecided_o
         )
         assert sample.meta["reply"].startswith("no {answer} ")
     assert len(back) == manifest.counts["returned"]
+
+
+def test_failures_are_sought_among_the_questions_of_another_source(place: Path) -> None:
+    source = '"questions.jsonl"\nimages_root = "images"'
+    made = recipe(
+        place, f'[rounds]\ncount = 1\nquestions = "more"\n[data.more]\nsource = {source}\npart = [0.0, 0.4]\n'
+    )
+    asked = {sample.id for sample in reader.samples(made, "more")}
+    assert questioning(made, place, 1, made.rounds.questions).eval.data == "more"
+    assert 0 < len(asked) < len(list(reader.samples(made, "questions")))
+    write_returned(made, [answered(place, made, "w", source="more")], place / "back")
+    path = place / "back.toml"
+    path.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
+    assert {sample.id for sample in reader.samples(load(path))} == asked
+    assert "more" in training_sources(made)
 
 
 def test_the_same_replies_give_the_same_bytes_and_new_replies_new_questions(place: Path) -> None:

@@ -55,6 +55,18 @@ def test_an_epoch_holds_every_row_once(settings: dict, processes: int):
     assert seen == Counter(dict.fromkeys(range(200), 2))
 
 
+@pytest.mark.parametrize("settings", [*BUDGETS, {"batch_tokens": 1000}])
+@pytest.mark.parametrize("share", [0.001, 0.4, 1, 2.63])
+def test_max_tokens_ends_a_stage_at_the_step_that_comes_nearest(settings: dict, share: float):
+    wanted = round(share * int(LENGTHS.sum()))
+    longer = plan(epochs=4, **settings)
+    reached = np.cumsum([LENGTHS[rows_of(step)].sum() for step in longer])
+    nearest = int(np.abs(reached - wanted).argmin()) + 1
+    found = plan(max_tokens=wanted, max_steps=3, epochs=0.1, **settings)
+    assert len(found) == nearest
+    assert [rows_of(step) for step in found] == [rows_of(longer[number]) for number in range(nearest)]
+
+
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("settings", BUDGETS)
 def test_every_process_has_as_many_micro_batches_and_none_is_over_its_budget(settings: dict, processes: int):

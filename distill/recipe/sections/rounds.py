@@ -102,7 +102,10 @@ class Rounds(Section):
         affects="rounds",
     )
     steps_share: float = key(
-        0.5, "Steps of a round, as a share of those that the stage took in the first pass.", affects="rounds", gt=0
+        0.5,
+        "Steps of a round, as a share of those that the stage took in the first pass; of its `max_tokens`, where given.",
+        affects="rounds",
+        gt=0,
     )
     new_share: float = key(
         0.5,

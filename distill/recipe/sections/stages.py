@@ -154,6 +154,13 @@ class Stage(Section):
     learning_rate: float = key(2e-5, "Largest learning rate of the schedule.", affects="train", gt=0)
     epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0)
     max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1)
+    max_tokens: int | None = key(
+        None,
+        "Number of tokens that it trains on, image tokens included, to the nearest step; overrides epochs and max_steps.",
+        affects="train",
+        omit_default="train",
+        ge=1,
+    )
     batch_size: int = key(
         16,
         "Samples of an optimisation step, over all micro-batches and processes; pairs where `preference` is set.",

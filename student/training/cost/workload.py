@@ -74,13 +74,15 @@ class Schedule:
 
 def schedule(stage: Stage, load: Load) -> Schedule | None:
     """How long a stage is, to a few steps of the trainer's plan; None when neither rows nor steps are known."""
-    if load.rows is None and stage.max_steps is None:
+    if load.rows is None and stage.max_steps is None and stage.max_tokens is None:
         return None
     if stage.batch_tokens is not None:
         group = max(1, stage.batch_tokens // stage.micro_batch_tokens)
         tokens_a_step = _PACKED_SHARE * group * stage.micro_batch_tokens
     else:
         tokens_a_step = stage.batch_size * stage.group_rows * load.tokens
+    if stage.max_tokens is not None:
+        return Schedule(max(1, round(stage.max_tokens / tokens_a_step)), stage.max_tokens)
     if stage.max_steps is not None and load.rows is None:
         return Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
     assert load.rows is not None
