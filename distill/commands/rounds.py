@@ -78,7 +78,8 @@ def all_rounds(
         passes.write("")
         returned = _return_questions(recipe, run, number, finish).counts["returned"]
         if not returned:
-            ended = f"there is no round {number}: the student answers no question of [data.{recipe.rounds.questions}] wrong"
+            source = recipe.rounds.questions
+            ended = f"there is no round {number}: the student answers no question of [data.{source}] wrong"
             break
         planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
         finish(generate_stage, planned, folder)

@@ -155,8 +155,8 @@ class Recipe(Section):
             )
         if settings.questions == settings.validation:
             raise ValueError(
-                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, so "
-                "the second would not say whether a round helps; name two sources without a common image"
+                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, "
+                "so the second would not say whether a round helps; name two sources without a common image"
             )
         return self
 

@@ -43,7 +43,7 @@ def student_of_pass(recipe: Recipe, run: Path, number: int) -> Path:
 
 
 def attempt_folder(run: Path, number: int, attempt: int) -> Path:
-    """Where an attempt of the student at the questions of the rounds lies, counted from 0, of the round that it is for."""
+    """Where an attempt of the student at the questions of a round lies; attempts are counted from 0."""
     return round_folder(run, number) / (f"{ANSWERS}-{attempt + 1}" if attempt else ANSWERS)
 
 

@@ -103,7 +103,7 @@ class Rounds(Section):
     )
     steps_share: float = key(
         0.5,
-        "Steps of a round, as a share of those that the stage took in the first pass; of its `max_tokens`, where given.",
+        "Length of a round: a share of the stage's `max_tokens`, or else of the steps that it took in the first pass.",
         affects="rounds",
         gt=0,
     )

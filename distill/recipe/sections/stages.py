@@ -156,7 +156,7 @@ class Stage(Section):
     max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1)
     max_tokens: int | None = key(
         None,
-        "Number of tokens that it trains on, image tokens included, to the nearest step; overrides epochs and max_steps.",
+        "Number of tokens to train on, image tokens included, to the nearest step; overrides epochs and max_steps.",
         affects="train",
         omit_default="train",
         ge=1,
