@@ -15,7 +15,6 @@ from distill.artifacts.manifest import Manifest, require
 from distill.commands.stages import filter_stage, generate_stage, logged, recorded
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import ASKED
 from distill.rounds.results import pass_fields, rounds_text, write_results
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import (

@@ -103,7 +103,7 @@ class Rounds(Section):
     )
     steps_share: float = key(
         0.5,
-        "Length of a round: a share of the stage's `max_tokens`, or else of the steps that it took in the first pass.",
+        "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.",
         affects="rounds",
         gt=0,
     )
