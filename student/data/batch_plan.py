@@ -98,7 +98,7 @@ class BatchPlan:
                 continue
             step = int(np.searchsorted(reached, tokens))
             before = int(reached[step - 1]) if step else 0
-            return max(1, begin + step + (reached[step] - tokens <= tokens - before))
+            return max(1, begin + step + int(reached[step] - tokens <= tokens - before))
 
     def __len__(self) -> int:
         """Optimisation steps."""
