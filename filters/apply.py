@@ -17,6 +17,7 @@ from distill.artifacts.files import locked, set_aside, storage_errors
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
+from distill.data.arrow import leave_pandas_out
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import RecipeError
 from distill.machine.child_process import available_cores
@@ -33,10 +34,11 @@ from filters.signals import registry, schema
 from filters.signals.base import Extractor
 from filters.signals.schema import MODELS
 from filters.tables import measure
+from filters.tables.fork_server import count_planned, workers_for
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import PlannedTraces, count_planned, index, traces_digest
-from filters.tables.workers import Workers, workers_for
+from filters.tables.trace_index import PlannedTraces, index, traces_digest
+from filters.tables.workers import Workers
 from filters.text.minhash import Scheme
 from filters.write_result import write_result
 
@@ -61,6 +63,7 @@ def apply(
     when the stage was made from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
+    leave_pandas_out()
     measurers = measurers or {}
     rules = check(recipe, measurers)
     manifest.require(run, "generate", next_step="run `distill generate` first")

@@ -45,8 +45,9 @@ from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
 from filters.signals.base import Extractor
 from filters.tables import measure
+from filters.tables.fork_server import count_planned
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import count_planned, index, partition_count
+from filters.tables.trace_index import index, partition_count
 from filters.tables.workers import Workers
 
 _TABLE = "signals.parquet"

@@ -46,10 +46,13 @@ def filter(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
+    from filters.tables import fork_server
+
+    run = Path(run)
+    fork_server.start_early(run, recipe.filter.workers)  # before this process loads the same modules
     from distill.wiring.model_signals import measurers
     from filters.apply import apply
 
-    run = Path(run)
     with recording(run, "filter"), left_no_run(run), tracked(recipe, run, "filter", on_progress) as report:
         return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=report)
 

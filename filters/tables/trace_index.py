@@ -126,15 +126,6 @@ def partition_count(traces: int, partition_rows: int) -> int:
     return max(partitions(traces, partition_rows), min(_SHARES, partitions(traces, _LEAST_SHARED_ROWS)))
 
 
-def count_planned(generate: Path) -> int:
-    """How many traces a finished generate stage has; 0 where its plan cannot be read, which `index` explains."""
-    try:
-        rows: int = pq.read_metadata(generate / PLAN).num_rows
-    except (OSError, pa.ArrowException):
-        return 0
-    return rows
-
-
 def traces_digest(generated: Manifest) -> str:
     """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
 

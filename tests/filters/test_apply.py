@@ -22,7 +22,7 @@ from distill.recipe.sections.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.repetition import Repetition
-from filters.tables import measure, workers
+from filters.tables import fork_server, measure, workers
 
 RESULTS = ("decisions.parquet", "report.html", "dataset/README.md", "dataset/train/part-00000.parquet")
 
@@ -140,10 +140,10 @@ def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_
         return start_pool(count, **settings)
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", counted)
-    monkeypatch.setattr(workers, "available_cores", lambda: 2)
+    monkeypatch.setattr(fork_server, "available_cores", lambda: 2)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "few"))
     assert not started, "24 traces are measured before a process has started"
-    monkeypatch.setattr(workers, "_TRACES_A_PROCESS", 4)
+    monkeypatch.setattr(fork_server, "_TRACES_A_PROCESS", 4)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "many"))
     assert started == [2]
     assert digests(world[0] / "few") == digests(world[0] / "many") == digests(world[0] / "run")

