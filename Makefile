@@ -34,7 +34,7 @@ test-fast: $(VENV)/.ready
 # Tests on a Ray cluster of several nodes on this machine. Ray is no part of the other set-up: 79 MB for some tests.
 scale: $(VENV)/.ready
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
-	$(VENV)/bin/python -m pytest tests/distill/test_ray_agents.py tests/integration/test_ray_training.py
+	$(VENV)/bin/python -m pytest tests/distill/placement/test_ray_agents.py tests/integration/test_ray_training.py
 
 setup: $(VENV)/.ready
 setup-vllm: $(VLLM_VENV)/.tried

@@ -45,41 +45,21 @@ class MutantGroup:
 GROUPS = {
     "judge": MutantGroup(
         modules=("distill/answers/[!_m]*.py", "distill/answers/*/[!_]*.py"),
-        tests=(
-            "tests/distill/test_verdicts.py",
-            "tests/distill/test_consistency.py",
-            "tests/distill/test_answer_*.py",
-        ),
+        tests=("tests/distill/answers/test_*.py",),
     ),
     "policy": MutantGroup(
         modules=("filters/decisions/[!_]*.py",),
-        tests=(
-            "tests/filters/test_decide.py",
-            "tests/filters/test_funnel.py",
-            "tests/filters/test_quotas.py",
-            "tests/filters/test_limits.py",
-            "tests/filters/test_dataset_checks.py",
-            "tests/filters/test_diagnosis.py",
-        ),
+        tests=("tests/filters/decisions/test_*.py",),
     ),
     "artifacts": MutantGroup(
         modules=("distill/artifacts/[!_]*.py",),
-        tests=(
-            "tests/distill/test_compact_map.py",
-            "tests/distill/test_damaged_lines.py",
-            "tests/distill/test_integrity.py",
-            "tests/distill/test_journal.py",
-            "tests/distill/test_layout.py",
-            "tests/distill/test_manifest.py",
-            "tests/distill/test_snapshot.py",
-            "tests/distill/test_stage_cache.py",
-        ),
+        tests=("tests/distill/artifacts/test_*.py",),
     ),
     "sampling": MutantGroup(
         modules=("teacher/scheduling/[!_]*.py",),
         tests=(
-            "tests/teacher/test_sampling_policy.py",
-            "tests/teacher/test_routing.py",
+            "tests/teacher/scheduling/test_sampling_policy.py",
+            "tests/teacher/scheduling/test_routing.py",
             "tests/teacher/test_policies.py",
         ),
     ),
@@ -97,11 +77,11 @@ GROUPS = {
         ),
         tests=(
             "tests/recipes/test_recipe_keys.py",
-            "tests/distill/test_effects.py",
-            "tests/distill/test_manifest.py",
-            "tests/filters/test_measure.py",
-            "tests/teacher/test_choices.py",
-            "tests/teacher/test_request.py",
+            "tests/distill/recipe/test_effects.py",
+            "tests/distill/artifacts/test_manifest.py",
+            "tests/filters/tables/test_measure.py",
+            "tests/teacher/engines/test_choices.py",
+            "tests/teacher/messages/test_request.py",
         ),
     ),
 }

@@ -28,11 +28,11 @@ FORMS = ("distill check RECIPE [--run DIR] [--gpu NAME] [--json]",)
 
 _ASK = 'distill ask runs/photos-distill photo.jpg "What is the total?"'
 TESTED = {
-    "distill check recipe.toml": "tests/distill/test_checks.py",
+    "distill check recipe.toml": "tests/distill/checks/test_checks.py",
     "distill plan RECIPE --engine ray --agents 64 --set store.price.writes=0.005 --set store.price.reads=0.0004": (
-        "tests/distill/test_scale_plan.py"
+        "tests/distill/planning/test_scale_plan.py"
     ),
-    "distill plan RECIPE --run DIR --gain": "tests/distill/test_gain.py",
+    "distill plan RECIPE --run DIR --gain": "tests/distill/planning/test_gain.py",
     "distill run recipe.toml": "tests/integration/test_eval.py",
     "distill export runs/photos-distill --out student --verify": "tests/integration/test_export.py",
     "distill export runs/mine --out student --verify": "tests/integration/test_export.py",
@@ -42,17 +42,17 @@ TESTED = {
     "distill eval my-recipe": "tests/integration/test_eval.py",
     "distill eval my-recipe --student before=Qwen/Qwen3-VL-2B-Instruct --student "
     "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/integration/test_eval.py",
-    _ASK: "tests/distill/test_ask.py",
-    f"{_ASK} --model after --json": "tests/distill/test_ask.py",
-    f"{_ASK} --student http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/distill/test_ask.py",
-    'distill ask student photo.jpg "What is the total?"': "tests/distill/test_ask.py",
-    "distill view runs/tiny": "tests/distill/test_view.py",
+    _ASK: "tests/distill/commands/test_ask.py",
+    f"{_ASK} --model after --json": "tests/distill/commands/test_ask.py",
+    f"{_ASK} --student http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/distill/commands/test_ask.py",
+    'distill ask student photo.jpg "What is the total?"': "tests/distill/commands/test_ask.py",
+    "distill view runs/tiny": "tests/distill/view/test_view.py",
 }
 
-TRAINS = "trains for minutes; its functions are tested in tests/distill/test_runner.py and tests/student"
+TRAINS = "trains for minutes; its functions are tested in tests/distill/ablation/test_runner.py and tests/student"
 NETWORK = "network: installs or downloads"
 STORE = "an object store; test_store_run.py, test_filter_store_run.py, test_store_stages.py run it on a local one"
-PROCESSES = "a launcher of several processes; tests/student/test_processes.py starts several on small models"
+PROCESSES = "several processes; tests/student/distributed/test_processes.py starts them on small models"
 BENCHMARK = "minutes of a benchmark; its figures are in docs/log.md"
 DAEMON = "a Docker daemon and network; tests/structure/test_docker.py reads the Dockerfile"
 NEEDS = {

@@ -1,6 +1,6 @@
 """Test questions of many kinds, leaks of them planted among training questions, and questions that only look so.
 
-Shared by tests/filters/test_contamination.py and benchmarks/filter/contamination.py.
+Shared by tests/filters/signals/test_contamination.py and benchmarks/filter/contamination.py.
 """
 
 import random

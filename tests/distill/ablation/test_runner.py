@@ -1,0 +1,324 @@
+"""An ablation of the tiny world: arms share what they have in common, resume, and land in one table."""
+
+import runpy
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from distill.ablation import results as effects
+from distill.ablation import runner
+from distill.ablation.runner import Job, ablate, place
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import RESULTS
+from distill.artifacts.manifest import Manifest
+from distill.cli import app
+from distill.commands.stages import ablate_recipe
+from distill.errors import RecipeError, StaleError
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
+
+ROOT = Path(__file__).parents[3]
+TINY = ROOT / "recipes" / "tiny"
+RECIPE = f"""
+[data.questions]
+source = "{TINY}/data/questions.parquet"
+limit = 24
+[data.captions]
+source = "{TINY}/data/captions.parquet"
+limit = 16
+[data.instruct]
+source = "{TINY}/data/instruct.parquet"
+limit = 16
+[data.test]
+source = "{TINY}/data/test.parquet"
+limit = 9
+
+[[teachers]]
+name = "reader"
+backend = "embedded"
+model = "{TINY}/teachers/reader"
+domains = ["digits"]
+samples = 2
+[teachers.sampling]
+temperature = 1.5
+max_tokens = 96
+[[teachers]]
+name = "analyst"
+backend = "embedded"
+model = "{TINY}/teachers/analyst"
+domains = ["charts"]
+[teachers.sampling]
+temperature = 0.5
+max_tokens = 96
+
+[filter.select]
+per_question = 1
+
+[student]
+vision = "{TINY}/tower"
+language = "{TINY}/decoder"
+pixel_shuffle = 2
+dtype = "float32"
+
+[[stages]]
+name = "align"
+data = "captions"
+train = ["projector"]
+max_steps = 2
+batch_size = 4
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+epochs = 2
+batch_size = 4
+
+[eval]
+data = "test"
+max_new_tokens = 6
+batch_size = 9
+
+[ablate]
+seeds = [0, 1]
+arms = ["untouched", "random", "merged", "nothing"]
+gallery = 5
+[ablate.own.nothing]
+about = "no trace is good enough"
+set = {{ "filter.rules" = [{{ name = "all", drop = "true" }}] }}
+[ablate.studies.choice]
+question = "Does choosing help?"
+arms = ["random", "distilled"]
+claims = [{{ text = "Chosen traces teach more", better = "distilled", than = "random" }}]
+"""
+ARMS = ("distilled", "untouched", "random", "merged")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+    """A recipe beside its run, with every arm of it."""
+    folder = tmp_path_factory.mktemp("ablation")
+    (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    ablate(loading.load(folder / "mine.toml"), folder / "run")
+    return folder
+
+
+@pytest.fixture
+def here(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "a", symlinks=True))
+
+
+def load(folder: Path) -> Recipe:
+    return loading.load(folder / "mine.toml")
+
+
+def results(folder: Path) -> dict[str, Any]:
+    return orjson.loads((folder / "run" / "ablate" / RESULTS).read_bytes())
+
+
+def test_every_arm_lands_in_one_table_with_effect_and_cost(finished: Path) -> None:
+    found = results(finished)
+    assert list(found["arms"]) == list(ARMS)
+    assert found["n"] == 9 and found["seeds"] == [0, 1]
+    for name in ARMS[1:]:
+        assert found["arms"][name]["effect"]["ci95"][0] <= found["arms"][name]["effect"]["delta"]
+        assert list(found["arms"][name]["seeds"]) == ["0", "1"]
+    assert found["arms"]["untouched"]["cost"]["train_tokens"] == 0
+    staged, merged = (found["arms"][name]["cost"] for name in ("distilled", "merged"))
+    assert staged["traces"] == merged["traces"] > 0  # replayed rows are not traces
+    assert 0.6 < merged["trace_tokens"] / staged["trace_tokens"] < 1.6  # equal exposure, but for whole rows and steps
+    assert merged["trace_tokens"] < 0.9 * merged["train_tokens"]
+    assert found["studies"]["choice"]["claims"][0]["verdict"] in (effects.HOLDS, effects.FAILS, effects.UNDECIDED)
+    assert found["arms"]["distilled"]["metrics"]["format_rate"] >= 0
+
+
+def test_an_arm_that_learns_from_the_test_set_is_left_out_with_the_reason(here: Path) -> None:
+    text = (here / "mine.toml").read_text()
+    text = text.replace('arms = ["untouched", "random", "merged", "nothing"]', 'arms = ["untouched", "cheats"]')
+    cheats = '[ablate.own.cheats]\nabout = "x"\nset = { "stages.align.data" = "test" }\n[ablate.studies'
+    (here / "mine.toml").write_text(text.replace("[ablate.studies", cheats, 1))
+    ablate_recipe(load(here), here / "run", arms=(), study=None, seeds=[0], jobs=1, report=False, fresh=False)
+    assert "training data stands in evaluation data" in results(here)["skipped"]["cheats"]
+    assert "cheats" not in results(here)["arms"]
+
+
+def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:
+    stated = results(here)["power"]
+    assert (stated["claims"], stated["seeds"], stated["sd_from"]) == (1, [0, 1], "assumed")
+    assert stated["work"]["seconds"] is None
+    command = ["ablate", str(here / "mine.toml"), "--run", str(here / "run")]
+    shown = CliRunner().invoke(app, [*command, "--plan"])
+    assert shown.exit_code == 0, shown.output
+    assert "arms measured before" in shown.output  # now with figures of these runs
+    assert results(here)["power"] == stated
+    assert CliRunner().invoke(app, [*command, "--plan", "--report"]).exit_code != 0
+
+
+def test_an_arm_without_anything_to_learn_is_left_out_with_its_reason(finished: Path) -> None:
+    assert "no trace" in results(finished)["skipped"]["nothing"]
+
+
+def test_traces_are_made_once_and_the_same_for_every_seed(finished: Path) -> None:
+    run = finished / "run"
+    found = {place(run, name, seed).joinpath("generate").resolve() for name in ARMS for seed in (0, 1)}
+    assert found == {(run / "generate").resolve()}
+
+
+def test_stages_made_from_the_same_settings_are_made_once(finished: Path) -> None:
+    run = finished / "run"
+
+    def stage(name: str, seed: int, which: str) -> Path:
+        return place(run, name, seed).joinpath("train", which).resolve()
+
+    assert stage("distilled", 0, "align") == stage("random", 0, "align")
+    assert stage("distilled", 0, "align") != stage("distilled", 1, "align")
+    assert stage("distilled", 0, "reason") != stage("random", 0, "reason")
+    assert (
+        place(run, "distilled", 0).joinpath("filter").resolve()
+        == place(run, "random", 0).joinpath("filter").resolve()
+    )
+
+
+def test_arms_train_as_many_steps_as_the_reference(finished: Path) -> None:
+    run = finished / "run"
+
+    def steps(name: str, seed: int) -> int:
+        manifest = Manifest.read(place(run, name, seed) / "train" / "reason")
+        assert manifest is not None
+        return manifest.counts["steps"]
+
+    for seed in (0, 1):
+        assert steps("random", seed) == steps("distilled", seed)
+        assert steps("merged", seed) == steps("distilled", seed) + 2
+
+
+def test_an_arm_is_a_whole_run_that_other_commands_open(finished: Path) -> None:
+    arm = place(finished / "run", "random", 0)
+    shown = CliRunner().invoke(app, ["status", str(arm)])
+    assert shown.exit_code == 0, shown.output
+    assert "generate" in shown.output and "reason" in shown.output
+    trace = next(read_jsonl(next((arm / "generate" / "reader").glob("*.jsonl"))))["id"]
+    assert trace in CliRunner().invoke(app, ["explain", str(arm), trace]).output
+
+
+def test_the_same_command_again_does_nothing_again(here: Path) -> None:
+    run = here / "run"
+    before = {path: path.stat().st_mtime_ns for path in (run / "ablate" / "shared").rglob("*") if path.is_file()}
+    ablate(load(here), run)
+    after = {path: path.stat().st_mtime_ns for path in (run / "ablate" / "shared").rglob("*") if path.is_file()}
+    assert before == after
+
+
+def test_a_lost_arm_is_made_again_and_the_others_are_not(here: Path) -> None:
+    run = here / "run"
+    before = results(here)
+    lost = place(run, "random", 1)
+    trained = (lost / "train" / "reason").resolve()
+    shutil.rmtree(lost)
+    shutil.rmtree(trained)
+    kept = (place(run, "distilled", 1) / "train" / "reason" / "manifest.json").stat().st_mtime_ns
+    ablate(load(here), run, arms=["random"], seeds=[1], jobs=2)  # two jobs, one after the other: one process
+    assert (place(run, "distilled", 1) / "train" / "reason" / "manifest.json").stat().st_mtime_ns == kept
+    assert results(here)["arms"]["random"]["accuracy"] == before["arms"]["random"]["accuracy"]
+
+
+def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
+    run = here / "run"
+    shutil.rmtree(place(run, "random", 1))
+    (run / "ablate" / RESULTS).unlink()
+    ablate(load(here), run, report=True)
+    assert list(results(here)["arms"]["random"]["seeds"]) == ["0"]
+    assert not place(run, "random", 1).exists()
+
+
+def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> None:
+    mine, run = load(here), here / "run"
+    trained = place(run, "distilled", 0)
+    shutil.copytree(trained / "filter", run / "filter")
+    shutil.copytree(trained / "train", run / "train")
+    seconds = Manifest.read(run / "train" / "reason")
+    ablate(mine, run, arms=["distilled"], seeds=[0], fresh=True)
+    again = Manifest.read(place(run, "distilled", 0) / "train" / "reason")
+    assert again == seconds
+    measured = Manifest.read(place(run, "distilled", 0) / "filter")
+    assert measured is not None and measured.counts["measured"] == 0
+
+
+def test_fresh_sets_the_arms_aside(here: Path) -> None:
+    run = here / "run"
+    ablate(load(here), run, arms=["untouched"], seeds=[0], fresh=True)
+    assert (run / "ablate" / "previous" / "arms" / "random" / "seed-1" / "train" / "reason" / "model").is_dir()
+    assert not place(run, "random", 0).exists()
+
+
+def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    with pytest.raises(StaleError, match=r"no seed of distilled is finished; run `distill ablate"):
+        ablate(load(tmp_path), tmp_path / "run", report=True)
+
+
+def test_an_unknown_arm_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    with pytest.raises(RecipeError, match="no arm 'cheaper'"):
+        ablate(load(tmp_path), tmp_path / "run", arms=["cheaper"])
+    with pytest.raises(RecipeError, match=r"--study size.*its studies: choice"):
+        ablate(load(tmp_path), tmp_path / "run", study="size")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_reference_failing_ends_the_command(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distill.errors import DataError
+
+    def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
+        raise DataError(f"{job.arm} has nothing to learn")
+
+    monkeypatch.setattr(runner, "run_job", fails)
+    with pytest.raises(DataError, match="distilled has nothing"):
+        ablate(load(here), here / "run")
+
+
+def test_the_command_prints_arms_claims_and_what_was_left_out(here: Path) -> None:
+    shown = CliRunner().invoke(app, ["ablate", str(here / "mine.toml"), "--run", str(here / "run"), "--report"])
+    assert shown.exit_code == 0, shown.output
+    for text in ("untouched", "over distilled, points", "Chosen traces teach more", "report.html"):
+        assert text in shown.output
+    page = (here / "run" / "ablate" / "report.html").read_text(encoding="utf-8")
+    assert "Does choosing help?" in page
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "evaluate" / "study_outcomes.py")))
+
+
+def test_kept_outcomes_give_the_same_table_as_the_run(
+    finished: Path, outcomes: SimpleNamespace, tmp_path: Path
+) -> None:
+    recipe, run, kept = load(finished), finished / "run", tmp_path / "kept"
+    outcomes.keep.__globals__["REPLIES"] = 4  # fewer than the questions
+    written = outcomes.keep(recipe, run, kept)
+    assert "distilled, seed 1" in written and outcomes.keep(recipe, run, kept) == []
+    outcomes.write_results(recipe, tmp_path / "again", kept)
+    again = orjson.loads((tmp_path / "again" / "ablate" / RESULTS).read_bytes())
+    own = results(finished)
+    studied = {name: own["arms"][name] for name in ("distilled", "random")}  # only arms of studies are kept
+    assert again["arms"] == studied | {"random": again["arms"]["random"]}
+    assert again["studies"]["choice"]["claims"][0]["better"] == "distilled"
+    assert again["arms"]["random"]["effect"]["by_seed"] == own["arms"]["random"]["effect"]["by_seed"]
+    assert (tmp_path / "again" / "ablate" / "report.html").is_file()
+
+
+def test_arms_of_other_traces_are_not_kept_beside_those_of_a_seed(
+    finished: Path, outcomes: SimpleNamespace, tmp_path: Path
+) -> None:
+    recipe, kept = load(finished), tmp_path / "kept"
+    outcomes.keep(recipe, finished / "run", kept)
+    path = kept / "seed-0" / "random.json"
+    values = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps(values | {"identity": values["identity"] | {"traces": "others"}}))
+    with pytest.raises(SystemExit, match="of other traces"):
+        outcomes.keep(recipe, finished / "run", kept)

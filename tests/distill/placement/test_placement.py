@@ -1,0 +1,90 @@
+"""Agents in an array of Slurm jobs share a run as agents that are started by hand do."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import stub_server
+from generate_world import World, asked_of
+from store_worlds import lines_of, small_world
+from typer.testing import CliRunner
+
+from distill.cli import app
+from distill.object_store.open_store import open_store
+from distill.placement.slurm_jobs import submit_array
+from distill.units.stored_run import pull_generate
+
+_SBATCH = """#!/bin/sh
+# Runs the two elements of the array that it is given, in the place of Slurm.
+cp "$2" "$SUBMITTED"
+SLURM_ARRAY_TASK_ID=0 sh "$2" > /dev/null 2>&1 & first=$!
+SLURM_ARRAY_TASK_ID=1 sh "$2" > /dev/null 2>&1 & second=$!
+wait $first && wait $second && echo "4711;cluster"
+"""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.1) as url:
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    world = small_world(tmp_path, url)
+    world.head = (
+        '[engine]\nscratch = "scratch"\nunit_rows = 8\nagents = 2\n[engine.slurm]\ntime = "12:00:00"\n[generate]'
+    )
+    world.recipe()
+    return world
+
+
+def test_the_elements_of_a_slurm_array_share_a_run(
+    world: World, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(_SBATCH)
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sbatch.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.chdir(tmp_path)
+    address = f"file://{tmp_path / 'store'}"
+    command = [
+        "generate",
+        "recipe.toml",
+        "--run",
+        address,
+        "--engine",
+        "slurm",
+        "--set",
+        "generate.patience_s=3.0",
+    ]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0 and "job 4711: 2 agents" in done.output, done.output
+    text = (tmp_path / "submitted").read_text()
+    for line in ("--array=0-1", "--requeue", "--time=12:00:00", f"--job-name=distill-{world.recipe().name}"):
+        assert f"#SBATCH {line}\n" in text
+    assert "--engine local --set generate.patience_s=3.0" in text
+    assert asked_of(url) == 90
+    pull_generate(open_store(address), tmp_path / "pulled")
+    world.generate()
+    assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
+
+
+def test_without_sbatch_the_file_is_written_and_named_and_options_of_the_toolkit_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Exception, match=r"on a machine that has it, run: sbatch .*array\.sh"):
+        submit_array(["a b", "c"], tmp_path / "slurm", name="n", elements=3, options={})
+    assert (tmp_path / "slurm" / "array.sh").read_text().endswith("exec 'a b' c\n")
+    with pytest.raises(Exception, match=r"engine\.slurm\.array"):
+        submit_array(["a"], tmp_path / "slurm", name="n", elements=3, options={"array": "0-9"})
+
+
+def test_an_engine_of_several_machines_needs_a_run_in_a_store(world: World) -> None:
+    done = CliRunner().invoke(app, ["generate", str(world.folder / "recipe.toml"), "--engine", "slurm"])
+    assert done.exit_code == 2 and "--engine needs --run ADDRESS" in done.output

@@ -1,0 +1,97 @@
+"""The processes that share the work of the filter stage."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from run_fixtures import generate_folder, recipe, small_world
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = """
+from filters.tables.workers import Workers
+if __name__ == "__main__":
+    with Workers(2) as workers:
+        print(list(workers.map(abs, range(-5, 5))))
+"""
+BESIDE = """
+import threading
+from filters.tables.workers import Workers
+def sum_up(workers, went_on):
+    assert went_on is None or went_on.wait(60)
+    return sum(workers.map(abs, range(-3, 3)))
+if __name__ == "__main__":
+    with Workers(2) as workers:
+        print(workers.beside(lambda: sum_up(workers, None)).result())
+        went_on = threading.Event()
+        beside = workers.beside(lambda: sum_up(workers, went_on))
+        went_on.set()
+        print(list(workers.map(abs, range(-2, 2))), beside.result())
+    try:
+        with Workers(2) as workers:
+            list(workers.map(abs, range(2)))
+            beside = workers.beside(lambda: sum(workers.map(abs, iter(int, 1))))
+            raise ValueError("no end")
+    except ValueError as error:
+        print(error, beside.exception() is not None)
+"""
+
+
+def output_of(code: str, tmp_path: Path, folder: Path, *arguments: str) -> str:
+    """What a script prints that is run in this working folder."""
+    script = tmp_path / "scripts/script.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, str(script), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_processes_give_results_in_order_and_run_no_file_of_the_working_folder(tmp_path):
+    folder = tmp_path / "working"
+    folder.mkdir()
+    (folder / "numpy.py").write_text("open('was_run', 'w').close()\n")
+    assert output_of(SCRIPT, tmp_path, folder) == "[5, 4, 3, 2, 1, 0, 1, 2, 3, 4]\n"
+    assert [path.name for path in folder.iterdir()] == ["numpy.py"]
+
+
+def test_work_beside_the_caller_shares_the_processes_and_ends_with_them(tmp_path):
+    assert output_of(BESIDE, tmp_path, tmp_path) == "9\n[2, 1, 0, 1] 9\nno end True\n"
+
+
+FILTERED = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+import distill
+from distill.recipe.loading import load
+from filters.tables import fork_server
+fork_server.start = lambda: print("started", "filters.apply" in sys.modules)
+if __name__ == "__main__":
+    distill.filter(load(sys.argv[1]), Path(sys.argv[1]).parent / "run")
+    print("pandas" in sys.modules, pa.table({"a": [1]}).to_pandas()["a"].tolist())
+"""
+"""Filters a run, and says what was loaded when."""
+
+
+def filter_in_process(folder: Path, workers: int) -> list[str]:
+    """The lines that `FILTERED` prints for a run of this folder."""
+    made = recipe(folder, f"[filter]\nworkers = {workers}\n")
+    return output_of(FILTERED, folder, folder, str(made.path)).splitlines()
+
+
+def test_the_process_that_loads_modules_starts_before_this_one_loads_them(tmp_path):
+    generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
+    assert filter_in_process(tmp_path, 2)[0] == "started False"
+
+
+def test_a_finished_stage_starts_no_process_and_pandas_is_left_out(tmp_path):
+    generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
+    assert filter_in_process(tmp_path, 1) == ["False [1]"]
+    assert filter_in_process(tmp_path, 2) == ["False [1]"]
