@@ -79,11 +79,11 @@ class RemoteStore:
 
     def create(self, key: str, data: bytes) -> bool:
         """As the interface says, but False also where the answer to this caller's earlier request was lost."""
-        try:
-            with self._errors("write", key):
+        with self._errors("write", key):
+            try:
                 obstore.put(self._store, key, data, mode="create", use_multipart=False)
-        except FileExistsError:
-            return False
+            except AlreadyExistsError:
+                return False
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -97,8 +97,8 @@ class RemoteStore:
         where = f"{self.address}/{key}".rstrip("/")
         try:
             yield
-        except AlreadyExistsError as error:
-            raise FileExistsError(where) from error
+        except AlreadyExistsError as error:  # 409 of a write without a condition, at the same moment as another one
+            raise StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}") from error
         except FileNotFoundError as error:
             if verb == "read" and "NoSuchBucket" not in str(error):
                 raise FileNotFoundError(where) from error

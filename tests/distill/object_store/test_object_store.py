@@ -162,6 +162,10 @@ def test_a_request_that_the_store_refuses_for_now_is_sent_again(
     assert faulty.create("commit", b"ours")
     assert faulty.read("commit") == b"ours"
     assert faults.seen["PUT"] == 6
+    faults.statuses = {"PUT": [status] * 2, "POST": [status] * 2}
+    faulty.put("file", b"data")
+    faulty.delete(["commit"])
+    assert [stored.key for stored in faulty.list_objects()] == ["file"] and faults.seen["PUT"] == 9
 
 
 def test_a_lost_answer_to_our_own_commit_is_recognised(faulty: RetryingStore, faults: StoreFaults) -> None:
