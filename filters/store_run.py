@@ -141,7 +141,7 @@ def _measure_units(
         count = traces_of(plan, (each.partition for each in done))
         on_progress(Progress(stage="filter: signals", done=count, total=plan["traces"], unit="traces"))
 
-    queue = UnitQueue(agent, set(units) - done, tell, work)
+    queue = UnitQueue(agent, set(units) - done, tell, work, retries=recipe.engine.retries)
     agent.live = lambda: {"traces": own, "seconds": time.monotonic() - started, "units": queue.at_work}
     shutil.rmtree(scratch / "units", ignore_errors=True)
     if not queue.ended:
@@ -155,6 +155,7 @@ def _measure_units(
             own += _measure_unit(recipe, Attempt(store=store, unit=unit), extractors, scratch, workers)
             queue.done(unit)
             tell(unit)
+    queue.require_all()
 
 
 def _measure_unit(

@@ -81,6 +81,8 @@ class Agent:
         self._drawing = False
         self._group = asyncio.TaskGroup()
         self.ended = source.ended
+        self.served = False
+        """Whether an engine has been there."""
         self.offline: dict[str, DistillError] = {}
         self._add(jobs)
 
@@ -121,6 +123,7 @@ class Agent:
             stack.callback(feed.close_writers)
             feed.open(engine.info)
             self._progress.follow(lambda: engine.in_flight)
+            self.served = True
             serving.append(teacher)
             await engine.answer(feed.get, feed.done)
 

@@ -25,7 +25,7 @@ import orjson
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files
-from distill.errors import RecipeError, StaleError, StorageError
+from distill.errors import CircuitOpen, RecipeError, StaleError, StorageError, TeacherError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
@@ -202,13 +202,22 @@ def _ask_units(
         agent,
         set(generate_units(plan)).difference(committed),
         lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit.partition])),
+        retries=recipe.engine.retries,
     )
     if not queue.ended:
         # It was made of other commits.
         store.delete([f"run/generate/{MANIFEST}"])
-    with UnitPlans(recipe, models, agent, queue, scratch, progress) as source:
-        agent.live = lambda: {**progress.facts(agent.away_s), "units": queue.at_work, UNDRAWN: source.undrawn()}
-        Agent(recipe.teachers, progress, source).run()
+    source = UnitPlans(recipe, models, agent, queue, scratch, progress)
+    agent.live = lambda: {**progress.facts(agent.away_s), "units": queue.at_work, UNDRAWN: source.undrawn()}
+    engines = Agent(recipe.teachers, progress, source)
+    try:
+        with source:
+            engines.run()
+    except (TeacherError, CircuitOpen) as error:
+        if isinstance(error, CircuitOpen) or not engines.served:  # the teacher is away; no unit is at fault
+            agent.give_back()
+        raise
+    queue.require_all()
 
 
 class UnitPlans:

@@ -119,7 +119,7 @@ class Simulation:
 
     def start(self, speed: float) -> None:
         agent = AgentRecord(store=self.store, name=f"{self.rng.getrandbits(64):016x}", lease_s=LEASE_S)
-        queue = UnitQueue(agent, set(self.works) - set(committed_units(self.store)))
+        queue = UnitQueue(agent, set(self.works) - set(committed_units(self.store)), retries=5)
         host = Host(speed, agent, queue, self.now)
         agent.live = lambda: self.facts(host)
         self.beat(host)

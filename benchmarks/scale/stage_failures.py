@@ -1,4 +1,4 @@
-"""Machines that are lost, and a store that is away, while a run in a store is filtered or trained: is the result equal?
+"""Lost machines, and a store that is away, while a run in a store is filtered or trained: is the result equal?
 
     python benchmarks/scale/stage_failures.py [filter train copies] [--moments 20] [--seed 0]
 
@@ -105,8 +105,9 @@ def filter_row(folder: Path, rng: random.Random, moments: int) -> None:
         claims += len(store.list_objects("claims"))
         shutil.rmtree(here)
     print(
-        f"filter: {moments} kills in as many runs ({undisturbed_s:.1f} s undisturbed, {time.monotonic() - began:.0f} s): "
-        f"results that differ from that of a folder in a byte {unequal}, claims left {claims}",
+        f"filter: {moments} kills in as many runs of {undisturbed_s:.1f} s undisturbed "
+        f"({time.monotonic() - began:.0f} s): results that differ from that of a folder in a byte "
+        f"{unequal}, claims left {claims}",
         flush=True,
     )
 
@@ -181,8 +182,8 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
                 kills += 1
         unequal += not is_equal(store, folder / f"pulled-{runs}", folder / "run" / "train")
     print(
-        f"train: {kills} kills in {runs} trainings of two stages ({time.monotonic() - began:.0f} s): trainings whose "
-        f"weights or losses differ from those of a folder in a bit {unequal}",
+        f"train: {kills} kills in {runs} trainings of two stages ({time.monotonic() - began:.0f} s): trainings "
+        f"whose weights or losses differ from those of a folder in a bit {unequal}",
         flush=True,
     )
 
@@ -208,8 +209,8 @@ def copies_row(folder: Path, rng: random.Random, moments: int) -> None:
             require_end(process, scratch)
             unequal += not is_equal(store, folder / f"pulled-{runs}", folder / "run" / "train")
     print(
-        f"copies: {outages} outages of 1 to 6 s in {runs} trainings ({time.monotonic() - began:.0f} s): trainings whose "
-        f"weights or losses differ from those of a folder in a bit {unequal}",
+        f"copies: {outages} outages of 1 to 6 s in {runs} trainings ({time.monotonic() - began:.0f} s): trainings "
+        f"whose weights or losses differ from those of a folder in a bit {unequal}",
         flush=True,
     )
 

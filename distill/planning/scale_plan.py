@@ -27,7 +27,7 @@ from distill.units.partitions import range_count
 from teacher.estimate import attempt_growth, most_traces, summarize_journals
 from teacher.store.trace_journal import trace_parts
 
-_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 45, 25
+_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 57, 25
 """Of a run as a whole, about: plan, manifests, and files of the finished filter; beginning and end of an agent."""
 _COMPRESSED = 8 << 20
 """Bytes of a journal that are compressed to estimate the size of all traces."""

@@ -2,7 +2,8 @@
 
     agents/<agent>.json       written again and again by an agent while it works, and deleted when it ends
     failures/<agent>.json     written by one that ends with an error
-    claims/<work>/000001      created once: the name of the agent that works on it; 000002 has taken over from it
+    claims/<work>/000001      created once: the name of the agent that works on it; 000002 has taken over from it,
+                              which was lost or has ended with an error
 
 Any process may join at any time. A claim lasts as long as its agent gives signs: one that is silent for the time of
 the lease, by the clock of the store, is taken for lost, and its work goes to an agent that creates the next number.
@@ -58,6 +59,7 @@ class AgentRecord:
     _silence_s: float = 0.0
     """Seconds in which this agent could give no sign, so that others may have been silent as long."""
     _forgiven_until_s: float = 0.0
+    _claimed: set[str] = field(default_factory=set)
 
     def beat(self) -> None:
         """Say that this agent is alive."""
@@ -97,22 +99,36 @@ class AgentRecord:
                 continue
         return told
 
-    def claim(self, work: str, living: Collection[str] | None = None) -> bool:
-        """Whether this agent may do some work: no agent has claimed it, or the one that has is not `living`."""
+    def claim(self, work: str, living: Collection[str] | None = None, *, take_over: bool = True) -> int:
+        """Claim some work, unless an agent has claimed it that is `living`, or any one where `take_over` is false.
+
+        Returns 0 where the work is not this agent's, else the number of the claim: 1 more than agents were lost or
+        failed at the work.
+        """
         number = 1
         if taken := self.store.list_objects(f"{CLAIMS}/{work}"):
             try:
                 holder = self.store.read(taken[-1].key).decode()
             except FileNotFoundError:  # given back since
-                return False
-            if holder != self.name and holder in (self.living() if living is None else living):
-                return False
+                return 0
+            others = not take_over or holder in (self.living() if living is None else living)
+            if holder != self.name and others:
+                return 0
             number = int(taken[-1].key.rpartition("/")[2]) + 1
-        return self.store.create(f"{CLAIMS}/{work}/{number:06d}", self.name.encode())
+        if not self.store.create(f"{CLAIMS}/{work}/{number:06d}", self.name.encode()):
+            return 0
+        self._claimed.add(work)
+        return number
 
     def release(self, work: str) -> None:
         """Give back work, or end the claims of work that is done."""
+        self._claimed.discard(work)
         self.store.delete(stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}"))
+
+    def give_back(self) -> None:
+        """Release all work of this agent, which has not failed at it."""
+        for work in tuple(self._claimed):
+            self.release(work)
 
     @contextmanager
     def alone(self, work: str) -> Iterator[None]:
@@ -176,8 +192,11 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
         _require_same_versions(agent)
         yield agent
     except Exception as error:
-        failure = {**facts, "error": redact.message(str(error) or type(error).__name__)}
+        failure = {**facts, **agent.live(), "error": redact.message(str(error) or type(error).__name__)}
         store.put(f"{FAILURES}/{agent.name}.json", canonical(failure))
+        raise
+    except BaseException:  # a signal; no work is at fault
+        agent.give_back()
         raise
     finally:
         closed.set()

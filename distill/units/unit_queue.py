@@ -1,12 +1,19 @@
-"""The open units of a run as one of its agents draws them. Claims and commits in the store say what others do."""
+"""The open units of a run as one of its agents draws them. Claims and commits in the store say what others do.
+
+A unit at which an agent was lost or has failed is worked on alone, so that no other unit shares its fate. After
+`retries` more such agents it is set aside: it stays open, and the others are finished.
+"""
 
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+import orjson
+
+from distill.errors import DistillError
 from distill.object_store.interface import ObjectStore
-from distill.units.agent_record import CLAIMS, AgentRecord
+from distill.units.agent_record import CLAIMS, FAILURES, AgentRecord
 from distill.units.commits import GENERATE, Commit, Unit, committed_units, read_commit
 
 UNDRAWN = "undrawn"
@@ -25,10 +32,15 @@ class UnitQueue:
         units: Iterable[Unit],
         on_elsewhere: Callable[[Unit], None] = lambda _: None,
         work: str = GENERATE,
+        *,
+        retries: int,
     ) -> None:
         """`units` are open ones of this work; `on_elsewhere` is told of those that another agent commits."""
-        self._agent, self._on_elsewhere, self._work = agent, on_elsewhere, work
+        self._agent, self._on_elsewhere, self._work, self._retries = agent, on_elsewhere, work, retries
         self._open = set(units)
+        self._set_aside: dict[Unit, int] = {}
+        """And how many agents were lost or failed at it."""
+        self._alone: Unit | None = None
         claimed = set(claimed_units(agent.store, work))
         self._unclaimed = sorted(self._open - claimed, key=lambda unit: unit.name)
         # Agents that begin together do not run after the same units.
@@ -41,6 +53,8 @@ class UnitQueue:
     def draw(self) -> Unit | None:
         """A unit that is this agent's now; None when others have all that is open."""
         with self._lock:
+            if self._alone is not None:
+                return None
             while self._unclaimed:
                 if self._take(unit := self._unclaimed.pop(), living=None):
                     return unit
@@ -50,8 +64,12 @@ class UnitQueue:
             waiting = self._open - self._at_work
             for unit in waiting.intersection(committed_units(self._agent.store, self._work)):
                 self._close(unit)
+            waiting = self._open - self._at_work
+            numbers = _claim_numbers(self._agent.store, self._work)
+            tried = {unit: numbers[unit] for unit in waiting & numbers.keys()}
+            self._set_aside |= {unit: number - 1 for unit, number in tried.items() if self._is_too_many(number)}
             living = self._agent.living()
-            return next((unit for unit in self._open - self._at_work if self._take(unit, living)), None)
+            return next((unit for unit in waiting - self._set_aside.keys() if self._take(unit, living)), None)
 
     def join(self, least: int, least_s: float) -> Unit | None:
         """A unit of another agent with `least` or more samples that it has not drawn, to share the work on it.
@@ -60,7 +78,7 @@ class UnitQueue:
         seconds. One agent joins a unit at a time. None where there is no such unit, or a look at others is not due.
         """
         with self._lock:
-            if time.monotonic() < self._next_join_s:
+            if self._alone is not None or time.monotonic() < self._next_join_s:
                 return None
             self._next_join_s = time.monotonic() + LOOK_S
             undrawn: dict[str, int] = {}
@@ -72,20 +90,28 @@ class UnitQueue:
             for unit in sorted(self._open - self._at_work, key=lambda each: -undrawn.get(each.name, 0)):
                 if unit.name not in undrawn:
                     return None
-                if self._agent.claim(_join_claim(unit)):
+                if self._agent.claim(_join_claim(unit), take_over=False):
                     self._at_work.add(unit)
                     return unit
             return None
 
     def _take(self, unit: Unit, living: set[str] | None) -> bool:
-        if not self._agent.claim(_claim(unit), living):
+        number = self._agent.claim(_claim(unit), living, take_over=not self._at_work)
+        if not number:
             return False
         if read_commit(self._agent.store, unit) is not None:
             self._agent.release(_claim(unit))
             self._close(unit)
             return False
+        if self._is_too_many(number):
+            self._set_aside[unit] = number - 1
+            return False
+        self._alone = unit if number > 1 else None
         self._at_work.add(unit)
         return True
+
+    def _is_too_many(self, claims: int) -> bool:
+        return claims > self._retries + 1
 
     def _close(self, unit: Unit) -> None:
         self._open.discard(unit)
@@ -98,6 +124,8 @@ class UnitQueue:
         with self._lock:
             self._at_work.discard(unit)
             self._open.discard(unit)
+            if unit == self._alone:
+                self._alone = None
 
     @property
     def at_work(self) -> list[str]:
@@ -107,15 +135,43 @@ class UnitQueue:
 
     @property
     def ended(self) -> bool:
-        """Whether every unit is committed."""
+        """Whether every unit is committed or set aside."""
         with self._lock:
-            return not self._open
+            return self._open <= self._set_aside.keys()
+
+    def require_all(self) -> None:
+        """Raise DistillError where units are set aside. The next command tries them again."""
+        with self._lock:
+            aside = {unit.name: self._set_aside[unit] for unit in self._open}
+        if not aside:
+            return
+        store, reasons = self._agent.store, []
+        for stored in store.list_objects(FAILURES):
+            failure = orjson.loads(store.read(stored.key))
+            if aside.keys() & failure.get("units", ()):
+                reasons.append(f"{failure['host']} {failure['pid']}: {failure['error']}")
+        if self._agent.living() == {self._agent.name}:  # the last one; others would start with them again
+            for unit in self._open:
+                self._agent.release(_claim(unit))
+        told = ", ".join(f"{name} ({count} agents)" for name, count in sorted(aside.items()))
+        raise DistillError(
+            f"{store.address}: units are set aside, because agents were lost or failed at them: {told}"
+            + "".join(f"\n  {reason}" for reason in reasons[-3:])
+            + "\nall other units are committed; mend the cause, then run the same command again"
+        )
 
 
 def claimed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
     """Every unit of some work with a claim, of a living agent or not, by one listing."""
+    return list(_claim_numbers(store, work))
+
+
+def _claim_numbers(store: ObjectStore, work: str) -> dict[Unit, int]:
+    """The number of the last claim of every claimed unit."""
     keys = (stored.key.rsplit("/", 3) for stored in store.list_objects(f"{CLAIMS}/{work}"))
-    return [Unit(round=int(round_), partition=partition, work=work) for _, round_, partition, _ in keys]
+    return {
+        Unit(round=int(round_), partition=partition, work=work): int(number) for _, round_, partition, number in keys
+    }
 
 
 def remove_all_leftovers(store: ObjectStore, commits: Mapping[Unit, Commit], work: str = GENERATE) -> None:

@@ -446,6 +446,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "engine.scratch": [("engine.scratch", "elsewhere")],
     "engine.seal_s": [("engine.seal_s", 5.0)],
     "engine.lease_s": [("engine.lease_s", 30.0)],
+    "engine.retries": [("engine.retries", 2)],
     "engine.unit_rows": [("engine.unit_rows", 100)],
     "store.endpoint": [("store.endpoint", "https://store.example")],
     "store.region": [("store.region", "eu-central-1")],

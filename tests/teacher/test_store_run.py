@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
+import pyarrow as pa
 import pytest
 import store_servers
 import stub_server
@@ -17,12 +19,13 @@ from typer.testing import CliRunner
 
 from distill.artifacts.files import file_sha256
 from distill.cli import app
-from distill.errors import StaleError
+from distill.errors import DistillError, StaleError
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.types import Progress
 from distill.units.commits import committed_units
-from distill.units.stored_run import pull_generate
+from distill.units.stored_run import pull_generate, samples_key
+from distill.units.unit_queue import claimed_units
 from filters.apply import apply
 from teacher.agent import Agent
 from teacher.generation import Generation
@@ -215,6 +218,37 @@ def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_on
     assert lines_of(world, tmp_path / "pulled") == lines_of(world, world.run)
     for name in ("plan.parquet", "samples.parquet"):
         assert file_sha256(tmp_path / "pulled" / "generate" / name) == file_sha256(world.run / "generate" / name)
+
+
+def test_a_unit_at_which_every_agent_fails_is_set_aside_and_the_rest_of_the_run_is_made(
+    world: World, url: str, tmp_path: Path
+) -> None:
+    sections(world)
+    world.head = world.head.replace("unit_rows = 8", "unit_rows = 2\nretries = 1")
+    recipe, address = world.recipe(), f"file://{tmp_path / 'store'}"
+    store = open_store(address)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.done:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        generate_in_store(recipe, address, tmp_path / "scratch", on_progress=interrupt)
+    begun = {unit.partition for unit in (*claimed_units(store), *committed_units(store))}
+    plan = orjson.loads(store.read("plan/plan.json"))
+    bad = max(plan["partitions"].keys() - begun)
+    samples = store.read(samples_key(bad))
+    store.put(samples_key(bad), b"damaged")
+    for _ in range(2):
+        with pytest.raises(pa.ArrowInvalid):
+            generate_in_store(recipe, address, tmp_path / "scratch")
+    with pytest.raises(DistillError, match=rf"set aside.*0/{bad} \(2 agents\)\n.*Parquet"):
+        generate_in_store(recipe, address, tmp_path / "scratch")
+    assert {unit.partition for unit in committed_units(store)} == plan["partitions"].keys() - {bad}
+    store.put(samples_key(bad), samples)
+    generate_in_store(recipe, address, tmp_path / "scratch")
+    pull_generate(store, tmp_path / "pulled")
+    assert len(lines_of(world, tmp_path / "pulled")) == 90 and not store.list_objects("claims")
 
 
 def test_an_outage_of_the_store_loses_nothing_asks_nothing_twice_and_says_what_it_waits_for(

@@ -64,6 +64,12 @@ class Placement(Section):
         because="it changes only what is done again after a loss",
         gt=0,
     )
+    retries: int = key(
+        5,
+        "How often a unit is tried again at which an agent was lost or failed, before it is set aside.",
+        because="a unit that is set aside is not finished",
+        ge=0,
+    )
     unit_rows: int = key(
         10_000,
         "Samples of a unit, about. It is fixed when the run begins.",

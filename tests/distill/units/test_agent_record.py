@@ -3,10 +3,11 @@
 import threading
 from pathlib import Path
 
+import orjson
 import pytest
 from store_in_memory import MemoryStore
 
-from distill.errors import StaleError
+from distill.errors import DistillError, StaleError
 from distill.units import agent_record
 from distill.units.agent_record import LEASE_S, AgentRecord, joined
 from distill.units.commits import Attempt, Unit
@@ -46,7 +47,7 @@ def test_the_work_of_a_silent_agent_goes_to_one_other(store: MemoryStore) -> Non
     store.clock = lambda: 1000.0 + LEASE_S
     for each in (second, third):
         each.beat()
-    assert [each.claim("work") for each in (second, third)] == [True, False]
+    assert [each.claim("work") for each in (second, third)] == [2, 0]
     first.beat()
     assert not first.claim("work"), "it was only slow; its work is taken"
 
@@ -81,17 +82,17 @@ def test_an_agent_that_has_ended_leaves_its_work_at_once(store: MemoryStore) -> 
 
 def test_of_two_that_claim_at_the_same_moment_one_gets_the_work(store: MemoryStore) -> None:
     first, second = agent(store), agent(store)
-    seen: list[bool] = []
+    seen: list[int] = []
 
     def between() -> None:
         # After the first has listed and before it creates its claim.
         if not seen and store.requests == began + 2:
-            seen.append(False)
+            seen.append(0)
             seen[0] = second.claim("work")
 
     began = store.requests
     store.between = between
-    assert not first.claim("work") and seen == [True]
+    assert not first.claim("work") and seen == [1]
 
 
 def test_a_process_in_the_scratch_folder_of_a_killed_one_does_not_wait_for_its_lease(
@@ -144,9 +145,9 @@ def test_one_of_all_agents_makes_what_is_wanted_once(store: MemoryStore) -> None
 def test_queues_of_several_agents_give_each_unit_once_and_see_what_others_commit(store: MemoryStore) -> None:
     elsewhere: list[Unit] = []
     told = agent(store)
-    first = UnitQueue(told, UNITS, elsewhere.append)
+    first = UnitQueue(told, UNITS, elsewhere.append, retries=5)
     told.live = lambda: {"units": first.at_work}
-    second = UnitQueue(agent(store), UNITS)
+    second = UnitQueue(agent(store), UNITS, retries=5)
     drawn = [first.draw(), second.draw(), first.draw(), second.draw(), first.draw(), second.draw()]
     assert set(drawn) == set(UNITS)
     assert second.draw() is None and not second.ended
@@ -180,18 +181,88 @@ def test_an_agent_joins_a_unit_that_takes_another_one_long(
     store: MemoryStore, traces: int, seconds: float, undrawn: int, joins: bool
 ) -> None:
     other = agent(store)
-    unit = UnitQueue(other, UNITS[:1]).draw()
+    unit = UnitQueue(other, UNITS[:1], retries=5).draw()
     assert unit is not None
     other.live = lambda: {"traces": traces, "seconds": seconds, UNDRAWN: {unit.name: undrawn}}
     other.beat()
-    assert UnitQueue(agent(store), UNITS[:1]).join(4, 10.0) == (unit if joins else None)
+    assert UnitQueue(agent(store), UNITS[:1], retries=5).join(4, 10.0) == (unit if joins else None)
 
 
 def test_a_queue_takes_over_the_units_of_a_lost_agent(store: MemoryStore) -> None:
-    lost = UnitQueue(agent(store), UNITS)
+    lost = UnitQueue(agent(store), UNITS, retries=5)
     held = {lost.draw() for _ in UNITS}
-    queue = UnitQueue(agent(store), UNITS)
+    queue = UnitQueue(agent(store), UNITS, retries=5)
     assert queue.draw() is None
     store.clock = lambda: 1000.0 + LEASE_S
     queue._next_look_s = 0.0
     assert queue.draw() in held and not queue.ended
+
+
+def lose_agent_at(store: MemoryStore, units: list[Unit], *, error: str = "") -> Unit | None:
+    """What an agent draws that ends with an error, or is lost."""
+    record = agent(store)
+    drawn = UnitQueue(record, units, retries=2).draw()
+    if error:
+        failure = {"host": "node", "pid": 7, "units": [drawn.name] if drawn else [], "error": error}
+        store.put(f"failures/{record.name}.json", orjson.dumps(failure))
+        record.end()
+    else:
+        now_s = store.clock() + LEASE_S
+        store.clock = lambda: now_s
+    return drawn
+
+
+def test_a_unit_at_which_agents_are_lost_or_fail_is_set_aside_and_the_others_are_finished(store: MemoryStore) -> None:
+    bad, good = UNITS[:2]
+    assert lose_agent_at(store, [bad]) == bad
+    assert [lose_agent_at(store, [bad], error="its images are damaged") for _ in range(2)] == [bad, bad]
+    queues = [UnitQueue(agent(store), [bad, good], retries=2) for _ in range(2)]
+    assert [queue.draw() for queue in queues] == [good, None]
+    Attempt(store=store, unit=good).commit({})
+    queues[0].done(good)
+    for queue in queues:
+        queue._next_look_s = 0.0
+        assert queue.draw() is None and queue.ended
+
+
+def test_the_last_agent_gives_units_that_are_set_aside_free_for_the_next_command(store: MemoryStore) -> None:
+    for _ in range(3):
+        lose_agent_at(store, UNITS[:1], error="its images are damaged")
+    records = agent(store), agent(store)
+    queues = [UnitQueue(record, UNITS[:1], retries=2) for record in records]
+    assert [queue.draw() for queue in queues] == [None, None] and all(queue.ended for queue in queues)
+    for record, queue in zip(records, queues, strict=True):
+        with pytest.raises(DistillError, match=r"0/00 \(3 agents\)\n  node 7: its images are damaged\n"):
+            queue.require_all()
+        assert store.list_objects("claims") or record is records[1]
+        record.end()
+    assert not store.list_objects("claims") and lose_agent_at(store, UNITS[:1]) == UNITS[0]
+
+
+def test_a_unit_at_which_an_agent_was_lost_is_worked_on_alone(store: MemoryStore) -> None:
+    assert lose_agent_at(store, UNITS[:1]) == UNITS[0]
+    queue = UnitQueue(agent(store), UNITS[:3], retries=2)
+    fresh = {queue.draw(), queue.draw()}
+    assert fresh == set(UNITS[1:3]) and queue.draw() is None, "others are at work"
+    for unit in UNITS[1:3]:
+        queue.done(unit)
+    queue._next_look_s = 0.0
+    assert queue.draw() == UNITS[0] and queue._alone == UNITS[0]
+    queue._unclaimed.append(UNITS[4])
+    assert queue.draw() is None
+    queue.done(UNITS[0])
+    assert queue.draw() == UNITS[4]
+
+
+def test_a_signal_gives_units_back_and_does_not_count_as_a_failure(store: MemoryStore, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), joined(store, tmp_path) as record:
+        assert UnitQueue(record, UNITS[:1], retries=0).draw() == UNITS[0]
+        raise KeyboardInterrupt
+    assert not store.list_objects("claims") and not store.list_objects("failures")
+    with pytest.raises(RuntimeError), joined(store, tmp_path) as record:
+        record.live = lambda: {"units": [UNITS[0].name]}
+        assert UnitQueue(record, UNITS[:1], retries=0).draw() == UNITS[0]
+        raise RuntimeError("broken")
+    assert store.list_objects("claims")
+    failure = orjson.loads(store.read(store.list_objects("failures")[0].key))
+    assert failure["units"] == ["0/00"] and failure["error"] == "broken"

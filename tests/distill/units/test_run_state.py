@@ -30,7 +30,7 @@ def begin(store: ObjectStore) -> None:
     made = {"traces": 30, "seconds": 10.0, "in_flight": 4, "outcomes": {"complete": 29, "error": 1}}
     facts = {"host": "node-1", "pid": 7, "lease_s": 60.0, "since": "2026-01-01T00:00:00+00:00"}
     agent = AgentRecord(store=store, facts=facts, live=lambda: {**made, "units": queue.at_work})
-    queue = UnitQueue(agent, UNITS)
+    queue = UnitQueue(agent, UNITS, retries=5)
     done = queue.draw()
     assert done is not None and queue.draw() is not None
     Attempt(store=store, unit=done).commit({})
