@@ -19,6 +19,7 @@ from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError
 from distill.machine.child_process import interrupt
+from distill.redact import encodable
 from student.distributed import processes
 
 _COLLECT_AFTER = (20_000, 50, 100)
@@ -61,6 +62,14 @@ def _refused(error: OSError) -> StorageError:
         f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "
         "repair it, then run the same command again"
     )
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """No file of a run and no request can hold bytes that are no text, so no argument may."""
+    for argument in arguments:
+        if encodable(argument) != argument:
+            say(f"distill: the argument {argument!r} is not valid UTF-8; write it, or name the file, in UTF-8")
+            sys.exit(2)
 
 
 app = typer.Typer(
@@ -136,6 +145,7 @@ def main() -> None:
         processes.end_on_signals(INTERRUPTED)
         if not processes.is_main():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    _require_text(sys.argv[1:])
     try:
         app()
     except Exception:

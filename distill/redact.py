@@ -293,7 +293,7 @@ def _strings(value: Any, change: Callable[[str], str]) -> Any:
     return [_strings(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """A text in which the halves of a surrogate pair are one character, and a lone half is U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -327,7 +327,7 @@ def dumps(value: Any, option: int = 0) -> bytes:
     try:
         data = orjson.dumps(value, option=option)
     except TypeError:
-        value = _strings(value, _encodable)
+        value = _strings(value, encodable)
         data = orjson.dumps(value, option=option)
     if not any(needle in data for needle in _needles):
         return data

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from distill.data.exact_json import parse_json
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
@@ -81,7 +82,7 @@ def read_images(
 
 def parse_json_list(text: str) -> Any:
     try:
-        value = orjson.loads(text)
+        value = parse_json(text.encode())
     except orjson.JSONDecodeError:
         return text
     return value if isinstance(value, list) else text
@@ -96,7 +97,7 @@ def read_meta(value: Any) -> Mapping[str, Any]:
     """Further facts of a row: an object, also as JSON text (Parquet has no free-form objects)."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            value = orjson.loads(value)
+            value = parse_json(value.encode())
         except orjson.JSONDecodeError:
             return {}
     if not isinstance(value, dict):

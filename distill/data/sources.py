@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.data.exact_json import parse_json
 from distill.data.hub_datasets import dataset_files, is_hub_name
 from distill.data.images.image_files import open_arrow
 from distill.data.images.lfs_pointers import explain_pointers
@@ -216,7 +217,7 @@ def _jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
 
 def _parsed(text: bytes) -> Mapping[str, Any] | str:
     try:
-        value = orjson.loads(text)
+        value = parse_json(text)
     except orjson.JSONDecodeError as error:
         try:
             text.decode()
@@ -230,7 +231,7 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
     """A JSON array of objects, or an object holding one; many tools also write JSON lines under this suffix."""
     data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        value = orjson.loads(data)
+        value = parse_json(data)
     except orjson.JSONDecodeError as error:
         if isinstance(_parsed(data.strip().split(b"\n", 1)[0]), str):
             raise DataError(f"{file}: not valid JSON: {error}") from None

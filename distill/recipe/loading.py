@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from distill import redact
 from distill.errors import RecipeError
 from distill.local_paths import refuse_address
-from distill.recipe.messages import explain_problems, nearest_name, unknown_value
+from distill.recipe.messages import explain_problems, nearest_name, unknown_value, unreadable_values, unusable
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import DEFAULT_RULES
 from distill.recipe.sections.rounds import with_held_out
@@ -33,7 +33,7 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     path = find(path_or_name)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors write a mark
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also a number of thousands of digits, and bytes that are no text
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
@@ -70,11 +70,12 @@ def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     where = f"{path}: {part}" if part else f"{path}"
     redact.know_environment()
     redact.know_recipe(values)
+    if unreadable := list(unreadable_values(values)):
+        raise RecipeError(unusable(where, unreadable))
     try:
         recipe = Recipe.model_validate_json(orjson.dumps(with_held_out(_with_trackers(values))), strict=True)
     except ValidationError as error:
-        problems = "\n".join(f"  {line}" for line in explain_problems(error, values, Recipe))
-        raise RecipeError(f"{where}: this recipe cannot be used:\n{problems}") from None
+        raise RecipeError(unusable(where, explain_problems(error, values, Recipe))) from None
     except TypeError as error:
         raise RecipeError(f"{where}: {error}") from None
     return recipe.read_from(path)
@@ -125,7 +126,7 @@ def find(path_or_name: str | Path) -> Path:
 def _override(values: dict[str, Any], key: str, text: str) -> None:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = text
     put(values, key, value)
 

@@ -1,12 +1,14 @@
 """What is wrong with a recipe, in words that name the key, the nearest known key and the allowed values."""
 
 import difflib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
 from distill.recipe.base import Section
+from distill.redact import encodable
 
 
 def unknown_value(where: str, value: str, valid_names: list[str]) -> str:
@@ -21,6 +23,30 @@ def nearest_name(value: str, valid_names: list[str]) -> str | None:
     equal = difflib.get_close_matches(value, valid_names, n=1, cutoff=0.9)
     begun = sorted((name for name in valid_names if value.startswith(name)), key=len, reverse=True)
     return next(iter(equal or begun or difflib.get_close_matches(value, valid_names, n=1)), None)
+
+
+def unusable(where: str, problems: Iterable[str]) -> str:
+    return f"{where}: this recipe cannot be used:\n" + "\n".join(f"  {line}" for line in problems)
+
+
+def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
+    """The values that TOML or a program can hold and a recipe cannot, by key: JSON has no text for them.
+
+    nan and inf would pass as a key that is not set.
+    """
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from unreadable_values(item, f"{where}.{name}" if where else str(name))
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            name = item.get("name", position) if isinstance(item, dict) else position
+            yield from unreadable_values(item, f"{where}.{name}")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{where} = {value}: give a number; a key that is left out has its default"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield f"{where}: the number has more than 64 bits; give a smaller one"
+    elif isinstance(value, str) and encodable(value) != value:
+        yield f"{where} = {value!r}: not valid UTF-8; write it in UTF-8"
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:

@@ -283,6 +283,20 @@ def test_the_end_of_a_command_that_used_duckdb_says_nothing_of_its_objects() -> 
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("ask", "run", "image.png", b"what\xff"), ("explain", "run", b"\xff"), ("init", ".", "--question", b"\xff"),
+     ("generate", "tiny", "--run", b"runs/\xff"), ("check", "tiny", "--set", b"teachers.reader.system=\xff")],
+)  # fmt: skip
+def test_an_argument_that_is_no_text_exits_2_with_one_message(
+    tmp_path: Path, arguments: tuple[str | bytes, ...]
+) -> None:
+    done = subprocess.run([sys.executable, "-m", "distill", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"distill: the argument '.*\\udcff' is not valid UTF-8; .*\n", done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
 def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -53,6 +53,22 @@ def test_a_compressed_table_in_a_folder_is_one_of_its_split_and_a_cut_one_is_ref
         list(reader.samples(recipe))
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+def test_whole_numbers_beyond_64_bits_keep_their_digits(folder: Path, kind: str) -> None:
+    long = [2**64 - 1, -(2**63), 2**64, -(2**63) - 1, 10**30 + 7, int("9" * 300)]
+    rows = [{"image": "0.png", "question": f"Which number is at {at}?", "answer": value} for at, value in enumerate(long)]
+    text = [f'{{"image":"0.png","question":"{row["question"]}","answer":{row["answer"]}}}' for row in rows]
+    (folder / f"q.{kind}").write_text(f"[{','.join(text)}]" if kind == "json" else "\n".join(text))
+    found = list(reader.samples(recipe_for(folder, f"q.{kind}", images_root="images")))
+    assert [sample.answer for sample in found] == [str(value) for value in long]
+
+
+def test_a_cell_of_json_keeps_the_digits_of_its_numbers(folder: Path) -> None:
+    rows = [{**plain_rows()[0], "meta": json.dumps({"serial": 10**25 + 1, "count": 3})}]
+    sample = next(reader.samples(recipe_for(folder, write_table(folder, "csv", rows), images_root="images")))
+    assert (sample.meta["serial"], sample.meta["count"]) == (str(10**25 + 1), 3)
+
+
 def test_a_json_file_may_hold_an_object_around_its_rows_or_json_lines(folder: Path) -> None:
     (folder / "q.json").write_text(json.dumps({"info": {"version": 1}, "questions": plain_rows()}))
     assert len(list(reader.samples(recipe_for(folder, "q.json", images_root="images")))) == 4
