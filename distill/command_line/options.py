@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def local_path(value: str | Path) -> Path:
     """A path of this machine; a default value passes here as well."""
+    if not str(value):  # as an unset variable of a shell gives it; Path("") would be the folder of the terminal
+        raise typer.BadParameter("the path is empty")
     if problem := address_problem(str(value)):
         raise typer.BadParameter(redact.message(problem))
     return Path(value)

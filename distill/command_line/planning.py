@@ -154,7 +154,9 @@ def split(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A table (JSONL, JSON, CSV, Parquet), a folder, or a recipe.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the train and test files.")],
+    out: Annotated[
+        Path, typer.Option("--out", parser=local_path, metavar="DIR", help="Folder for the train and test files.")
+    ],
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split; another seed selects other images.")] = 0,
     data: Annotated[

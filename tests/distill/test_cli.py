@@ -195,6 +195,21 @@ def test_a_command_about_a_run_that_is_not_there_makes_none(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["generate", "tiny", "--run", ""], ["check", "tiny", "--run", ""], ["status", ""],
+     ["export", "run", "--out", ""], ["split", "rows.csv", "--out", ""], ["init", "photos", "--out", ""]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_path_as_an_unset_variable_of_a_shell_leaves_it_is_refused(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 2 and "the path is empty" in done.output, done.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_refused_change_is_not_recorded(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise StaleError("made with other settings")

@@ -56,7 +56,9 @@ def test_a_compressed_table_in_a_folder_is_one_of_its_split_and_a_cut_one_is_ref
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
 def test_whole_numbers_beyond_64_bits_keep_their_digits(folder: Path, kind: str) -> None:
     long = [2**64 - 1, -(2**63), 2**64, -(2**63) - 1, 10**30 + 7, int("9" * 300)]
-    rows = [{"image": "0.png", "question": f"Which number is at {at}?", "answer": value} for at, value in enumerate(long)]
+    rows = [
+        {"image": "0.png", "question": f"Which number is at {at}?", "answer": value} for at, value in enumerate(long)
+    ]
     text = [f'{{"image":"0.png","question":"{row["question"]}","answer":{row["answer"]}}}' for row in rows]
     (folder / f"q.{kind}").write_text(f"[{','.join(text)}]" if kind == "json" else "\n".join(text))
     found = list(reader.samples(recipe_for(folder, f"q.{kind}", images_root="images")))

@@ -128,7 +128,11 @@ def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
         ("rank = 8", "rank = 8\ndropout = nan", "stages.reason.lora.dropout = nan: give a number"),
         # These may be left out, and must not pass as keys that are not set.
         ('name = "reason"', 'name = "reason"\nmax_steps = inf', "stages.reason.max_steps = inf: give a number"),
-        ('model = "somebody/teacher"', 'model = "a"\nextra_body = { a = [nan] }', "extra_body.a.0 = nan: give a number"),
+        (
+            'model = "somebody/teacher"',
+            'model = "a"\nextra_body = { a = [nan] }',
+            "extra_body.a.0 = nan: give a number",
+        ),
         ('train = ["projector"]', 'train = ["projector"]\nwarmup_share = 1.5', "warmup_share = 1.5"),
         ('name = "structured"', 'name = "../up"', "teachers.../up.name"),
         ('model = "somebody/student"', "", "give model, or all of vision, language and pixel_shuffle"),
