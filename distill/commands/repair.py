@@ -1,63 +1,20 @@
 """`distill repair`: which files of a run are damaged, what that costs, and setting them aside.
 
-Reads every journal and compares every file of a finished stage with its manifest, by digest. With `apply` damaged
-lines and files go to `<name>.damaged` beside their place, and a manifest that no longer holds is removed; the stages
-themselves then make again what is lost. Asks and measures nothing.
+With `apply` damaged lines and files go to `<name>.damaged` beside their place, and a manifest that no longer holds is
+removed; the stages themselves then make again what is lost. Asks and measures nothing.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-import orjson
-
 from distill.artifacts.damaged_lines import SUFFIX, mend, record_damaged, side_file
-from distill.artifacts.files import Output, describe, file_sha256, locked
-from distill.artifacts.integrity import CHANGED, MISSING, changed, digest_note, digested, is_whole
-from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
-from distill.artifacts.layout import (
-    CACHE,
-    CHECKPOINTS,
-    COVERAGE,
-    METRICS,
-    PARTS,
-    PLAN_STATE,
-    RECIPE,
-    VALIDATION,
-    VALIDATION_PAGE,
-    WEIGHTS,
-)
+from distill.artifacts.files import describe, locked
+from distill.artifacts.integrity import digest_note
+from distill.artifacts.json_lines import Damaged, scan
+from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.damaged_runs import Fault, Seen, faults, line_check
 from distill.errors import DataError
-from distill.run_log import LOG, OLDER
-from distill.trace_records.trace_lines import trace_fault
-
-_SKIPPED = (CHECKPOINTS, CACHE, "previous")
-_RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE, WEIGHTS)
-"""What a stage of training notes of itself; nothing is made from it."""
-_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One damaged file. `stage` is the folder whose manifest no longer holds, None where it only has to be noted."""
-
-    path: Path
-    what: str
-    cost: str
-    lines: bool = False
-    """Whether only some lines are damaged, and the others stay."""
-    stage: Path | None = None
-
-
-@dataclass(slots=True)
-class _Seen:
-    files: int = 0
-    lines: int = 0
-    bytes: int = 0
-    records: dict[Path, int] = field(default_factory=dict)
-    """Whole lines, by file."""
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
@@ -65,17 +22,17 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
     if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
     with locked(run):
-        seen = _Seen()
-        faults = list(_faults(run, seen))
-        if not faults:
+        seen = Seen()
+        found = list(faults(run, seen))
+        if not found:
             return (
                 f"{run}: nothing is damaged: {seen.lines:,} lines and {seen.files:,} files of finished stages "
                 f"({seen.bytes / 1e9:,.2f} GB) are as they were written"
             )
         if apply:
-            _set_aside(faults)
-    count = f"{len(faults):,} damaged {'file' if len(faults) == 1 else 'files'}"
-    listed = [f"  {fault.path.relative_to(run)}: {fault.what}; {fault.cost}" for fault in faults]
+            _set_aside(found)
+    count = f"{len(found):,} damaged {'file' if len(found) == 1 else 'files'}"
+    listed = [f"  {fault.path.relative_to(run)}: {fault.what}; {fault.cost}" for fault in found]
     end = (
         f"set aside as *{SUFFIX}; now `distill run {run / RECIPE} --run {run}` makes again what is lost"
         if apply
@@ -84,147 +41,21 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
     return "\n".join([f"{run}: {count}", *listed, end])
 
 
-def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
-    manifests: dict[Path, Manifest] = {}
-    for path in _files(run, MANIFEST):
-        try:
-            manifest = Manifest.read(path.parent)
-        except DataError:
-            yield Fault(path=path, what="it cannot be read", cost=_FINISHED_AGAIN, stage=path.parent)
-            continue
-        if manifest is not None:
-            manifests[path.parent] = manifest
-    damaged = set()
-    for path in _files(run, "*.jsonl"):
-        if path.parent == run and path.name in (LOG, OLDER):
-            continue
-        stage = _stage_of(path, run)
-        fault = _lines_fault(path, stage, manifests.get(stage), seen)
-        if fault is not None:
-            damaged.add(path)
-            yield fault
-    for folder, manifest in manifests.items():
-        rest = {name: output for name, output in manifest.outputs.items() if folder / name not in damaged}
-        seen.files += len(rest)
-        seen.bytes += sum(output.bytes for output in rest.values())
-        for name, reason in changed(folder, rest.items(), digests=True).items():
-            noted = _is_record(manifest, name)
-            cost = _cost(manifest, name, rest[name], seen.records.get(folder / name, 0))
-            # Undamaged lines stay, also in a damaged file.
-            lines = folder / name in seen.records and not noted
-            yield Fault(path=folder / name, what=reason, cost=cost, lines=lines, stage=None if noted else folder)
-    stated = {folder / name for folder, manifest in manifests.items() for name in manifest.outputs}
-    for path in digested(run):
-        if path not in stated and not is_whole(path) and not set(path.parts) & set(_SKIPPED):
-            reason = CHANGED if path.is_file() else MISSING
-            yield Fault(path=path, what=reason, cost="its rows are measured again", stage=_stage_of(path, run))
-    if run / "generate" not in manifests:
-        yield from _plan_faults(run / "generate")
-
-
-_FINISHED_AGAIN = "the stage is finished again from what is there"
-
-
-def _files(run: Path, pattern: str) -> Iterator[Path]:
-    for path in sorted(run.rglob(pattern)):
-        parts = path.relative_to(run).parts[:-1]
-        if path.is_file() and not any(part in _SKIPPED or part.endswith(".previous") for part in parts):
-            yield path
-
-
-def _stage_of(path: Path, run: Path) -> Path:
-    """The folder of the stage that a file belongs to: the nearest one with a manifest, or the first below the run."""
-    folders = [folder for folder in path.parents if folder != run and folder.is_relative_to(run)]
-    return next((folder for folder in folders if (folder / MANIFEST).is_file()), folders[-1] if folders else run)
-
-
-def _lines_fault(path: Path, stage: Path, manifest: Manifest | None, seen: _Seen) -> Fault | None:
-    damaged: list[Damaged] = []
-    for line in scan(path, _check(path)):
-        if isinstance(line, Damaged):
-            damaged.append(line)
-        else:
-            seen.lines += 1
-            seen.records[path] = seen.records.get(path, 0) + 1
-    costly = [piece for piece in damaged if piece.reason != BLANK]
-    if not damaged:
-        return None
-    reasons = Counter(piece.reason for piece in damaged)
-    numbers = ", ".join(f"{piece.line:,}" for piece in damaged[:_SHOWN]) + (", ..." if len(damaged) > _SHOWN else "")
-    reason = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'} ({numbers}: {'; '.join(reasons)})"
-    noted = path.name in _RECORDS
-    owned = manifest is not None and path.relative_to(stage).as_posix() in manifest.outputs and not noted
-    return Fault(
-        path=path, what=reason, cost=_line_cost(path, len(costly)), lines=True, stage=stage if owned else None
-    )
-
-
-def _check(path: Path) -> Check:
-    return trace_fault if path.parent.parent.name == "generate" else no_check
-
-
-def _line_cost(path: Path, count: int) -> str:
-    if not count:
-        return "no record is lost"
-    if path.parent.parent.name == "generate":
-        return f"at most {count:,} traces are asked again"
-    if path.name == "replies.jsonl":
-        return f"at most {count:,} questions are asked again"
-    if path.name in _RECORDS:
-        return "these lines of a record are lost, and nothing is made from it"
-    return "what they held is made again"
-
-
-def _is_record(manifest: Manifest, name: str) -> bool:
-    return manifest.stage.startswith("train ") and name in _RECORDS
-
-
-def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
-    """What the damage to an output of a finished stage costs; `records` are whole in it."""
-    if manifest.stage == "generate" and "/part-" in name:
-        return f"{max(0, (output.count or 0) - records):,} traces are asked again"
-    if manifest.stage.startswith("train "):
-        if _is_record(manifest, name):
-            return "nothing is made from it"
-        steps = manifest.counts.get("steps", 0)
-        return f"the stage is trained again: {steps:,} steps, which took {manifest.seconds:,.0f} s"
-    if manifest.stage == "filter" and "/part-" in name and not name.startswith("dataset/"):
-        return f"{output.count or 0:,} rows are measured again"
-    if name == "replies.jsonl":
-        return f"up to {manifest.counts.get('predictions', 0):,} questions are asked again"
-    return "it is made again from what is there"
-
-
-def _plan_faults(folder: Path) -> Iterator[Fault]:
-    """Damage to the plan of an unfinished generate stage, which notes its digests itself."""
-    try:
-        files: Mapping[str, str] = orjson.loads((folder / PLAN_STATE).read_bytes()).get("files", {})
-    except FileNotFoundError:
-        return
-    except (orjson.JSONDecodeError, AttributeError):
-        yield Fault(path=folder / PLAN_STATE, what="it cannot be read", cost="the source is read again", stage=folder)
-        return
-    for name, digest in files.items():
-        if not (folder / name).is_file() or file_sha256(folder / name) != digest:
-            reason = CHANGED if (folder / name).is_file() else MISSING
-            yield Fault(path=folder / name, what=reason, cost="the source is read again", stage=folder)
-
-
-def _set_aside(faults: list[Fault]) -> None:
-    for fault in faults:
+def _set_aside(found: list[Fault]) -> None:
+    for fault in found:
         if fault.lines:
-            check = _check(fault.path)
+            check = line_check(fault.path)
             record_damaged(fault.path, (piece for piece in scan(fault.path, check) if isinstance(piece, Damaged)))
             mend(fault.path, check)
         else:
             digest_note(fault.path).unlink(missing_ok=True)
             if fault.path.is_file():
                 fault.path.replace(side_file(fault.path))
-    for folder in {fault.stage for fault in faults if fault.stage is not None}:
+    for folder in {fault.stage for fault in found if fault.stage is not None}:
         for stale in (folder, folder.parent):
             if stale == folder or stale.name == "train":
                 (stale / MANIFEST).unlink(missing_ok=True)
-    for fault in faults:
+    for fault in found:
         if fault.stage is None:
             _note(fault.path)
 
