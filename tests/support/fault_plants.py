@@ -3,12 +3,23 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import check_world as world
 
 Plant = Callable[[Path, dict[str, Any]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFault:
+    """What is planted, and the key and words that the result has to hold."""
+
+    plant: Plant
+    key: str
+    words: str
+    state: str = "problem"
 
 
 def edit(name: str, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> Plant:
