@@ -1,9 +1,9 @@
 """What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from distill.extensions import problem
 from distill.local_paths import address_problem
@@ -89,3 +89,17 @@ class Section(BaseModel):
     """A part of a recipe: unknown keys are errors, values never change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LicensedCard(Section):
+    """A card that states the licence of what it describes. Each card says what a change of these keys makes stale."""
+
+    license: str
+    license_name: str | None
+    license_link: str | None
+
+    @model_validator(mode="after")
+    def _one_license(self) -> Self:
+        if self.license != "other" and (self.license_name or self.license_link):
+            raise ValueError(f"license_name and license_link go with license = 'other', not {self.license!r}")
+        return self

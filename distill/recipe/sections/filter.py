@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, WithJsonSchema, field_validator, model_validator
 
 from distill.extensions import EXPORT_FORMATS, SIGNALS
-from distill.recipe.base import Dtype, LocalOrHub, Name, Section, from_outside, key, outside_schema
+from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Name, Section, from_outside, key, outside_schema
 
 SignalName = Literal[
     "answer",
@@ -276,7 +276,7 @@ class Select(Section):
     )
 
 
-class DatasetCard(Section):
+class DatasetCard(LicensedCard):
     """What the dataset's card states and no measurement can tell."""
 
     license: str = key(
@@ -294,12 +294,6 @@ class DatasetCard(Section):
     )
     sources: Mapping[Name, str] = key({}, "Licence of each data source of the recipe, by its name.", affects="card")
     teachers: Mapping[Name, str] = key({}, "Licence of each teacher's output, by its name.", affects="card")
-
-    @model_validator(mode="after")
-    def _one_license(self) -> Self:
-        if self.license != "other" and (self.license_name or self.license_link):
-            raise ValueError(f"license_name and license_link go with license = 'other', not {self.license!r}")
-        return self
 
 
 SPOKEN_FOR = (

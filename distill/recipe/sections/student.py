@@ -4,13 +4,13 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from distill.recipe.base import Dtype, LocalOrHub, Section, key
+from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Section, key
 
 _CONTENT = "the content of a directory; for a hub name the name"
 _CARD = "it changes only the model card of an export, which each export writes anew"
 
 
-class StudentCard(Section):
+class StudentCard(LicensedCard):
     """What the model card of an exported student states and no measurement can tell."""
 
     license: str = key(
@@ -21,12 +21,6 @@ class StudentCard(Section):
     )
     license_name: str | None = key(None, 'Name of the licence, with license = "other".', because=_CARD)
     license_link: str | None = key(None, 'Address of the licence\'s text, with license = "other".', because=_CARD)
-
-    @model_validator(mode="after")
-    def _one_license(self) -> Self:
-        if self.license != "other" and (self.license_name or self.license_link):
-            raise ValueError(f"license_name and license_link go with license = 'other', not {self.license!r}")
-        return self
 
 
 class Student(Section):
