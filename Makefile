@@ -21,7 +21,9 @@ pocket: pocket-setup
 	  $(VENV)/bin/distill run $(POCKET)/pocket.toml --run $(POCKET)/run
 
 # Files run side by side, the slowest first (tests/conftest.py). Tests that measure time run alone afterwards.
-BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
+# One worker more than there are cores: tests of servers, outages and kills wait for a third of their time.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+BESIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'
 	$(VENV)/bin/python -m pytest -m timing

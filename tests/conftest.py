@@ -159,9 +159,7 @@ def vllm_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that start a vLLM take the one of the tests."""
     import vllm_server
 
-    from teacher.engines.vllm import export_server
-
-    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
+    vllm_server.use_it(monkeypatch)
 
 
 @pytest.fixture

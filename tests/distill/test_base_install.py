@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import stub_server
 import student_worlds as worlds
@@ -14,13 +15,6 @@ import student_worlds as worlds
 from distill import packages
 from distill.errors import MissingExtra
 
-BLOCKED = """
-import sys
-for package in sys.argv.pop(1).split(","):
-    sys.modules[package] = None
-from distill.cli import main
-main()
-"""
 OTHERS = (
     "bitsandbytes",
     "liger_kernel",
@@ -32,13 +26,19 @@ OTHERS = (
     "ray",
     "torchvision",
 )
-ABSENT = ",".join((*packages.TRAIN, *OTHERS))
+BLOCKED = f"""
+import sys
+for package in {(*packages.TRAIN, *OTHERS)}:
+    sys.modules[package] = None
+from distill.cli import main
+"""
+LOADED = f"{BLOCKED}import filters.apply, teacher.generate"
+"""Once for all commands: most of the time of a short one is spent on loading these."""
 TEACHER = '[[teachers]]\nname = "only"\nmodel = "language"\nbackend = "embedded"\n'
 
 
-def distill(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", BLOCKED, ABSENT, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def distill(*arguments: str | Path, call: str = "from distill.cli import main; main()") -> forked.Ended:
+    return forked.run(call, *arguments, loaded=LOADED)
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +80,14 @@ def test_a_command_that_needs_the_train_extra_says_the_line_that_installs_it(
     assert "pip install 'cot-distill[train]'" in done.stderr, done.stderr
     assert what in done.stderr
     assert "Traceback" not in done.stderr
-    assert done.returncode == 2
+    assert done.codes[0] == 2
 
 
 def test_ablate_asks_no_teacher_before_what_it_needs_is_there(folder: Path, tmp_path: Path) -> None:
     with stub_server.serve() as url:
         served = ("--set", f"teachers.only.base_url={url}", "--set", "teachers.only.backend=vllm")
         done = distill("ablate", folder / "recipe.toml", "--run", tmp_path / "run", *served)
-        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert (done.codes[0], "Traceback" in done.stderr) == (2, False)
         assert "distill ablate needs torch" in done.stderr and "pip install 'cot-distill[train]'" in done.stderr
         assert not [*(tmp_path / "run").glob("generate/only/part-*")]
 
@@ -96,7 +96,7 @@ def test_a_signal_of_the_student_is_refused_before_anything_is_measured(folder: 
     signals = 'filter.signals=["format", "student"]'
     options = ("--set", signals, "--set", "filter.student.checkpoint=language", "--run", tmp_path / "run")
     done = distill("filter", folder / "recipe.toml", *options)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert (done.codes[0], "Traceback" in done.stderr) == (2, False)
     assert "filter.signals = 'student' needs torch" in done.stderr
     assert "pip install 'cot-distill[train]'" in done.stderr
 
@@ -106,14 +106,14 @@ def test_an_export_of_the_student_says_the_line_that_installs_what_it_needs(fold
     run.mkdir()
     (run / "recipe.toml").write_text((folder / "recipe.toml").read_text())
     done = distill("export", run, "--out", tmp_path / "out")
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert (done.codes[0], "Traceback" in done.stderr) == (2, False)
     assert "distill export needs torch, which is not installed: pip install 'cot-distill[train]'" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("recipes",), ("recipes", "schema")])
 def test_what_needs_no_extra_works_without_one(arguments: tuple[str, ...]) -> None:
     done = distill(*arguments)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.codes[0], done.stderr) == (0, "")
 
 
 def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -
     run = tmp_path / "run"
     run_fixtures.generate_folder(run, samples, traces)
     (tmp_path / "recipe.toml").write_text(run_fixtures.RECIPE)
-    assert distill("filter", tmp_path / "recipe.toml", "--run", run).returncode == 0
+    assert distill("filter", tmp_path / "recipe.toml", "--run", run).codes == [0]
     for arguments in (("status", run), ("explain", run, traces[0].id)):
         done = distill(*arguments)
-        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert (done.codes[0], "Traceback" in done.stderr) == (0, False), done.stderr
 
 
 NEEDS = {
@@ -170,7 +170,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     samples, traces = run_fixtures.small_world(place / "pictures")
     run_fixtures.generate_folder(place / "run", samples, traces)
     (place / "recipe.toml").write_text(run_fixtures.RECIPE)
-    assert distill("filter", place / "recipe.toml", "--run", place / "run").returncode == 0
+    assert distill("filter", place / "recipe.toml", "--run", place / "run").codes == [0]
     return place
 
 
@@ -182,10 +182,8 @@ def given(name: str, folder: Path, finished: Path, new: Path, url: str) -> list[
     return [str(values.get(word, word.replace("FOLDER", str(folder)))) for word in (NEEDS | WORKS)[name]]
 
 
-def called(name: str, run: Path) -> subprocess.CompletedProcess[str]:
-    call = f"import distill\nprint(distill.{name}(sys.argv[1]))"
-    command = [sys.executable, "-c", BLOCKED.replace("from distill.cli import main\nmain()", call), ABSENT, str(run)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def called(name: str, run: Path) -> forked.Ended:
+    return distill(run, call=f"import distill, sys; print(distill.{name}(sys.argv[1]))")
 
 
 @pytest.mark.parametrize("name", [*NEEDS, *WORKS])
@@ -196,9 +194,9 @@ def test_every_other_command_works_or_says_the_line(name: str, folder: Path, fin
     said = done.stdout + done.stderr
     if name in NEEDS:
         assert "pip install 'cot-distill[" in said, said
-        assert done.returncode != 0
+        assert done.codes[0] != 0
     else:
-        assert done.returncode == 0, said
+        assert done.codes[0] == 0, said
     assert name in FUNCTIONS or "Traceback" not in said
 
 
@@ -213,7 +211,7 @@ def test_no_command_is_left_out() -> None:
 
 
 def test_the_view_needs_no_extra(finished: Path) -> None:
-    command = [sys.executable, "-c", BLOCKED, ABSENT, "view", str(finished / "run")]
+    command = [sys.executable, "-c", f"{BLOCKED}main()", "view", str(finished / "run")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("http://127.0.0.1:")

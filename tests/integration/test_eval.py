@@ -35,7 +35,7 @@ distilled = "lora"
 @pytest.fixture(autouse=True, scope="module")
 def python() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
+        vllm_server.use_it(patch)
         yield
 
 

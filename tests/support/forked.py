@@ -3,6 +3,7 @@
 Loading torch, transformers and TRL takes seven seconds, most of the time of a process that trains the student of a
 test. One process for each pytest process loads them, when the first test asks for it. It has run nothing, so that a
 fork is as good as a new process. It ends when its input ends: when the pytest process ends, however that happens.
+A test file can have a process of its own that is forked, with other things `loaded`.
 """
 
 import contextlib
@@ -28,59 +29,65 @@ _GRACE_S = 15.0
 class Ended(NamedTuple):
     codes: list[int]
     """Exit status of each process, by rank; a signal's is negative."""
+    stdout: str
     stderr: str
 
 
-def run(code: str, *arguments: object, ranks: int = 1) -> Ended:
+TRAINING = "import torch; torch.set_num_threads(1)"
+
+
+def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -> Ended:
     """Execute a text with `sys.argv[1:]` in a fork, or in several that find each other as torchrun's processes do.
 
-    When one of several fails, the others get SIGTERM a second later, and later SIGKILL.
+    When one of several fails, the others get SIGTERM a second later, and later SIGKILL. `loaded` is what the process
+    that is forked executes first.
     """
-    server = _server()
+    server = _server(loaded)
     assert server.stdin is not None and server.stdout is not None
-    with tempfile.NamedTemporaryFile() as stderr:
-        call = {"code": code, "arguments": [*map(str, arguments)], "ranks": ranks, "stderr": stderr.name}
+    with tempfile.NamedTemporaryFile() as stdout, tempfile.NamedTemporaryFile() as stderr:
+        call = {"code": code, "arguments": [*map(str, arguments)], "ranks": ranks}
+        call |= {"stdout": stdout.name, "stderr": stderr.name}
         server.stdin.write(json.dumps(call) + "\n")
         server.stdin.flush()
         answer = server.stdout.readline()
         assert answer, "the process that is forked has ended"
-        return Ended(json.loads(answer), Path(stderr.name).read_text(errors="replace"))
+        said = (Path(each.name).read_text(errors="replace") for each in (stdout, stderr))
+        return Ended(json.loads(answer), *said)
+
+
+_servers: "list[subprocess.Popen[str]]" = []
 
 
 @cache
-def _server() -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, __file__],
+def _server(loaded: str) -> "subprocess.Popen[str]":
+    server = subprocess.Popen(
+        [sys.executable, __file__, loaded],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
+    _servers.append(server)
+    return server
 
 
 def end() -> None:
-    """End the process that is forked, if there is one."""
-    if _server.cache_info().currsize:
-        _server().communicate(timeout=60)
-        _server.cache_clear()
+    """End the processes that are forked, if there are any."""
+    _server.cache_clear()
+    while _servers:
+        _servers.pop().communicate(timeout=60)
 
 
-def _serve() -> None:
+def _serve(loaded: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    _load()
+    exec(compile(loaded, "<loaded>", "exec"), {"__name__": "__main__"})
     for line in sys.stdin:
         call = json.loads(line)
         port = _free_port()
         children = [_fork(call, rank, port) for rank in range(call["ranks"])]
         print(json.dumps(_wait(children)), file=answers, flush=True)
-
-
-def _load() -> None:
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def _free_port() -> int:
@@ -102,16 +109,16 @@ def _fork(call: dict[str, object], rank: int, port: int) -> int:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
         traceback.print_exc()
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def _enter(call: dict[str, object], rank: int, port: int) -> None:
     os.setsid()
-    silent = os.open(os.devnull, os.O_RDWR)
-    file = os.open(str(call["stderr"]), os.O_WRONLY | os.O_APPEND)
-    for stream, target in ((0, silent), (1, silent), (2, file)):
-        os.dup2(target, stream)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for stream, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(str(call[name]), os.O_WRONLY | os.O_APPEND), stream)
     sys.argv = ["forked", *call["arguments"]]  # type: ignore[misc]
     if (ranks := int(str(call["ranks"]))) > 1:
         os.environ |= {
@@ -149,4 +156,4 @@ def _signal(children: list[int], number: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])

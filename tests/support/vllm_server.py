@@ -18,12 +18,22 @@ from pathlib import Path
 import pytest
 
 from teacher.engines.processes.ports import reserve_port
-from teacher.engines.vllm.export_server import SITE as SITE
+from teacher.engines.vllm import export_server
 
 PYTHON = Path(
     os.environ.get("DISTILL_VLLM_PYTHON") or Path(__file__).resolve().parents[2] / ".venv-vllm" / "bin" / "python"
 )
 START_TIMEOUT_S = 240.0
+SITE = (
+    export_server.SITE
+    + """\
+import multiprocessing
+get_context = multiprocessing.get_context
+multiprocessing.get_context = lambda method=None: get_context("fork" if method == "spawn" else method)
+"""
+)
+"""What vLLM needs on a CPU; and its engine is forked from its server. On a CPU vLLM starts it anew, and loading the
+libraries a second time takes seven of the 17 CPU seconds of a start."""
 
 
 @cache
@@ -35,6 +45,12 @@ def why_not() -> str:
     if subprocess.run([PYTHON, "-c", script], check=False).returncode:
         return f"{PYTHON} has no vllm package"
     return ""
+
+
+def use_it(patch: pytest.MonkeyPatch) -> None:
+    """Commands that start a vLLM take this one."""
+    patch.setenv(export_server.PYTHON, str(PYTHON))
+    patch.setattr(export_server, "SITE", SITE)
 
 
 def marks(*, timeout_s: int) -> list[pytest.MarkDecorator]:
