@@ -44,7 +44,6 @@ SLOWEST = (
     "integration/test_export_classes.py",
     "student/distributed/test_processes.py",
     "integration/test_export.py",
-    "integration/test_given_texts.py",
     "integration/test_rounds.py",
     "integration/test_store_stages.py",
     "integration/test_slurm_training.py",
