@@ -11,6 +11,7 @@ there as a run in a folder is.
 """
 
 import logging
+import random
 import secrets
 import shutil
 import time
@@ -252,16 +253,19 @@ class UnitPlans:
         unit = self._queue.draw()
         if unit is not None:
             return self._open_unit(unit)
-        unit = self._queue.join(self._least, 2 * self._recipe.engine.seal_s)
-        return None if unit is None else self._open_unit(unit, from_end=True)
+        joined = self._queue.join(self._least, 2 * self._recipe.engine.seal_s)
+        return None if joined is None else self._open_unit(*joined)
 
-    def _open_unit(self, unit: Unit, *, from_end: bool = False) -> Generation:
+    def _open_unit(self, unit: Unit, joined_as: int = 0) -> Generation:
+        """Open a unit of this agent, or one of others, as the first, second, ... that joins it."""
         attempt = Attempt(store=self._store, unit=unit)
         folder = self._scratch / "units" / attempt.name
         write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
-        if from_end:
-            samples_from_end = [*sample_files.read_samples(folder / SAMPLES)][::-1]
-            sample_files.write_samples(folder / SAMPLES, samples_from_end)
+        if joined_as:
+            # The first one begins at the far end, the others anywhere, so that few samples are drawn twice.
+            backwards = [*sample_files.read_samples(folder / SAMPLES)][::-1]
+            start = random.randrange(len(backwards)) if joined_as > 1 else 0
+            sample_files.write_samples(folder / SAMPLES, backwards[start:] + backwards[:start])
         samples = sample_files.count_samples(folder / SAMPLES)
         routed = Counter(
             teacher.name
@@ -275,7 +279,7 @@ class UnitPlans:
         generation = Generation(self._recipe, self._models, plan, self._progress, engines=self._scratch / "engines")
         names = [teacher.name for teacher in self._recipe.teachers]
         exchange = UnitExchange(
-            attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=from_end
+            attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=joined_as > 0
         )
         sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
         sealer.__enter__()

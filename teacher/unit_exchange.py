@@ -1,16 +1,16 @@
-"""What two agents that work on the same unit at once tell each other, by segments in the store.
+"""What agents that work on the same unit at once tell each other, by segments in the store.
 
     <unit>/<attempt>/agent-<name>               who makes an attempt
     <unit>/<attempt>/<teacher>/drawn/segment-*  samples that the agent has drawn, by id, while others work on the unit
     <unit>/<attempt>/<teacher>/segment-*        its traces, as for every attempt
 
-At the end of a run an agent without a unit joins one of another agent and draws its samples from the far end. Each of
-the two leaves to the other what that has drawn and takes its traces over, so both come to the end together; the one
-that commits first counts. Samples that an agent has drawn come back when it gives no more signs.
+At the end of a run an agent without a unit joins one of others and draws its samples from elsewhere. Each leaves to
+the others what they have drawn and takes their traces over, so all come to the end together; the one that commits
+first counts. Samples that a lost agent has drawn go to one of those that live.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,22 +80,28 @@ class UnitExchange:
             except FileNotFoundError:  # the unit has just been committed
                 break
             self._seen.add(name)
-            self._tell(stream.removesuffix(_DRAWN), data, is_drawn=is_drawn)
-        if any(job.queue.waits for job in self.jobs()) and not self.shared:
-            self._news.append(_take_back)
+            if is_drawn:
+                self._tell_drawn(stream.removesuffix(_DRAWN), attempt, data)
+            else:
+                self._tell_traces(stream, data)
+        if any(job.queue.waits for job in self.jobs()):
+            # All that live choose the same one.
+            first = min((*alive, self.attempt.name))
+            heir = None if first == self.attempt.name else first
+            self._news.append(lambda jobs: _give_up_on_lost(jobs, alive, heir))
         commit = read_commit(store, unit)
         if commit is not None and commit.attempt not in self._seen:
             self._seen.add(commit.attempt)
             for job in self.jobs():
-                self._tell(job.teacher.name, read_traces(store, unit, commit, job.teacher.name), is_drawn=False)
+                self._tell_traces(job.teacher.name, read_traces(store, unit, commit, job.teacher.name))
 
-    def _tell(self, teacher: str, data: bytes, *, is_drawn: bool) -> None:
-        if is_drawn:
-            ids = data.decode().split()
-            self._news.append(lambda jobs: jobs[teacher].queue.leave(ids) if teacher in jobs else None)
-        else:
-            records = list(_records(data))
-            self._news.append(lambda jobs: _take_over(jobs.get(teacher), records))
+    def _tell_drawn(self, teacher: str, attempt: str, data: bytes) -> None:
+        ids = data.decode().split()
+        self._news.append(lambda jobs: jobs[teacher].queue.leave(ids, attempt) if teacher in jobs else None)
+
+    def _tell_traces(self, teacher: str, data: bytes) -> None:
+        records = list(_records(data))
+        self._news.append(lambda jobs: _take_over(jobs.get(teacher), records))
 
     def take_news(self) -> None:
         """Take over what the last looks have found."""
@@ -121,6 +127,6 @@ def _take_over(job: TeacherJob | None, records: Iterable[Mapping[str, Any]]) -> 
             job.writer.take_over(record)
 
 
-def _take_back(jobs: Mapping[str, TeacherJob]) -> None:
+def _give_up_on_lost(jobs: Mapping[str, TeacherJob], alive: Collection[str], heir: str | None) -> None:
     for job in jobs.values():
-        job.queue.take_back()
+        job.queue.give_up_on_lost(alive, heir)

@@ -4,8 +4,8 @@
 
 Queue, claims, leases, commits and joined units are those of the project (distill/units), over a store in memory; time
 is simulated. A host works on one unit at a time; a unit is some seconds of work, +-15 %, of a host of speed 1, +-8 %.
-Two hosts on one unit are as fast as both, but ask twice what they draw in --look seconds. A lost host gives no sign,
-loses --seal seconds of its work, and comes back as a new one after --start seconds.
+Several hosts on one unit are as fast as all of them, but ask twice what they draw in --look seconds. A lost host
+gives no sign, loses --seal seconds of its work, and comes back as a new one after --start seconds.
 
 linear: all work divided by the speeds of all hosts, as if none were lost.
 """
@@ -148,14 +148,15 @@ class Simulation:
             return
         unit = host.queue.draw()
         if unit is None and self.options.share:
-            unit = host.queue.join(SAMPLES // 64, 2 * self.options.seal)
+            joined = host.queue.join(SAMPLES // 64, 2 * self.options.seal)
+            unit = joined[0] if joined is not None else None
             self.joined += unit is not None
         if unit is None:
             self.later(self.rng.uniform(LOOK_S, 5 * LOOK_S), lambda: self.wake(host))
             return
         work = host.work = self.works[unit]
         self.go_on(work)
-        if work.hosts:  # what both draw between two looks is asked twice
+        if work.hosts:  # what they draw between two looks is asked twice
             work.left_s += self.options.look * host.speed
         work.hosts.add(host)
         self.plan_end(work)

@@ -4,9 +4,9 @@
 
     filter   two processes filter a run; one is killed at a random moment, from its start on, and another takes its
              place: every file of the stage is compared with that of a run in a folder, to the byte
-    train    a machine that trains is killed at a random moment, from its start on, and another one goes on, until the
-             training ends; another training begins, until there were --moments kills: weights and losses are compared
-             with those of a run in a folder, to the bit
+    train    a machine that trains is killed at a random moment after it has joined, and another one goes on, until
+             the training ends; another training begins, until there were --moments kills: weights and losses are
+             compared with those of a run in a folder, to the bit
     copies   the store does not answer for some seconds at random moments of a training; compared in the same way
 
 The training is that of the tests, with a pause in each step so that it takes some seconds. Teacher: their stub.
@@ -169,11 +169,14 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
         ended, machines = False, 0
         while not ended:
             scratch, machines = folder / f"machine-{runs}-{machines}", machines + 1
+            known = {stored.key for stored in store.list_objects("agents")}
             process = start("train", recipe, f"file://{here}", scratch, slowly=True)
+            while process.poll() is None and not {each.key for each in store.list_objects("agents")} - known:
+                time.sleep(0.05)  # a busy machine takes seconds to load the libraries
             if kills == moments:
                 require_end(process, scratch)
             try:
-                process.wait(rng.uniform(2.0, 20.0))
+                process.wait(rng.uniform(0.0, 15.0))
                 require_end(process, scratch)
                 ended = True
             except subprocess.TimeoutExpired:

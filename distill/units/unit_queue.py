@@ -7,7 +7,9 @@ A unit at which an agent was lost or has failed is worked on alone, so that no o
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import orjson
 
@@ -71,28 +73,35 @@ class UnitQueue:
             living = self._agent.living()
             return next((unit for unit in waiting - self._set_aside.keys() if self._take(unit, living)), None)
 
-    def join(self, least: int, least_s: float) -> Unit | None:
-        """A unit of another agent with `least` or more samples that it has not drawn, to share the work on it.
+    def join(self, least: int, least_s: float) -> tuple[Unit, int] | None:
+        """A unit of other agents to share the work on it, and how many have joined it with this one.
 
-        The other agent would need more than `least_s` seconds for them at its rate, or has no trace after so many
-        seconds. One agent joins a unit at a time. None where there is no such unit, or a look at others is not due.
+        It is the unit with the most samples for each of its agents that none has drawn. They are `least` or more,
+        and the agents would need more than `least_s` seconds for them at their rate, or have no trace after so many
+        seconds. None where there is no such unit, or a look at others is not due.
         """
         with self._lock:
             if self._alone is not None or time.monotonic() < self._next_join_s:
                 return None
             self._next_join_s = time.monotonic() + LOOK_S
-            undrawn: dict[str, int] = {}
-            for facts in self._agent.read_others():
-                if not facts["traces"] and facts["seconds"] < least_s:
+            joins = Counter(
+                stored.key.rsplit("/", 2)[0] for stored in self._agent.store.list_objects(f"{CLAIMS}/{_JOINED}")
+            )
+            told = _told_units(self._agent.read_others(), least_s)
+            found: list[tuple[float, Unit, int]] = []
+            for unit in sorted(self._open - self._at_work, key=lambda each: each.name):
+                if unit.name not in told:
                     continue
-                needed = max(least, least_s * facts["traces"] / max(facts["seconds"], 1e-9))
-                undrawn |= {name: count for name, count in facts.get(UNDRAWN, {}).items() if count >= needed}
-            for unit in sorted(self._open - self._at_work, key=lambda each: -undrawn.get(each.name, 0)):
-                if unit.name not in undrawn:
-                    return None
-                if self._agent.claim(_join_claim(unit), take_over=False):
+                undrawn, rates = told[unit.name]
+                agents = 1 + joins[f"{CLAIMS}/{_join_claim(unit)}"]
+                # Those that have joined since the last sign are as fast as the others.
+                rate = sum(rates) / len(rates) * max(agents, len(rates))
+                if undrawn >= max(least * agents, least_s * rate):
+                    found.append((undrawn / agents, unit, agents))
+            for _, unit, number in sorted(found, key=lambda each: -each[0]):
+                if self._agent.claim(f"{_join_claim(unit)}/{number}", take_over=False):
                     self._at_work.add(unit)
-                    return unit
+                    return unit, number
             return None
 
     def _take(self, unit: Unit, living: set[str] | None) -> bool:
@@ -159,6 +168,20 @@ class UnitQueue:
             + "".join(f"\n  {reason}" for reason in reasons[-3:])
             + "\nall other units are committed; mend the cause, then run the same command again"
         )
+
+
+def _told_units(told: Iterable[Mapping[str, Any]], least_s: float) -> dict[str, tuple[int, list[float]]]:
+    """Of each unit the samples that its agents say are not drawn, and the rate of each agent in samples a second.
+
+    Without the units of an agent that has no trace yet and has not had `least_s` seconds.
+    """
+    units: dict[str, tuple[int, list[float]]] = {}
+    for facts in told:
+        if facts["traces"] or facts["seconds"] >= least_s:
+            for name, count in facts.get(UNDRAWN, {}).items():
+                undrawn, rates = units.get(name, (count, []))
+                units[name] = min(undrawn, count), [*rates, facts["traces"] / max(facts["seconds"], 1e-9)]
+    return units
 
 
 def claimed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:

@@ -5,7 +5,7 @@ another one waits for each of its samples until the other is done with it; both 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
@@ -44,7 +44,8 @@ class RequestQueue:
         self._active: dict[str, SamplingPolicy] = {}
         self._asked: set[str] = set()
         self._held: dict[str, Sample] = {}
-        self._elsewhere: set[str] = set()
+        self._elsewhere: dict[str, str] = {}
+        """Samples that another attempt has drawn, by id, and which one."""
         self._left: dict[str, Sample] = {}
         """Samples that another agent has drawn, by id, while it works on them."""
         self._upstream = upstream
@@ -79,16 +80,19 @@ class RequestQueue:
         """Whether samples are left to another agent."""
         return bool(self._left)
 
-    def leave(self, sample_ids: Iterable[str]) -> None:
-        """Leave samples to another agent that has drawn them, but those that are under way here too."""
-        self._elsewhere.update(sample_ids)
+    def leave(self, sample_ids: Iterable[str], attempt: str) -> None:
+        """Leave samples to another attempt that has drawn them, but those that are under way here too."""
+        self._elsewhere.update(dict.fromkeys(sample_ids, attempt))
 
-    def take_back(self) -> None:
-        """Ask what was left to others."""
-        self._elsewhere.clear()
-        left, self._left = self._left, {}
-        for sample in left.values():
-            self._add_sample(sample)
+    def give_up_on_lost(self, alive: Collection[str], heir: str | None) -> None:
+        """Leave to `heir` what was left to attempts that are not `alive`; where it is None, ask it here."""
+        lost = [sample_id for sample_id, attempt in self._elsewhere.items() if attempt not in alive]
+        if heir is not None:
+            return self.leave(lost, heir)
+        for sample_id in lost:
+            del self._elsewhere[sample_id]
+            if sample_id in self._left:
+                self._add_sample(self._left.pop(sample_id))
         self.on_change()
 
     def found(self, trace_id: str, sample_id: str) -> None:

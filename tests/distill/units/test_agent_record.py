@@ -185,7 +185,32 @@ def test_an_agent_joins_a_unit_that_takes_another_one_long(
     assert unit is not None
     other.live = lambda: {"traces": traces, "seconds": seconds, UNDRAWN: {unit.name: undrawn}}
     other.beat()
-    assert UnitQueue(agent(store), UNITS[:1], retries=5).join(4, 10.0) == (unit if joins else None)
+    assert UnitQueue(agent(store), UNITS[:1], retries=5).join(4, 10.0) == ((unit, 1) if joins else None)
+
+
+def test_several_agents_join_a_unit_as_long_as_each_of_them_has_enough_to_do(store: MemoryStore) -> None:
+    slow = agent(store)
+    unit = UnitQueue(slow, UNITS[:1], retries=5).draw()
+    assert unit is not None
+    slow.live = lambda: {"traces": 10, "seconds": 10.0, UNDRAWN: {unit.name: 35}}
+    slow.beat()
+
+    def join(least_s: float) -> tuple[Unit, int] | None:
+        record = agent(store)
+        joined = UnitQueue(record, UNITS[:1], retries=5).join(1, least_s)
+        record.live = lambda: {"traces": 0, "seconds": 1.0}
+        record.beat()
+        return joined
+
+    joined_as = [join(10.0) for _ in range(5)]
+    assert joined_as == [(unit, 1), (unit, 2), (unit, 3), None, None], (
+        "35 samples are 11.7 s for three, 8.8 s for four"
+    )
+    fast = agent(store)
+    fast.live = lambda: {"traces": 50, "seconds": 10.0, UNDRAWN: {unit.name: 35}}
+    fast.beat()
+    assert join(3.0) is None, "four agents of 3 samples a second on average"
+    assert join(2.5) == (unit, 4)
 
 
 def test_a_queue_takes_over_the_units_of_a_lost_agent(store: MemoryStore) -> None:

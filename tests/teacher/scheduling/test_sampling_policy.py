@@ -326,6 +326,22 @@ def test_a_request_that_is_put_back_is_the_next_one() -> None:
     assert feed.take() is first
 
 
+def test_samples_of_a_lost_agent_go_to_one_that_lives_or_are_asked_here() -> None:
+    desk = Desk({"samples": 1})
+    feed = RequestQueue(desk.lines["t"], iter(samples := numbered(4)))
+    ids = [sample.id for sample in samples]
+    feed.leave(ids[:2], "one")
+    feed.leave(ids[2:], "two")
+    assert feed.take() is None and feed.waits and not feed.finished
+    feed.give_up_on_lost({"two", "three"}, "three")
+    assert feed.take() is None, "the third one asks what the first one has left"
+    feed.give_up_on_lost({"two"}, None)
+    asked = [feed.take(), feed.take()]
+    assert [request and request.sample.id for request in asked] == ids[:2] and feed.take() is None
+    feed.give_up_on_lost((), None)
+    assert [request and request.sample.id for request in (feed.take(), feed.take())] == ids[2:] and not feed.waits
+
+
 def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:
     desk = Desk({"samples": 1}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question} {draft}"})
     samples = numbered(2)
