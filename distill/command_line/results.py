@@ -32,6 +32,15 @@ def status(
     ] = False,
     json_: JsonOption = False,
     recipe: StoreOption = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--open-metrics",
+            parser=local_path,
+            metavar="FILE",
+            help="Of a run in a store, also write its numbers to a file in the format of Prometheus.",
+        ),
+    ] = None,
 ) -> None:
     """Show the state of every stage and its numbers of traces.
 
@@ -40,7 +49,7 @@ def status(
     from distill.commands.store_runs import any_status
 
     while True:
-        (show_json if json_ else show)(any_status(run, recipe, as_json=json_))
+        (show_json if json_ else show)(any_status(run, recipe, as_json=json_, metrics=metrics))
         if not watch:
             return
         time.sleep(_WATCH_S)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from distill import packages, redact
-from distill.artifacts.files import locked
+from distill.artifacts.files import locked, write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
-from distill.errors import StaleError
+from distill.commands.store_metrics import metrics_text
+from distill.errors import InputError, StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.python_api import verbs
@@ -129,16 +130,26 @@ def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> Non
     on_progress(replace(report, facts={"units": units, "agents": agents}))
 
 
-def any_status(run: Path | str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:
-    """The state of a run in a folder or a store, as text, or as plain values for JSON."""
+def any_status(
+    run: Path | str, recipe: str | None, *, as_json: bool, metrics: Path | None = None
+) -> str | dict[str, Any]:
+    """The state of a run in a folder or a store, as text, or as plain values for JSON.
+
+    That of a run in a store is also written to the file `metrics`, for a monitoring system.
+    """
     if isinstance(run, str):
-        return _store_status(run, recipe, as_json=as_json)
+        return _store_status(run, recipe, as_json=as_json, metrics=metrics)
+    if metrics is not None:
+        raise InputError(f"--open-metrics {metrics}: {run} is a folder; give the address of a run in a store")
     return status_fields(run) if as_json else run_status(run)
 
 
-def _store_status(address: str, recipe: str | None, *, as_json: bool) -> str | dict[str, Any]:
+def _store_status(address: str, recipe: str | None, *, as_json: bool, metrics: Path | None) -> str | dict[str, Any]:
     options = load(recipe).store.client_options() if recipe else None
-    state = read_run_state(open_store(address, config=options, read_only=True))
+    store = open_store(address, config=options, read_only=True)
+    state = read_run_state(store)
+    if metrics is not None:
+        write_text(metrics, metrics_text(state, store.address))
     if as_json:
         return state.as_fields()
     eta = f", at most {duration(state.eta_s)} left" if state.eta_s and state.done < state.units else ""

@@ -69,6 +69,25 @@ def test_an_agent_that_ends_with_an_error_leaves_the_reason(tmp_path: Path) -> N
     assert [failure["error"] for failure in read_run_state(store).failures] == ["the teacher is gone"]
 
 
+def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path) -> None:
+    begin(LocalStore(tmp_path / "run"))
+    address, file = f"file://{tmp_path / 'run'}", tmp_path / "metrics" / "run.prom"
+    file.parent.mkdir()
+    done = CliRunner().invoke(cli.app, ["status", address, "--open-metrics", str(file)])
+    assert done.exit_code == 0 and "units: 1 of 4" in done.output
+    lines = file.read_text().splitlines()
+    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+    run = f'run="{LocalStore(tmp_path / "run").address}"'
+    assert values[f'distill_units{{{run},state="committed"}}'] == 1
+    assert values[f'distill_units{{{run},state="waiting"}}'] == 2
+    assert values[f'distill_traces{{{run},state="all"}}'] == 80 and values[f"distill_traces_per_second{{{run}}}"] == 3
+    assert values[f'distill_agents{{{run},state="works"}}'] == 1 and lines[-1] == "# EOF"
+    named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert {name.partition("{")[0] for name in values} == named and list(file.parent.iterdir()) == [file]
+    folder = CliRunner().invoke(cli.app, ["status", str(tmp_path), "--open-metrics", str(file)])
+    assert folder.exit_code == 2 and "give the address of a run in a store" in folder.output
+
+
 def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "run")
     begin(store)
