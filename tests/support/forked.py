@@ -33,7 +33,15 @@ class Ended(NamedTuple):
     stderr: str
 
 
-TRAINING = "import torch; torch.set_num_threads(1)"
+TRAINING = """
+import torch
+import student.train
+import student.training.loop.trainer
+import student.training.stage_run
+import student.validation.measure
+torch.set_num_threads(1)
+"""
+"""What a training loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""
 
 
 def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -> Ended:
