@@ -7,6 +7,7 @@ use scores.
 
 import asyncio
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -85,12 +86,15 @@ def score_texts(
     first = next(missing, None)
     if first is not None:
         with Journal(path) as journal:
+            noted = time.perf_counter()
 
             def done(request: Request, completion: Completion) -> None:
+                nonlocal noted
+                seconds, noted = time.perf_counter() - noted, time.perf_counter()
                 if completion.error:
                     failed[completion.error.partition(":")[0]] += 1
                 else:
-                    journal.append(_record(request, completion))
+                    journal.append(_record(request, completion, seconds))
                 on_done(False)
 
             asyncio.run(_ask(recipe, teacher, folder, chain([first], missing), done))
@@ -149,13 +153,12 @@ def _missing(
             )
 
 
-def _record(request: Request, completion: Completion) -> dict[str, Any]:
+def _record(request: Request, completion: Completion, seconds: float) -> dict[str, Any]:
     ids, values, ends = completion.token_ids, completion.token_logprobs, completion.token_ends
     assert request.given is not None and ids is not None and values is not None and ends is not None
     trace, view, key = request.id.split("\0")
-    return scores.record_of(
-        key, trace, view, scores.ScoredText(text=request.given, ids=ids, values=values, ends=ends)
-    )
+    scored = scores.ScoredText(text=request.given, ids=ids, values=values, ends=ends)
+    return scores.record_of(key, trace, view, scored, seconds)
 
 
 async def _ask(

@@ -4,10 +4,12 @@ An arm is found by its name, such as `answers_only`, `teacher_NAME` or `traces_4
 (distill/ablation/runner.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from distill.ablation import methods
+from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
 from distill.extensions import ARMS, load
@@ -23,56 +25,8 @@ REPLAYED_SHARE = 0.2
 TRACES = (1, 2, 4, 8)
 
 
-class Impossible(RecipeError):
-    """This recipe cannot have this arm; the message says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """Training of the reference: steps and tokens of the stage under study and of those it descends from."""
-
-    steps: Mapping[str, int]
-    tokens: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """What one arm trains and measures."""
-
-    name: str
-    about: str
-    recipe: Recipe
-    stage: str
-    """The stage whose student is measured, or "base"."""
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A recipe's values while an arm changes them."""
-
-    recipe: Recipe
-    values: dict[str, Any]
-    stage: str
-    budget: Budget | None
-
-    @property
-    def studied(self) -> dict[str, Any]:
-        """The stage under study, as values."""
-        return next(values for values in self.values["stages"] if values["name"] == self.stage)
-
-    @property
-    def model(self) -> Stage:
-        """The stage under study, as the recipe has it."""
-        return self.line[-1]
-
-    @property
-    def line(self) -> list[Stage]:
-        """The stage under study after those that it descends from, as the recipe has them."""
-        return lineage(self.recipe.stages, self.stage)
-
-    def before(self) -> str | None:
-        """The stage that the one under study starts from."""
-        return self.line[-2].name if len(self.line) > 1 else None
+EQUAL_SECONDS = "_equal_seconds"
+"""What the name of an arm ends in that may take no longer than the reference; without it, the arm it is made from."""
 
 
 def stage_under_study(recipe: Recipe) -> str:
@@ -91,16 +45,32 @@ def stage_under_study(recipe: Recipe) -> str:
     return chosen
 
 
+def untimed(name: str) -> str:
+    """The name of the arm that another one is made from; of one at equal seconds, that without the limit."""
+    return name.removesuffix(EQUAL_SECONDS)
+
+
 def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -> Arm:
     """The arm of that name with its training seed. Without the reference's `budget` steps are the recipe's own.
 
     Raises Impossible with the reason where the recipe cannot have it, RecipeError for an unknown name.
     """
+    if name == untimed(name):
+        return _arm(recipe, name, seed, budget, 1.0)
+    if untimed(name) in ("untouched", "before", REFERENCE):
+        raise Impossible(f"{name}: {untimed(name)} trains nothing that could take as long as {REFERENCE}")
+    share = 1.0 if budget is None else budget.share
+    made = _arm(recipe, untimed(name), seed, budget, share)
+    return replace(made, name=name, about=f"{made.about}; in the seconds of {REFERENCE}")
+
+
+def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: float) -> Arm:
+    """An arm of which a share of the length is trained."""
     studied = stage_under_study(recipe)
     values = given_values(recipe, without=("ablate", "rounds"))
     stage_names = {stage.name for stage in lineage(recipe.stages, studied)}
     values["stages"] = [stage for stage in values["stages"] if stage["name"] in stage_names]
-    draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
+    draft = Draft(recipe=recipe, values=values, stage=studied, budget=budget)
     measured = studied
     if name in recipe.ablate.own:
         own = recipe.ablate.own[name]
@@ -115,11 +85,15 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     else:
         about = _change(name)(draft)
         measured = values["stages"][-1]["name"]
-    if budget is not None and recipe.ablate.equal_steps and measured == studied and name != REFERENCE:
-        draft.studied.setdefault("max_steps", budget.steps[studied])
+    if measured == studied and name != REFERENCE:
+        draft.settle_length()
+    if share != 1:
+        at = values["stages"].index(draft.studied)
+        values["stages"][at:] = [part_of(stage, share) for stage in values["stages"][at:]]
     values["seed"] = seed
     values["eval"] = {**values.get("eval", {}), "arms": {STUDENT: measured}, "students": {}, "gallery": 0}
-    return Arm(name=name, about=about, recipe=derived_recipe(recipe, values, f"arm {name}"), stage=measured)
+    made = derived_recipe(recipe, values, f"arm {name}")
+    return Arm(name=name, about=about, recipe=made, stage=measured, rounds=draft.rounds)
 
 
 def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -> str:
@@ -143,11 +117,19 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
     return about
 
 
+def needed(name: str) -> str | None:
+    """The arm that must be finished with the same seed before this one: its length comes from there."""
+    if name == REFERENCE:
+        return None
+    return REFERENCE if name == untimed(name) else untimed(name)
+
+
 def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:
     """The values of an arm that differ from the recipe's, by dotted key; seed and evaluation aside."""
     left_out = {"seed", "eval", "ablate"}
+    added = {stage.name for stage in changed.stages} - {stage.name for stage in recipe.stages}
     before, after = (
-        flatten({**each.model_dump(mode="json", exclude=left_out), "stages": _by_name(each.stages)})
+        flatten({**each.model_dump(mode="json", exclude=left_out), "stages": _by_name(each.stages, added)})
         for each in (recipe, changed)
     )
     different = {key: value for key, value in after.items() if before.get(key, _ABSENT) != value}
@@ -158,8 +140,9 @@ def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:
 _ABSENT = object()
 
 
-def _by_name(stages: Sequence[Stage]) -> dict[str, Any]:
-    return {stage.name: stage.model_dump(mode="json") for stage in stages}
+def _by_name(stages: Sequence[Stage], added: Collection[str]) -> dict[str, Any]:
+    """The values of stages; of those that an arm adds only the given ones."""
+    return {stage.name: stage.model_dump(mode="json", exclude_unset=stage.name in added) for stage in stages}
 
 
 def possible(recipe: Recipe) -> tuple[list[str], dict[str, str]]:
@@ -192,7 +175,7 @@ def _ready() -> tuple[str, ...]:
     return tuple(dict.fromkeys((REFERENCE, "untouched", "before", *_PLAIN)))
 
 
-_Change = Callable[[_Draft], str]
+_Change = Callable[[Draft], str]
 
 
 def _change(name: str) -> _Change:
@@ -205,7 +188,7 @@ def _change(name: str) -> _Change:
     raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(names)}; or define [ablate.own.{name}]")
 
 
-def _unchanged(draft: _Draft, name: str) -> tuple[str, str]:
+def _unchanged(draft: Draft, name: str) -> tuple[str, str]:
     if name == "untouched":
         return BASE, "the student before any training"
     before = draft.before()
@@ -214,11 +197,11 @@ def _unchanged(draft: _Draft, name: str) -> tuple[str, str]:
     return before, f"the student of {before}, before it learned to reason"
 
 
-def _reference(draft: _Draft) -> str:
+def _reference(draft: Draft) -> str:
     return "the recipe as it stands"
 
 
-def _answers_only(draft: _Draft) -> str:
+def _answers_only(draft: Draft) -> str:
     draft.studied["target"] = "answer"
     for key in ("distill", "no_think", "visual"):
         draft.studied.pop(key, None)
@@ -226,7 +209,7 @@ def _answers_only(draft: _Draft) -> str:
 
 
 def _traces_of(name: str, about: str) -> _Change:
-    def change(draft: _Draft) -> str:
+    def change(draft: Draft) -> str:
         if not is_traces(draft.model):
             raise Impossible(f"{name}: {draft.stage} does not learn from traces")
         draft.studied["data"] = f"traces:{name}"
@@ -236,7 +219,7 @@ def _traces_of(name: str, about: str) -> _Change:
 
 
 def _ordered(order: list[str], about: str) -> _Change:
-    def change(draft: _Draft) -> str:
+    def change(draft: Draft) -> str:
         select = draft.values.setdefault("filter", {}).setdefault("select", {})
         select["order"] = order
         select.setdefault("per_question", 1)
@@ -245,7 +228,7 @@ def _ordered(order: list[str], about: str) -> _Change:
     return change
 
 
-def _merged(draft: _Draft) -> str:
+def _merged(draft: Draft) -> str:
     """One stage over the data of all: as many rows, and of each source the reference's share of the tokens.
 
     So it sees as many tokens of traces as the reference, whatever the stages replay, with steps of any size.
@@ -285,7 +268,7 @@ def _merged_steps(line: Sequence[Stage], budget: Budget) -> int:
     return max(1, round(sum(budget.steps[stage.name] * stage.batch_size for stage in line) / line[-1].batch_size))
 
 
-def _projector(draft: _Draft) -> str:
+def _projector(draft: Draft) -> str:
     train = list(draft.model.train)
     if "projector" in train:
         draft.studied["train"] = [part for part in train if part != "projector"]
@@ -294,7 +277,7 @@ def _projector(draft: _Draft) -> str:
     return f"the projector trained in {draft.stage} too"
 
 
-def _replay(draft: _Draft) -> str:
+def _replay(draft: Draft) -> str:
     if draft.model.replay:
         draft.studied.pop("replay")
         return "no earlier data replayed"
@@ -306,7 +289,7 @@ def _replay(draft: _Draft) -> str:
     return f"{REPLAYED_SHARE:.0%} of the tokens from {sources[0]}"
 
 
-def _logprobs(draft: _Draft) -> str:
+def _logprobs(draft: Draft) -> str:
     if draft.model.distill is not None:
         draft.studied.pop("distill")
         return "tokens alone, the teachers' stored log-probabilities unused"
@@ -316,7 +299,7 @@ def _logprobs(draft: _Draft) -> str:
     return "the teachers' stored log-probabilities learned too"
 
 
-def _teacher(draft: _Draft, name: str) -> str:
+def _teacher(draft: Draft, name: str) -> str:
     names = [teacher.name for teacher in draft.recipe.teachers]
     if name not in names:
         raise Impossible(f"teacher_{name}: the recipe has no such teacher; its teachers: {', '.join(names)}")
@@ -329,8 +312,8 @@ def _teacher(draft: _Draft, name: str) -> str:
     return f"traces of {name} alone"
 
 
-def _traces(draft: _Draft, count: str) -> str:
-    per_question = _number(f"traces_{count}", count)
+def _traces(draft: Draft, count: str) -> str:
+    per_question = number(f"traces_{count}", count)
     max_per_question = sum(teacher.samples for teacher in draft.recipe.teachers)
     if per_question > max_per_question:
         raise Impossible(f"traces_{count}: the teachers are asked for {max_per_question} a question at most")
@@ -338,13 +321,13 @@ def _traces(draft: _Draft, count: str) -> str:
     return f"up to {per_question} trace{'s' if per_question > 1 else ''} a question"
 
 
-def _size(draft: _Draft, count: str) -> str:
-    limit = _number(f"size_{count}", count)
+def _size(draft: Draft, count: str) -> str:
+    limit = number(f"size_{count}", count)
     draft.values.setdefault("filter", {}).setdefault("select", {})["limit"] = limit
     return f"{limit:,} traces in all"
 
 
-def _without(draft: _Draft, name: str) -> str:
+def _without(draft: Draft, name: str) -> str:
     if name not in [stage.name for stage in draft.line[:-1]]:
         raise Impossible(f"without_{name}: {draft.stage} does not descend from a stage of that name")
     kept = [stage for stage in draft.values["stages"] if stage["name"] != name]
@@ -355,18 +338,12 @@ def _without(draft: _Draft, name: str) -> str:
     return f"the {name} stage left out"
 
 
-def _visual(draft: _Draft, percent: str) -> str:
-    strength = _number(f"visual_{percent}", percent) / 100
+def _visual(draft: Draft, percent: str) -> str:
+    strength = number(f"visual_{percent}", percent) / 100
     if not is_traces(draft.model):
         raise Impossible(f"visual_{percent}: {draft.stage} does not learn from traces")
     draft.studied["visual"] = {**draft.studied.get("visual", {}), "strength": strength}
     return f"more weight for tokens that need the picture (strength {strength:g})"
-
-
-def _number(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise RecipeError(f"ablate: {name} must end in a number from 1")
-    return int(text)
 
 
 _PLAIN: dict[str, _Change] = {
@@ -382,10 +359,13 @@ _PLAIN: dict[str, _Change] = {
     "replay": _replay,
     "logprobs": _logprobs,
 }
-_NAMED: dict[str, Callable[[_Draft, str], str]] = {
+_NAMED: dict[str, Callable[[Draft, str], str]] = {
     "teacher": _teacher,
     "traces": _traces,
     "size": _size,
     "without": _without,
     "visual": _visual,
+    "rollouts": methods.rollouts,
+    "preference": methods.preference,
+    "rounds": methods.rounds,
 }

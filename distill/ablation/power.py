@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from distill.ablation.arms import STUDENT, Arm, Budget, arm
+from distill.ablation.arms import STUDENT, arm, stage_under_study, untimed
+from distill.ablation.drafts import Arm, Budget
 from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import POWER, RESULTS, SHARED
 from distill.artifacts.manifest import Manifest, fingerprint
@@ -127,13 +128,22 @@ def _distinct(recipe: Recipe, names: Sequence[str]) -> tuple[dict[str, int | Non
     steps = {stage.name: stage.max_steps or 0 for stage in recipe.stages}
     budget = Budget(steps=steps, tokens={name: max(1, count) for name, count in steps.items()})
     known = all(stage.max_steps for stage in recipe.stages)
+    earlier = {stage.name for stage in lineage(recipe.stages, stage_under_study(recipe))[:-1]}
     trained: dict[str, int | None] = {}
     asked = set()
     for name in names:
         planned = arm(recipe, name, seed=recipe.seed, budget=budget if known and name != REFERENCE else None)
+        own = name if planned.rounds or name != untimed(name) else ""
         for stage in planned.recipe.stages:
-            trained[_identity(planned, stage.name)] = stage.max_steps
-        asked.add(BASE if planned.stage == BASE else _identity(planned, planned.stage))
+            if own and stage.name not in earlier:
+                trained[f"{own} {stage.name}"] = None if name != untimed(name) else stage.max_steps
+            else:
+                trained[_identity(planned, stage.name)] = stage.max_steps
+        for each in range(1, planned.rounds + 1):
+            steps_of_first = trained[f"{own} {planned.stage}"]
+            length = steps_of_first and max(1, round(planned.recipe.rounds.steps_share * steps_of_first))
+            trained[f"{own} round {each}"] = length
+        asked.add(BASE if planned.stage == BASE else own or _identity(planned, planned.stage))
     return trained, asked
 
 

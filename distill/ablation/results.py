@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from distill.ablation import report, teacher_ranking
-from distill.ablation.arms import STUDENT, Arm, stage_under_study
+from distill.ablation.arms import STUDENT, stage_under_study
+from distill.ablation.costs import measured_folder, training_costs
+from distill.ablation.drafts import Arm
 from distill.ablation.power import LEVEL, read_statement
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
@@ -56,28 +58,22 @@ Outcomes = Mapping[str, Mapping[int, ArmResult]]
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
     """The figures that a finished arm left in its run directory."""
-    metrics = orjson.loads((folder / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
-    lines = sorted(read_jsonl(folder / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
-    manifests = [Manifest.read(folder / "train" / stage.name) for stage in planned.recipe.stages]
-    trained = [manifest for manifest in manifests if manifest is not None]
+    measured = measured_folder(planned, folder)
+    metrics = orjson.loads((measured / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
+    lines = sorted(read_jsonl(measured / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
     curve: tuple[tuple[int, float], ...] = ()
     if planned.stage != BASE:
-        logs = [(int(log["step"]), float(log["loss"])) for log in _logs(folder / "train" / planned.stage)]
+        logs = [(int(log["step"]), float(log["loss"])) for log in _logs(measured / "train" / planned.stage)]
         curve = tuple(logs[:: max(1, len(logs) // _CURVE_POINTS)])
     return ArmResult(
         about=planned.about,
         changed=changed,
-        folder=folder,
+        folder=measured,
         predictions=tuple(lines),
         figures=metrics,
-        cost={
-            "train_steps": sum(manifest.counts["steps"] for manifest in trained),
-            "train_tokens": sum(manifest.tokens["trained"] for manifest in trained),
-            "train_seconds": sum(manifest.seconds for manifest in trained),
-            **_traces(planned, folder),
-        },
+        cost=training_costs(planned, folder) | _traces(planned, measured),
         curve=curve,
-        evaluation=require(folder, "eval", next_step="run `distill ablate` again").fingerprint,
+        evaluation=require(measured, "eval", next_step="run `distill ablate` again").fingerprint,
     )
 
 

@@ -7,46 +7,26 @@ change: distill/ablation/arms.py; what the figures say: distill/ablation/results
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from distill import packages
 from distill.ablation import results
-from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
+from distill.ablation.arm_job import Compare, Job, place, run_job, uncompared
+from distill.ablation.arms import arm, changes, needed, possible, stage_under_study, untimed
+from distill.ablation.costs import measured_folder
 from distill.ablation.power import keep_statement
 from distill.ablation.results import ArmResult, outcome
-from distill.ablation.shared_traces import traces_run
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
-from distill.artifacts.manifest import Manifest, fingerprint
-from distill.artifacts.stage_cache import Shared, make_link
-from distill.data import reader
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
-from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
-from distill.recipe.sections.stages import is_traces, lineage
+from distill.recipe.sections.stages import lineage
 from distill.teacher_fits import Fits, fit_values
-from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
-
-Compare = Callable[[Recipe, Path], object]
-"""Raises DataError where training data of a recipe stand in its evaluation data."""
-
-
-def _uncompared(recipe: Recipe, run: Path) -> None:
-    """The data of an arm are not compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One arm trained with one seed."""
-
-    arm: str
-    seed: int
 
 
 def ablate(
@@ -59,7 +39,7 @@ def ablate(
     jobs: int = 1,
     report: bool = False,
     fresh: bool = False,
-    compare: Compare = _uncompared,
+    compare: Compare = uncompared,
     on_progress: ProgressCallback = unwatched,
 ) -> Path:
     """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
@@ -138,7 +118,7 @@ def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list
         names = [name for each in settings.studies.values() for name in each.arms]
     else:
         names, skipped = possible(recipe)
-    names = list(dict.fromkeys([REFERENCE, *names]))
+    names = list(dict.fromkeys(each for name in [REFERENCE, *names] for each in (untimed(name), name)))
     for name in names:
         arm(recipe, name, seed=recipe.seed)  # raises for what cannot be done, before anything is
     return names, skipped
@@ -193,146 +173,18 @@ def _run_jobs(
             if problem is not None and not isinstance(problem, DataError):
                 raise problem
             yield name, problem
-            for following in other_jobs if name in first else ():
-                if following.seed == name.seed:
+            for following in other_jobs:
+                if (needed(following.arm), following.seed) == (name.arm, name.seed):
                     pool.submit(following, run_job, recipe, run, following, compare)
-
-
-def place(run: Path, name: str, seed: int) -> Path:
-    """The run directory of an arm."""
-    return run / ABLATE / ARMS / name / f"seed-{seed}"
-
-
-def run_job(
-    recipe: Recipe,
-    run: Path,
-    job: Job,
-    compare: Compare = _uncompared,
-    on_progress: ProgressCallback = unwatched,
-) -> None:
-    """Filter, train and measure one arm, or find that it is done."""
-    from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
-    from filters.dataset.ablation_sets import materialise_stages
-    from student.evaluate import evaluate, identity
-    from student.train import stage_fields, train
-
-    def watched(progress: Progress) -> None:
-        on_progress(replace(progress, stage=f"{job.arm} {job.seed}: {progress.stage}"))
-
-    budget = None if job.arm == REFERENCE else _budget(recipe, place(run, REFERENCE, job.seed))
-    planned = arm(recipe, job.arm, seed=job.seed, budget=budget)
-    folder = place(run, job.arm, job.seed)
-    shared = Shared(run / ABLATE / SHARED)
-    write_text(folder / RECIPE, planned.recipe.to_toml())
-    if _data_of(planned.recipe) != _data_of(recipe):
-        compare(planned.recipe, folder)
-    _link_traces(recipe, planned.recipe, run, folder, watched)
-    stages = planned.recipe.stages
-    if any(is_traces(stage) for stage in stages):
-        _filter(planned.recipe, run, folder, shared, watched)
-        materialise_stages(planned.recipe, folder)
-    if stages:
-        note_scorers(planned.recipe, folder)
-        made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
-        keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
-        trained_stages = _trained(run)
-        for name, key in keys.items():
-            if made[name] in trained_stages:
-                shared.copy(key, trained_stages[made[name]])
-            shared.link(key, folder / "train" / name)
-        reuse_scores(run, folder)
-        score_stages(planned.recipe, folder, on_progress=watched)
-        reuse_scores(folder, run)
-        train(planned.recipe, folder, on_progress=watched)
-        for name, key in keys.items():
-            shared.keep(key, folder / "train" / name)
-    key = f"eval-{identity(planned.recipe, folder)[:16]}"
-    shared.link(key, folder / "eval")
-    with tracked(planned.recipe, folder, "eval", watched) as report:
-        evaluate(planned.recipe, folder, on_progress=report)
-    shared.keep(key, folder / "eval")
-
-
-def _data_of(recipe: Recipe) -> tuple[Any, ...]:
-    """The data that a recipe trains and evaluates on."""
-    stages = [
-        (stage.data, set(stage.replay), stage.validation.data if stage.validation else None)
-        for stage in recipe.stages
-    ]
-    return recipe.data, recipe.eval.data, recipe.filter.contamination.sources, stages
-
-
-def _trained(run: Path) -> dict[str, Path]:
-    """The trained stages of the run, by fingerprint."""
-    stages = [path.parent for path in (run / "train").glob("*/manifest.json")]
-    return {manifest.fingerprint: stage for stage in stages if (manifest := Manifest.read(stage)) is not None}
-
-
-def _budget(recipe: Recipe, reference: Path) -> Budget:
-    """Steps and tokens of the reference with the same seed."""
-    trained = {
-        stage.name: manifest
-        for stage in recipe.stages
-        if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
-    }
-    return Budget(
-        steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
-        tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
-    )
-
-
-def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
-    """The traces of the run; of an arm that changes what decides them, traces of its own."""
-    from teacher.generate import generate
-
-    # Traces never depend on the seed of a training.
-    changed = changed.model_copy(update={"seed": recipe.seed})
-    own = traces_run(recipe, changed, run, run / ABLATE / SHARED)
-    if own != run:
-        generate(changed, own, on_progress=on_progress)
-    if not (folder / "generate").exists():
-        make_link(own / "generate", folder / "generate")
-
-
-def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
-    """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
-    from distill.wiring.model_signals import measurers
-    from filters.apply import apply
-
-    generated = Manifest.read(folder / "generate")
-    assert generated is not None
-    traces = generated.fingerprint[:12]
-    settings = {
-        "filter": affecting(recipe.filter, "filter") | affecting(recipe.filter, "card"),
-        "data": {name: reader.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
-        "seed": recipe.seed,
-    }
-    key = f"filter-{traces}-{fingerprint(settings)[:16]}"
-    target = folder / "filter"
-    previous = folder / "filter.previous"
-    for left in (target, previous):  # links to what an interrupted command began with
-        if left.is_symlink():
-            left.unlink()
-    begun = False
-    if not shared.link(key, target) and not target.exists():
-        similar = sorted(shared.folder.glob(f"filter-{traces}-*"))
-        begun = any(shared.link(similar_stage.name, target) for similar_stage in similar)
-        own = Manifest.read(run / "filter")
-        if not begun and own is not None and own.inputs.get("generate") == generated.fingerprint:
-            make_link(run / "filter", target)
-            begun = True
-    apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
-    if previous.is_symlink():
-        previous.unlink()
-    shared.keep(key, target)
 
 
 def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
     """The results of one arm, by the seeds that are finished."""
     result = {}
+    planned = arm(recipe, name, seed=recipe.seed)
     for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
         seed = int(folder.name.removeprefix("seed-"))
-        if Manifest.read(folder / "eval") is not None:
+        if Manifest.read(measured_folder(planned, folder) / "eval") is not None:
             planned = arm(recipe, name, seed=seed)
             result[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
     return result

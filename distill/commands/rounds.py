@@ -6,27 +6,18 @@ run, so all that holds for them holds here: a killed command resumes, and finish
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
-from distill.artifacts.manifest import Manifest, require
 from distill.commands.stages import filter_stage, generate_stage, logged, recorded
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
+from distill.rounds.make_round import Steps, make_round, selected_traces
 from distill.rounds.results import pass_fields, rounds_text, write_results
-from distill.rounds.returned_questions import write_returned
-from distill.rounds.round_recipes import (
-    QUESTIONS,
-    VALIDATION,
-    attempt_folder,
-    pass_folder,
-    questioning,
-    round_folder,
-    round_recipe,
-    student_of_pass,
-)
+from distill.rounds.round_recipes import VALIDATION, pass_folder, questioning, round_folder, student_of_pass
 from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
 
 
@@ -71,34 +62,24 @@ def all_rounds(
 ) -> str:
     """Make the rounds of a recipe after its first pass, until one does not help; what was found, as text."""
     passes = _Passes(recipe, run)
-    passes.add(_validate(recipe, run, 0, finish), {"traces": _selected(run)})
+    passes.add(_validate(recipe, run, 0, finish), {"traces": selected_traces(run)})
+    steps = Steps(
+        ask=partial(finish, _ask_student),
+        generate=partial(finish, generate_stage),
+        filter_traces=partial(finish, filter_stage),
+        train=train_and_evaluate,
+    )
     ended = ""
     for number in range(1, recipe.rounds.count + 1):
         passes.write("")
-        returned = _return_questions(recipe, run, number, finish).counts["returned"]
-        if not returned:
-            source = recipe.rounds.questions
-            ended = f"there is no round {number}: the student answers no question of [data.{source}] wrong"
-            break
-        planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
-        finish(generate_stage, planned, folder)
-        finish(filter_stage, planned, folder)
-        if not (traces := _selected(folder)):
-            ended = (
-                f"there is no round {number}: the filter kept no new trace of {returned:,} questions; "
-                f"`distill status {folder}` says why"
-            )
-            break
-        train_and_evaluate(planned, folder)
-        ended = passes.add(_validate(recipe, run, number, finish), {"returned": returned, "traces": traces})
+        made = make_round(recipe, run, number, steps)
+        ended = made.ended or passes.add(
+            _validate(recipe, run, number, finish), {"returned": made.returned, "traces": made.traces}
+        )
         if ended:
             break
     passes.write(ended or f"all {recipe.rounds.count} rounds of the recipe are done")
     return rounds_text(run)
-
-
-def _selected(run: Path) -> int:
-    return require(run, "filter", next_step="run `distill run` again").counts["selected"]
 
 
 def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies:
@@ -107,14 +88,6 @@ def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies
     folder = round_folder(run, number) / VALIDATION
     finish(_ask_student, questioning(recipe, run, number, recipe.rounds.validation), folder)
     return list(read_jsonl(folder / "eval" / PREDICTIONS))
-
-
-def _return_questions(recipe: Recipe, run: Path, number: int, finish: Finish) -> Manifest:
-    """The questions of a round: those that the student of the pass before answers wrong."""
-    folders = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
-    for attempt, folder in enumerate(folders):
-        finish(_ask_student, questioning(recipe, run, number - 1, recipe.rounds.questions, attempt), folder)
-    return write_returned(recipe, folders, round_folder(run, number) / QUESTIONS)
 
 
 @logged("eval")

@@ -285,7 +285,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
                 f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
                 f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}" if effect else "",
                 f"{arm['cost']['train_tokens']:,.0f}",
-                f"{arm['cost']['train_seconds']:,.0f}",
+                f"{arm['cost'].get('all_seconds', arm['cost']['train_seconds']):,.0f}",
             )
         )
     gain = f"over {results['reference']}, points"

@@ -35,6 +35,12 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
         ),
         Measure(label="training tokens", keys=("train_tokens",), kind="count"),
         Measure(label="training seconds", keys=("train_seconds",), kind="count"),
+        Measure(
+            label="seconds",
+            keys=("all_seconds",),
+            kind="count",
+            note="Training, and the scores, replies and new traces that it needs beside the dataset of all arms.",
+        ),
     ),
     "more": (
         Measure(label="training steps", keys=("train_steps",), kind="count"),

@@ -8,7 +8,7 @@ stage reads. Does not cover how texts are scored (teacher/score.py).
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,8 +46,8 @@ class ScoredText:
     """int32[tokens]: how many characters of the text end with each token."""
 
 
-def record_of(key: str, trace: str, view: str, scored: ScoredText) -> dict[str, Any]:
-    """The line of a journal."""
+def record_of(key: str, trace: str, view: str, scored: ScoredText, seconds: float = 0.0) -> dict[str, Any]:
+    """The line of a journal. `seconds`: since the line before it, or since the teacher was asked."""
     return {
         "key": key,
         "trace": trace,
@@ -55,6 +55,7 @@ def record_of(key: str, trace: str, view: str, scored: ScoredText) -> dict[str, 
         "text": scored.text,
         "logprobs": logprobs.encode(scored.ids, scored.values),
         "ends": base64.b64encode(zlib.compress(scored.ends.astype("<i4").tobytes())).decode(),
+        "seconds": round(seconds, 4),
     }
 
 
@@ -105,6 +106,16 @@ def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
         for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None):
             if record["view"] == PICTURE:
                 yield {**record, "id": record["trace"], "teacher": teacher}
+
+
+def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
+    """How long the scores of a stage took, those of `traces` or all; journals of earlier versions do not say it."""
+    return sum(
+        float(record.get("seconds", 0.0))
+        for name in (settings(run, stage) or {"journals": {}})["journals"].values()
+        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None)
+        if traces is None or record["trace"] in traces
+    )
 
 
 def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np.ndarray] | None":

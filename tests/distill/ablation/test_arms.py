@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from distill.ablation import arms
-from distill.ablation.arms import STUDENT, Budget, Impossible
+from distill.ablation.arms import STUDENT
+from distill.ablation.drafts import Budget, Impossible
 from distill.commands.stages import copy_shipped
 from distill.errors import RecipeError
 from distill.recipe import loading
@@ -133,6 +134,62 @@ def test_tokens_weigh_by_the_picture_with_the_strength_of_the_arm() -> None:
     assert arms.arm(named, "answers_only", seed=0).recipe.stages[-1].visual is None
     with pytest.raises(RecipeError, match="must end in a number"):
         changed("visual_much")
+
+
+@pytest.mark.parametrize("settings", [{"max_tokens": "1000"}, {}, {"epochs": "4.0"}])
+@pytest.mark.parametrize(("name", "first", "last"), [("rollouts_20", 0.8, 0.2), ("preference_50", 0.5, 0.5)])
+def test_a_method_has_the_last_part_of_the_stage(
+    name: str, first: float, last: float, settings: dict[str, str]
+) -> None:
+    of = with_values(**{f"stages__reason__{key}": value for key, value in settings.items()})
+    reason, added = arms.arm(of, name, seed=0, budget=BUDGET).recipe.stages[-2:]
+    assert (added.start, added.data.partition(":")[0]) == ("reason", "traces")
+    whole = 1000 if settings.get("max_tokens") else of.stages[-1].max_steps
+    assert whole is not None
+    lengths = [stage.max_tokens or stage.max_steps for stage in (reason, added)]
+    assert lengths == [round(first * whole), round(last * whole)]
+
+
+def test_rounds_share_the_length_with_the_first_pass() -> None:
+    of = with_values(stages__reason__max_tokens="1000", rounds__steps_share="0.25")
+    found = arms.arm(of, "rounds_4", seed=0, budget=BUDGET)
+    assert (found.rounds, found.stage, found.recipe.stages[-1].max_tokens) == (4, "reason", 500)
+    assert found.recipe.rounds.steps_share == 0.25 and found.recipe.rounds.count == 0
+    with pytest.raises(Impossible, match=r"rounds\.questions = 'test'"):
+        changed("rounds_1", with_values(rounds__questions="test"))
+
+
+def test_an_arm_at_equal_seconds_is_the_arm_with_a_share_of_its_length() -> None:
+    of = with_values(stages__reason__max_tokens="1000")
+    budget = Budget(steps=BUDGET.steps, tokens=BUDGET.tokens, share=0.4)
+    for name in ("visual_50", "rounds_2", "preference_50", "answers_only"):
+        whole, timed = (arms.arm(of, each, seed=0, budget=budget) for each in (name, f"{name}_equal_seconds"))
+        for before, after in zip(whole.recipe.stages, timed.recipe.stages, strict=True):
+            assert before.max_tokens is None or after.max_tokens == round(0.4 * before.max_tokens)
+        assert timed.recipe.stages[:2] == whole.recipe.stages[:2] and "in the seconds of distilled" in timed.about
+    assert arms.needed("visual_50_equal_seconds") == "visual_50" and arms.needed("visual_50") == "distilled"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rollouts_100", "leaves nothing"),
+        ("rounds_none", "must end in a number"),
+        ("before_equal_seconds", "trains nothing"),
+        ("cheaper_equal_seconds", "no arm 'cheaper'"),
+    ],
+)
+def test_a_method_that_cannot_be_is_refused(name: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        changed(name)
+
+
+def test_rollouts_need_a_teacher_that_scores() -> None:
+    hinted = {"teachers.generalist.hinted": "true", "teachers.generalist.prompt": "{question} {answer}"}
+    with pytest.raises(Impossible, match="no teacher that reason learns from can score"):
+        arms.arm(loading.load("tiny-methods", hinted), "rollouts_50", seed=0)
+    last = arms.arm(STUDIES, "rollouts_50", seed=0, budget=BUDGET).recipe.stages[-1]
+    assert last.rollouts is not None and last.rollouts.teacher == "generalist"
 
 
 def test_stored_log_probabilities_are_learned_or_left_out() -> None:

@@ -1,0 +1,267 @@
+"""One arm of an ablation with one seed: its dataset, its stages, its rounds and its evaluation.
+
+The run directory of an arm is a whole run. What it has in common with other arms is made once and linked
+(distill/artifacts/stage_cache.py). Interrupted at any moment, the same job goes on where it stopped.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.ablation.arms import EQUAL_SECONDS, arm, stage_under_study, untimed
+from distill.ablation.costs import measured_folder, seconds
+from distill.ablation.drafts import Arm, Budget
+from distill.ablation.shared_traces import traces_run
+from distill.artifacts.files import write_json, write_text
+from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED
+from distill.artifacts.manifest import Manifest, fingerprint
+from distill.artifacts.stage_cache import Shared, make_link
+from distill.data import reader
+from distill.errors import DataError
+from distill.recipe.effects import affecting
+from distill.recipe.recipe import Recipe
+from distill.recipe.sections.ablate import REFERENCE
+from distill.recipe.sections.stages import Stage, is_traces
+from distill.rounds.make_round import Steps, make_round
+from distill.trackers import tracked
+from distill.types import Progress, ProgressCallback, unwatched
+
+SECONDS = "seconds.json"
+"""In the run directory of an arm at equal seconds: what it may train, and the seconds that say so."""
+Compare = Callable[[Recipe, Path], object]
+"""Raises DataError where training data of a recipe stand in its evaluation data."""
+
+
+def uncompared(recipe: Recipe, run: Path) -> None:
+    """The data of an arm are not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One arm trained with one seed."""
+
+    arm: str
+    seed: int
+
+
+def place(run: Path, name: str, seed: int) -> Path:
+    """The run directory of an arm."""
+    return run / ABLATE / ARMS / name / f"seed-{seed}"
+
+
+def run_job(
+    recipe: Recipe,
+    run: Path,
+    job: Job,
+    compare: Compare = uncompared,
+    on_progress: ProgressCallback = unwatched,
+) -> None:
+    """Filter, train and measure one arm, or find that it is done."""
+    from filters.dataset.ablation_sets import materialise_stages
+    from student.evaluate import evaluate, identity
+
+    def watched(progress: Progress) -> None:
+        on_progress(replace(progress, stage=f"{job.arm} {job.seed}: {progress.stage}"))
+
+    planned = arm(recipe, job.arm, seed=job.seed, budget=_budget(recipe, run, job))
+    folder = place(run, job.arm, job.seed)
+    shared = Shared(run / ABLATE / SHARED)
+    write_text(folder / RECIPE, planned.recipe.to_toml())
+    if _data_of(planned.recipe) != _data_of(recipe):
+        compare(planned.recipe, folder)
+    _link_traces(recipe, planned.recipe, run, folder, watched)
+    stages = planned.recipe.stages
+    if any(is_traces(stage) for stage in stages):
+        _filter(planned.recipe, run, folder, shared, watched)
+        materialise_stages(planned.recipe, folder)
+    if stages:
+        _train(planned.recipe, run, folder, shared, watched)
+    if planned.rounds:
+        _make_rounds(planned, folder, compare, watched)
+        return
+    key = f"eval-{identity(planned.recipe, folder)[:16]}"
+    shared.link(key, folder / "eval")
+    with tracked(planned.recipe, folder, "eval", watched) as report:
+        evaluate(planned.recipe, folder, on_progress=report)
+    shared.keep(key, folder / "eval")
+
+
+def _data_of(recipe: Recipe) -> tuple[Any, ...]:
+    """The data that a recipe trains and evaluates on."""
+    stages = [
+        (stage.data, set(stage.replay), stage.validation.data if stage.validation else None)
+        for stage in recipe.stages
+    ]
+    return recipe.data, recipe.eval.data, recipe.filter.contamination.sources, stages
+
+
+def _trained(run: Path) -> dict[str, Path]:
+    """The trained stages of the run, by fingerprint."""
+    stages = [path.parent for path in (run / "train").glob("*/manifest.json")]
+    return {manifest.fingerprint: stage for stage in stages if (manifest := Manifest.read(stage)) is not None}
+
+
+def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
+    """Steps and tokens of the reference with the same seed, and what an arm may train in its seconds.
+
+    Raises DataError where the arm without the limit is not finished, or asks more beside its training than the
+    reference takes in all.
+    """
+    if job.arm == REFERENCE:
+        return None
+    reference = place(run, REFERENCE, job.seed)
+    trained = {
+        stage.name: manifest
+        for stage in recipe.stages
+        if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
+    }
+    budget = Budget(
+        steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
+        tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
+    )
+    if (free := untimed(job.arm)) == job.arm:
+        return budget
+    return replace(budget, share=_share_in_seconds(recipe, run, Job(free, job.seed), budget))
+
+
+def _share_in_seconds(recipe: Recipe, run: Path, free: Job, budget: Budget) -> float:
+    """Of the length of an arm, what it trains in the seconds of the reference; noted once, as seconds vary."""
+    path = place(run, f"{free.arm}{EQUAL_SECONDS}", free.seed) / SECONDS
+    folder, studied = place(run, free.arm, free.seed), stage_under_study(recipe)
+    planned = arm(recipe, free.arm, seed=free.seed, budget=budget)
+    measured = Manifest.read(measured_folder(planned, folder) / "eval")
+    if measured is None:
+        raise DataError(f"{free.arm}, seed {free.seed}, is not finished, and its seconds are not known")
+    if path.is_file() and (noted := orjson.loads(path.read_bytes()))["of"] == measured.fingerprint:
+        return float(noted["share"])
+    reference = seconds(arm(recipe, REFERENCE, seed=free.seed), place(run, REFERENCE, free.seed), studied)
+    own = seconds(planned, folder, studied)
+    left = reference.total - own.before - own.method
+    if left <= 0:
+        raise DataError(
+            f"{free.arm} asks its student and teachers for {own.method:,.0f} s, and {REFERENCE} takes only "
+            f"{reference.total:,.0f} s in all; there is no time left to train"
+        )
+    share = left / own.training
+    write_json(path, {"of": measured.fingerprint, "share": share, "reference": asdict(reference), "arm": asdict(own)})
+    return share
+
+
+def _train(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+    """Train the stages of an arm, those that another arm has trained left out."""
+    from distill.wiring.rollouts import prepare_rollouts
+    from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
+    from student.evaluate import evaluate
+    from student.train import stage_fields, train
+
+    note_scorers(recipe, folder)
+    made = {name: fingerprint(fields) for name, fields in stage_fields(recipe, folder).items()}
+    # A stage of rollouts stays where its replies are.
+    keys = {stage.name: f"train-{made[stage.name][:16]}" for stage in recipe.stages if stage.rollouts is None}
+    trained_stages = _trained(run)
+    for name, key in keys.items():
+        if made[name] in trained_stages:
+            shared.copy(key, trained_stages[made[name]])
+        shared.link(key, folder / "train" / name)
+    reuse_scores(run, folder)
+    score_stages(recipe, folder, on_progress=on_progress)
+    reuse_scores(folder, run)
+
+    def before(stage: Stage) -> None:
+        if stage.rollouts is not None:
+            prepare_rollouts(recipe, folder, stage, partial(evaluate, on_progress=on_progress), on_progress)
+
+    train(recipe, folder, before=before, on_progress=on_progress)
+    for name, key in keys.items():
+        shared.keep(key, folder / "train" / name)
+
+
+def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: ProgressCallback) -> None:
+    """The rounds of an arm after its first pass; the student of the last one is evaluated."""
+    from distill.wiring.model_signals import measurers
+    from filters.apply import apply
+    from student.evaluate import evaluate
+    from student.train import train
+    from teacher.generate import generate
+
+    def generate_round(recipe: Recipe, run: Path) -> None:
+        write_text(run / RECIPE, recipe.to_toml())
+        generate(recipe, run, on_progress=on_progress)
+
+    def train_round(recipe: Recipe, run: Path) -> None:
+        compare(recipe, run)
+        _score(recipe, run, on_progress)
+        train(recipe, run, on_progress=on_progress)
+        if run == measured_folder(planned, folder):
+            evaluate(recipe, run, on_progress=on_progress)
+
+    steps = Steps(
+        ask=partial(evaluate, on_progress=on_progress),
+        generate=generate_round,
+        filter_traces=lambda recipe, run: apply(
+            recipe, run, measurers=measurers(recipe, run), on_progress=on_progress
+        ),
+        train=train_round,
+    )
+    for number in range(1, planned.rounds + 1):
+        made = make_round(planned.recipe, folder, number, steps)
+        if made.ended:
+            raise DataError(made.ended)
+
+
+def _score(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
+    """The scores that the stage of a round needs."""
+    from distill.wiring.scored_traces import note_scorers, score_stages
+
+    note_scorers(recipe, run)
+    score_stages(recipe, run, on_progress=on_progress)
+
+
+def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
+    """The traces of the run; of an arm that changes what decides them, traces of its own."""
+    from teacher.generate import generate
+
+    # Traces never depend on the seed of a training.
+    changed = changed.model_copy(update={"seed": recipe.seed})
+    own = traces_run(recipe, changed, run, run / ABLATE / SHARED)
+    if own != run:
+        generate(changed, own, on_progress=on_progress)
+    if not (folder / "generate").exists():
+        make_link(own / "generate", folder / "generate")
+
+
+def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+    """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
+    from distill.wiring.model_signals import measurers
+    from filters.apply import apply
+
+    generated = Manifest.read(folder / "generate")
+    assert generated is not None
+    traces = generated.fingerprint[:12]
+    settings = {
+        "filter": affecting(recipe.filter, "filter") | affecting(recipe.filter, "card"),
+        "data": {name: reader.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
+        "seed": recipe.seed,
+    }
+    key = f"filter-{traces}-{fingerprint(settings)[:16]}"
+    target = folder / "filter"
+    previous = folder / "filter.previous"
+    for left in (target, previous):  # links to what an interrupted command began with
+        if left.is_symlink():
+            left.unlink()
+    begun = False
+    if not shared.link(key, target) and not target.exists():
+        similar = sorted(shared.folder.glob(f"filter-{traces}-*"))
+        begun = any(shared.link(similar_stage.name, target) for similar_stage in similar)
+        own = Manifest.read(run / "filter")
+        if not begun and own is not None and own.inputs.get("generate") == generated.fingerprint:
+            make_link(run / "filter", target)
+            begun = True
+    apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
+    if previous.is_symlink():
+        previous.unlink()
+    shared.keep(key, target)

@@ -1,0 +1,118 @@
+"""What an arm costs: steps, tokens and seconds of its training, and of what its method asks beside that.
+
+Seconds are of the wall clock, as the stages and journals of the arm noted them. They begin after the dataset that all
+arms have. An arm that scores traces, answers questions or asks teachers again has these seconds too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from distill.ablation.drafts import Arm
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import METRICS, rollouts_folder, train_data_folder
+from distill.artifacts.manifest import Manifest
+from distill.recipe.recipe import Recipe
+from distill.recipe.sections.stages import Stage, lineage
+from distill.rounds.round_recipes import attempt_folder, pass_folder, round_folder
+from distill.trace_records import scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """Where the time of an arm went."""
+
+    before: float
+    """Stages before the one under study."""
+    method: float
+    """Scores, replies of the student and new traces, which depend little on the length of the training."""
+    training: float
+    """The stage under study and all after it."""
+
+    @property
+    def total(self) -> float:
+        return self.before + self.method + self.training
+
+
+def measured_folder(planned: Arm, folder: Path) -> Path:
+    """The run directory whose evaluation is that of the arm: its own, or that of its last round."""
+    return pass_folder(folder, planned.rounds)
+
+
+def training_costs(planned: Arm, folder: Path) -> dict[str, float]:
+    """Steps, tokens and seconds of all stages and rounds of a finished arm, and its seconds as a whole."""
+    trained = list(_stages(planned, folder))
+    manifests = [manifest for _, where in trained if (manifest := Manifest.read(where)) is not None]
+    return {
+        "train_steps": sum(manifest.counts["steps"] for manifest in manifests),
+        "train_tokens": sum(manifest.tokens["trained"] for manifest in manifests),
+        "train_seconds": sum(_trained_seconds(where) for _, where in trained),
+        "all_seconds": seconds(planned, folder, planned.stage).total,
+    }
+
+
+def seconds(planned: Arm, folder: Path, studied: str) -> Seconds:
+    """The seconds of a finished arm in its run directory; `studied`: the stage under study."""
+    stages = planned.recipe.stages
+    earlier = {each.name for each in lineage(stages, studied)[:-1]} if stages else set[str]()
+    trained = list(_stages(planned, folder))
+    return Seconds(
+        before=sum(_trained_seconds(where) for stage, where in trained if stage in earlier),
+        method=sum(_of_stages(planned.recipe, folder)) + sum(_of_rounds(planned, folder)),
+        training=sum(_trained_seconds(where) for stage, where in trained if stage not in earlier),
+    )
+
+
+def _stages(planned: Arm, folder: Path) -> Iterator[tuple[str, Path]]:
+    """The name and folder of every trained stage of an arm, those of its rounds too."""
+    yield from ((stage.name, folder / "train" / stage.name) for stage in planned.recipe.stages)
+    for number in range(1, planned.rounds + 1):
+        yield planned.stage, pass_folder(folder, number) / "train" / planned.stage
+
+
+def _trained_seconds(stage: Path) -> float:
+    """Of one stage. The manifest has those of the last command, and the log those of all that trained steps."""
+    manifest = Manifest.read(stage)
+    path = stage / METRICS
+    logs = list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+    return max(manifest.seconds if manifest else 0.0, float(logs[-1]["seconds"]) if logs else 0.0)
+
+
+def _of_stages(recipe: Recipe, folder: Path) -> Iterator[float]:
+    """The student's replies and the teachers' scores that stages learn from."""
+    for stage in recipe.stages:
+        if stage.rollouts is not None:
+            replies = rollouts_folder(folder, stage.name) / "replies"
+            yield from (_noted(path.parent) for path in replies.glob("*/eval/manifest.json"))
+        if stage.rollouts is not None or stage.visual is not None:
+            yield scores.seconds(folder, stage.name, _traces(folder, stage))
+
+
+def _traces(folder: Path, stage: Stage) -> set[str]:
+    """The ids of what a stage learns from: other arms may have scored more in the same journals."""
+    own = stage.rollouts is not None
+    rows = rollouts_folder(folder, stage.name) / "train" if own else train_data_folder(folder, _part(stage))
+    return {
+        trace
+        for file in sorted(rows.glob("*.parquet"))
+        for trace in pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist()
+    }
+
+
+def _part(stage: Stage) -> str:
+    return stage.data.partition(":")[2]
+
+
+def _of_rounds(planned: Arm, folder: Path) -> Iterator[float]:
+    for number in range(1, planned.rounds + 1):
+        for attempt in range(planned.recipe.rounds.attempts):
+            yield _noted(attempt_folder(folder, number, attempt) / "eval")
+        yield from (_noted(round_folder(folder, number) / stage) for stage in ("generate", "filter"))
+        yield scores.seconds(round_folder(folder, number), planned.stage, None)
+
+
+def _noted(stage: Path) -> float:
+    manifest = Manifest.read(stage)
+    return manifest.seconds if manifest is not None else 0.0

@@ -1,0 +1,67 @@
+"""One round: the student answers, its failures go to the teachers, and the run of the round is made.
+
+How a student is asked and a stage is run is the caller's: `distill run` and `distill ablate` do it in their own ways.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import require
+from distill.recipe.recipe import Recipe
+from distill.rounds.returned_questions import write_returned
+from distill.rounds.round_recipes import QUESTIONS, attempt_folder, questioning, round_folder, round_recipe
+
+Step = Callable[[Recipe, Path], Any]
+"""Do one thing in a run directory, or find that it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What a round is made with."""
+
+    ask: Step
+    """An evaluation on questions that are no test."""
+    generate: Step
+    filter_traces: Step
+    train: Step
+    """Train the stage of the round, and evaluate its student where that is wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMade:
+    """What a round found; `ended` says why it could not be made, and is empty where it was."""
+
+    returned: int
+    traces: int = 0
+    ended: str = ""
+
+
+def make_round(recipe: Recipe, run: Path, number: int, steps: Steps) -> RoundMade:
+    """Make round `number`, from 1 on, after the pass before it is finished. Finished parts of it are kept."""
+    attempts = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
+    source = recipe.rounds.questions
+    for attempt, folder in enumerate(attempts):
+        steps.ask(questioning(recipe, run, number - 1, source, attempt), folder)
+    returned = write_returned(recipe, attempts, round_folder(run, number) / QUESTIONS).counts["returned"]
+    if not returned:
+        ended = f"there is no round {number}: the student answers no question of [data.{source}] wrong"
+        return RoundMade(returned=0, ended=ended)
+    planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
+    steps.generate(planned, folder)
+    steps.filter_traces(planned, folder)
+    traces = selected_traces(folder)
+    if not traces:
+        ended = (
+            f"there is no round {number}: the filter kept no new trace of {returned:,} questions; "
+            f"`distill status {folder}` says why"
+        )
+        return RoundMade(returned=returned, ended=ended)
+    steps.train(planned, folder)
+    return RoundMade(returned=returned, traces=traces)
+
+
+def selected_traces(run: Path) -> int:
+    """How many traces the filter of a run has selected."""
+    return require(run, "filter", next_step="run `distill run` again").counts["selected"]
