@@ -104,8 +104,11 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     names = chosen(recipe, (), None)[0]
     yield fine("ablate", f"{len(names)} arms can be made")
     for name in names:
-        changed = arm(recipe, name, seed=recipe.seed).recipe
+        planned = arm(recipe, name, seed=recipe.seed)
+        changed = planned.recipe
         read = {changed.eval.data, *CheckContext(changed, context.run, gpu_name=None, seconds=0.0).uses}
+        if planned.rounds:
+            read.add(changed.rounds.questions)
         for source in sorted(read):
             if source in recipe.data and changed.data.get(source) == recipe.data[source] and source in context.uses:
                 continue  # the check of the source reports it
