@@ -26,7 +26,7 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
 from distill.recipe.sections.stages import Stage, is_traces
-from distill.rounds.make_round import Steps, make_round
+from distill.rounds.make_round import RoundSteps, make_round
 from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
 
@@ -199,7 +199,7 @@ def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: Prog
         if run == measured_folder(planned, folder):
             evaluate(recipe, run, on_progress=on_progress)
 
-    steps = Steps(
+    steps = RoundSteps(
         ask=partial(evaluate, on_progress=on_progress),
         generate=generate_round,
         filter_traces=lambda recipe, run: apply(

@@ -15,7 +15,7 @@ from distill.artifacts.layout import PREDICTIONS
 from distill.commands.stages import filter_stage, generate_stage, logged, recorded
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
-from distill.rounds.make_round import Steps, make_round, selected_traces
+from distill.rounds.make_round import RoundSteps, make_round, selected_traces
 from distill.rounds.results import pass_fields, rounds_text, write_results
 from distill.rounds.round_recipes import VALIDATION, pass_folder, questioning, round_folder, student_of_pass
 from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
@@ -63,7 +63,7 @@ def all_rounds(
     """Make the rounds of a recipe after its first pass, until one does not help; what was found, as text."""
     passes = _Passes(recipe, run)
     passes.add(_validate(recipe, run, 0, finish), {"traces": selected_traces(run)})
-    steps = Steps(
+    steps = RoundSteps(
         ask=partial(finish, _ask_student),
         generate=partial(finish, generate_stage),
         filter_traces=partial(finish, filter_stage),

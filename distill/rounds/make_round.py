@@ -18,7 +18,7 @@ Step = Callable[[Recipe, Path], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class RoundSteps:
     """What a round is made with."""
 
     ask: Step
@@ -38,7 +38,7 @@ class RoundMade:
     ended: str = ""
 
 
-def make_round(recipe: Recipe, run: Path, number: int, steps: Steps) -> RoundMade:
+def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> RoundMade:
     """Make round `number`, from 1 on, after the pass before it is finished. Finished parts of it are kept."""
     attempts = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
     source = recipe.rounds.questions
