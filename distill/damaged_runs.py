@@ -6,6 +6,7 @@ setting damaged files aside is for `distill repair`.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from distill.artifacts.layout import (
     WEIGHTS,
 )
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.errors import DataError
+from distill.errors import DataError, DistillError
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
@@ -57,6 +58,31 @@ class Seen:
     bytes: int = 0
     records: dict[Path, int] = field(default_factory=dict)
     """Whole lines, by file."""
+
+
+@contextmanager
+def damage_named(run: Path) -> Iterator[None]:
+    """Reads files of a run. What fails because files are damaged becomes a DataError that names them.
+
+    Readers of Parquet and JSON raise errors of their own kinds, which name no file, or not the one to repair. An
+    error of another kind, and one in a run without damage, passes.
+    """
+    try:
+        yield
+    except DistillError:
+        raise
+    except Exception as error:
+        # Arrow's and orjson's errors are ValueErrors, DuckDB's have a base of their own.
+        unread = isinstance(error, (ValueError, FileNotFoundError)) or type(error).__module__ == "_duckdb"
+        found = list(faults(run, Seen())) if unread else []
+        if not found:
+            raise
+        count = f"{len(found):,} damaged {'file' if len(found) == 1 else 'files'}"
+        first = f"{found[0].path.relative_to(run)}: {found[0].what}"
+        said = str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"{run}: {count}, such as {first} ({said:.200}); `distill repair {run}` lists them and what they cost"
+        ) from error
 
 
 def faults(run: Path, seen: Seen) -> Iterator[Fault]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, SAMPLE_PARTS
-from distill.artifacts.manifest import require
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.stats.rank_correlation import LOW_FITS
@@ -90,7 +90,7 @@ def _kept(run: Path) -> dict[str, tuple[str, str]]:
     """Teacher and sample of every trace that the filter kept, by its id."""
     import pyarrow.parquet as pq
 
-    require(run, "filter", next_step="run `distill filter` first; then its teachers can be measured")
+    require_finished(run, "filter", next_step="run `distill filter` first; then its teachers can be measured")
     table = pq.read_table(run / "filter" / DECISIONS, columns=["id", "teacher", "sample_id", "kept"])
     kept = {name: (teacher, of) for name, teacher, of, held in zip(*table.to_pydict().values(), strict=True) if held}
     if not kept:

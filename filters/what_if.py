@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts import manifest
+from distill.artifacts import integrity, manifest
 from distill.artifacts.layout import DECISIONS, SIGNALS, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
@@ -68,7 +68,9 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     """
     folder = run / "filter"
     columns, rules = _check_policy(recipe, folder)
-    done = manifest.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
+    done = integrity.require_finished(
+        run, "filter", next_step="run `distill filter` first; then policies can be compared"
+    )
     database = connect(Tables.of(folder, columns), more={"decisions": folder / DECISIONS}, threads=threads)
     database.execute(f"""
         CREATE TEMP VIEW before AS SELECT *, file_row_number AS number

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.manifest import Manifest, require
 from distill.errors import DataError
 
 MISSING = "it is missing"
@@ -37,6 +37,17 @@ def require_whole(folder: Path, manifest: Manifest, *, below: str = "", digests:
     if faults := changed(folder, outputs, digests=digests):
         listed = "\n".join(f"  {folder / name}: {fault}" for name, fault in faults.items())
         raise DataError(f"{folder}: finished files were damaged:\n{listed}\n{remedy}")
+
+
+def require_finished(run: Path, stage: str, *, next_step: str) -> Manifest:
+    """The manifest of a finished stage whose files all have the size that it states.
+
+    Raises StaleError with the next step where the stage is not finished, DataError naming files that are damaged: a
+    file that is gone would be read as if its rows had never been.
+    """
+    manifest = require(run, stage, next_step=next_step)
+    require_whole(run / stage, manifest, remedy=f"`distill repair {run}` says what that costs")
+    return manifest
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from distill.artifacts.json_lines import LineReader, record_at
 from distill.commands.explain_rollouts import student_replies
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.commands.explain_visual import visual_weights
+from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.recipe.sections.filter import PAIRS
 from distill.trace_records.trace_lines import trace_fault
@@ -32,7 +33,8 @@ _STATE = "_state"
 
 def explain_trace(run: Path, trace_id: str) -> str:
     """Everything known of the trace with this id, or with an id that begins so, as text. Raises DataError."""
-    return as_text(gather(run, trace_id))
+    with damage_named(run):
+        return as_text(gather(run, trace_id))
 
 
 def gather(run: Path, trace_id: str) -> Explanation:
@@ -80,6 +82,7 @@ class _Tables:
     def __init__(self) -> None:
         import duckdb
 
+        self._unreadable = duckdb.Error
         self._connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
 
     def rows(
@@ -99,6 +102,13 @@ class _Tables:
         heads = cursor.description or []
         shown_columns = [index for index, head in enumerate(heads) if str(head[1]) != "BLOB"]
         return [{heads[index][0]: row[index] for index in shown_columns} for row in cursor.fetchall()]
+
+    def noted(self, paths: Sequence[Path], condition: str, *values: Any) -> list[dict[str, Any]]:
+        """The rows of files that only save a search; none where such a file cannot be read."""
+        try:
+            return self.rows(paths, condition, *values)
+        except self._unreadable:
+            return []
 
     def columns(self, path: Path) -> list[str]:
         """The columns of a file, those of bytes left out."""
@@ -159,7 +169,7 @@ def _common_prefix_length(left: str, right: str) -> int:
 
 def _record(tables: _Tables, generate: Path, index_path: Path, teacher: str, trace_id: str) -> dict[str, Any]:
     """The journal's record of a trace: the first finished one; an error only if the trace has no finished record."""
-    for row in tables.rows([index_path], "id = $1", trace_id) if index_path.is_file() else ():
+    for row in tables.noted([index_path], "id = $1", trace_id) if index_path.is_file() else ():
         record = _line(generate / row["journal"], row["start"])
         if record is not None and record.get("id") == trace_id:
             return record

@@ -15,6 +15,7 @@ from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
+from distill.damaged_runs import damage_named
 from distill.errors import DataError, RecipeError, StaleError
 from distill.python_api import verbs
 from distill.recipe.loading import find, load, recipes_folder
@@ -112,7 +113,8 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
     """What the filter section of another recipe would do with the signals of a run."""
     from filters.what_if import as_text, what_if
 
-    return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
+    with damage_named(run):
+        return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
 
 
 @logged("train")

@@ -13,6 +13,7 @@ from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
 from distill.commands.store_metrics import metrics_text
+from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
@@ -141,7 +142,8 @@ def any_status(
         return _store_status(run, recipe, as_json=as_json, metrics=metrics)
     if metrics is not None:
         raise InputError(f"--open-metrics {metrics}: {run} is a folder; give the address of a run in a store")
-    return status_fields(run) if as_json else run_status(run)
+    with damage_named(run):
+        return status_fields(run) if as_json else run_status(run)
 
 
 def _store_status(address: str, recipe: str | None, *, as_json: bool, metrics: Path | None) -> str | dict[str, Any]:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import orjson
 
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
-from distill.artifacts.manifest import Manifest, require
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
@@ -248,7 +249,9 @@ def _require_traces(recipe: Recipe, run: Path) -> None:
         written = _written(run / "generate")
         has = f"has {written:,} traces of an unfinished stage" if written else "has no traces"
         raise StaleError(_more_traces(recipe, run, has))
-    require(run, "filter", next_step=f"run `distill filter {recipe.name} --run {run}` first; it judges the traces")
+    require_finished(
+        run, "filter", next_step=f"run `distill filter {recipe.name} --run {run}` first; it judges the traces"
+    )
 
 
 def _written(generate: Path) -> int:

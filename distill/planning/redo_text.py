@@ -10,6 +10,7 @@ from typing import Any
 
 from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
+from distill.damaged_runs import damage_named
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import start_of
@@ -25,7 +26,8 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
 
     `overrides` are those of --set, which the commands to run repeat.
     """
-    redo = compare_recipes(before, now, run)
+    with damage_named(run):
+        redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
     if not redo.changes:
         return f"{head}\n\nno key differs; every finished stage stays as it is"

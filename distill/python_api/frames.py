@@ -4,7 +4,9 @@ Tables are Arrow's; `table.to_pandas()` gives a data frame. Everything is read f
 asked, measured or written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill import packages
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import DATASET, DECISIONS, PLAN, PREDICTIONS, SAMPLES, part_paths
-from distill.artifacts.manifest import require
+from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
@@ -53,6 +56,11 @@ def traces(run: Path | str) -> pa.Table:
     folder = Path(run) / "generate"
     if not folder.is_dir():
         raise DataError(f"{run}: no run directory with traces; run `distill generate` first")
+    with damage_named(Path(run)):
+        return _traces(folder)
+
+
+def _traces(folder: Path) -> pa.Table:
     plan = folder / PLAN
     final = set(pq.read_table(plan, columns=["id"])["id"].to_pylist()) if plan.is_file() else None
     asked = folder / SAMPLES
@@ -94,49 +102,52 @@ def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str
 def signals(run: Path | str) -> pa.Table:
     """One row a trace: every signal, the rules that it failed (`rules`), whether it was `kept` and `selected`.
 
-    Raises StaleError where `filter` has not finished.
+    Raises StaleError where `filter` has not finished, DataError for damaged files.
     """
     from filters.tables.signal_database import Tables, connect
 
     folder = Path(run) / "filter"
-    require(Path(run), "filter", next_step="run `distill filter` first")
-    database = connect(Tables.of(folder), more={"decisions": folder / DECISIONS})
-    try:
+    require_finished(Path(run), "filter", next_step="run `distill filter` first")
+    with (
+        damage_named(Path(run)),
+        closing(connect(Tables.of(folder), more={"decisions": folder / DECISIONS})) as database,
+    ):
         return database.sql(
             "SELECT signals.*, decisions.kept, decisions.selected, "
             "list_transform(decisions.reasons, lambda reason: reason.rule) AS rules "
             "FROM decisions LEFT JOIN signals ON decisions.id = signals.id"
         ).to_arrow_table()
-    finally:
-        database.close()
 
 
 def dataset(run: Path | str) -> "Dataset":
     """The filtered examples as a `datasets.Dataset`, images decoded on access; needs the extra `train`.
 
-    Raises StaleError where `filter` has not finished.
+    Raises StaleError where `filter` has not finished, DataError for damaged files.
     """
-    require(Path(run), "filter", next_step="run `distill filter` first")
+    require_finished(Path(run), "filter", next_step="run `distill filter` first")
     packages.require("distill.dataset", "datasets")
     from datasets import load_dataset
 
-    return load_dataset(str(Path(run) / "filter" / DATASET), split="train")
+    with damage_named(Path(run)):
+        return load_dataset(str(Path(run) / "filter" / DATASET), split="train")
 
 
 def compare(*runs: Path | str) -> pa.Table:
     """Every two students of one or more evaluated runs, paired by question: one row a pair.
 
-    A student is called by its arm, of several runs by RUN:ARM with the name of the run's folder. Only questions that
-    both answered count. `difference` is accuracy, later minus earlier, from -1 to 1; `low` and `high` are the ends of
-    its 95 % interval (Bonett and Price), `p` is McNemar's exact test.
-    Raises StaleError where `eval` has not finished.
+    A student is called by its arm, of several runs by RUN:ARM with the name of the run's folder, or its path where
+    another run has the same name. Only questions that both answered count. `difference` is accuracy, later minus
+    earlier, from -1 to 1; `low` and `high` are the ends of its 95 % interval (Bonett and Price), `p` is McNemar's
+    exact test.
+
+    Raises StaleError where `eval` has not finished, DataError for damaged files and for a run that is named twice.
     """
     from distill.stats import intervals
 
     students: dict[str, dict[str, bool]] = {}
-    for run in map(Path, runs):
-        require(run, "eval", next_step="run `distill eval` first")
-        before = f"{run.resolve().name}:" if len(runs) > 1 else ""
+    for run, name in _run_names(runs).items():
+        require_finished(run, "eval", next_step="run `distill eval` first")
+        before = f"{name}:" if len(runs) > 1 else ""
         for line in read_jsonl(run / "eval" / PREDICTIONS):
             right = line["verdict"] == "correct"
             students.setdefault(f"{before}{line['arm']}", {})[line["sample_id"]] = right
@@ -162,3 +173,12 @@ def compare(*runs: Path | str) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=_COMPARED)
+
+
+def _run_names(runs: Sequence[Path | str]) -> dict[Path, str]:
+    """Runs by path, each with a name of its own: two folders may have the same one."""
+    paths = [Path(run).resolve() for run in runs]
+    if twice := [path for path, count in Counter(paths).items() if count > 1]:
+        raise DataError(f"{twice[0]}: this run is named twice; name each run once")
+    names = Counter(path.name for path in paths)
+    return {path: path.name if names[path.name] == 1 else str(path) for path in paths}

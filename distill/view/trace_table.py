@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.journal import read_jsonl_at
 from distill.artifacts.layout import DECISIONS, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
@@ -70,6 +71,7 @@ class TraceTable:
         self.filtered = self._version is not None
         more = {"samples": samples} if samples.is_file() else {}
         if self.filtered:
+            require_finished(self.run, "filter", next_step="run `distill filter` first")
             tables = Tables.of(folder)
             self._database = connect(tables, more=more | {"decisions": folder / DECISIONS})
             self.signal_columns = tables.columns

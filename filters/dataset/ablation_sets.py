@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
 from distill.artifacts.files import atomic_path, describe, locked
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
@@ -73,7 +74,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
 
     Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
     """
-    filtered = manifest.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
+    filtered = require_finished(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
     folder = run / "filter" / ARM_DATASETS / arm
     fields = {"filter": filtered.fingerprint, "arm": arm}
     with locked(run):

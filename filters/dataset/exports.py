@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import storage_errors
+from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DATASET
-from distill.artifacts.manifest import require
 from distill.errors import DataError, RecipeError
 from distill.extensions import EXPORT_FORMATS, problem
 from distill.recipe.recipe import Recipe
@@ -64,7 +64,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
             f"{', '.join(FORMATS)}, FILE.py:NAME, or the entry point of a package"
         )
     chosen = chosen_formats(formats, Path.cwd())
-    require(run, "filter", next_step="run `distill filter` first")
+    require_finished(run, "filter", next_step="run `distill filter` first")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise DataError(f"{destination}: it already exists; nothing was written, choose a new folder")
     return write(run / "filter" / DATASET, destination, chosen, name=run.resolve().name)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,8 @@ import pytest
 import run_fixtures as fixtures
 from typer.testing import CliRunner
 
-from distill.artifacts.files import file_sha256
+from distill.artifacts.files import describe, file_sha256
+from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply
@@ -126,6 +128,9 @@ def test_a_side_table_that_lacks_traces_is_joined_by_id(run):
     path = next((run / "filter/corpus").glob("*.parquet"))
     table = pq.read_table(path)
     pq.write_table(table.slice(5), path)
+    done = Manifest.read(run / "filter")
+    outputs = {**done.outputs, path.relative_to(run / "filter").as_posix(): describe(path)}
+    replace(done, outputs=outputs).write(run / "filter")
     found = what_if(other(run, text), run)
     states = table["corpus_state"].to_pylist()[5:]
     assert found.reasons["again"][1] == states.count("ok") < 24

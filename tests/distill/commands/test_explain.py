@@ -55,6 +55,22 @@ def test_a_selected_trace_shows_text_signals_and_its_duplicates(world):
     assert f"duplicates within the question\n  {kept.id}  similarity 1.000  stays\n" in other
 
 
+@pytest.mark.parametrize(
+    "name", ["filter/decisions.parquet", "filter/signals/part-00000.parquet", "filter/manifest.json"]
+)
+def test_a_damaged_file_is_named_with_what_lists_the_damage(world, tmp_path, name):
+    run, _, traces = copied(world, tmp_path)
+    (run / name).write_bytes(b"")
+    with pytest.raises(DataError, match=f"1 damaged file, such as {name}: .*`distill repair"):
+        explain_trace(run, traces[0].id)
+
+
+def test_a_damaged_note_of_places_only_costs_a_search(world, tmp_path):
+    run, _, traces = copied(world, tmp_path)
+    (run / "filter/samples/places.parquet").write_bytes(b"")
+    assert traces[0].text.strip() and traces[0].id in explain_trace(run, traces[0].id)
+
+
 def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_texts_is_not(world):
     run, _, traces = world
     known = gather(run, traces[3].id)

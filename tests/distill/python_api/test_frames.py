@@ -1,5 +1,6 @@
 """Tables of a run: every trace once with its question, signals beside decisions, students paired by question."""
 
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from run_fixtures import generate_folder, recipe, small_world, trace
 import distill
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.manifest import Manifest
+from distill.damaged_runs import damage_named
 from distill.errors import DataError, StaleError
 from filters.apply import apply
 
@@ -49,6 +51,30 @@ def test_of_a_run_on_its_way_the_traces_so_far_are_told_and_an_error_that_was_me
     assert told == {traces[0].id: "complete", "aa": "error"}
 
 
+@pytest.mark.parametrize("name", ["decisions.parquet", "signals/part-00000.parquet", "corpus/part-00000.parquet"])
+def test_a_damaged_file_of_a_run_is_named_and_never_read_as_rows_that_are_not_there(
+    run: Path, tmp_path: Path, name: str
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    file = copy / "filter" / name
+    whole = file.read_bytes()
+    file.write_bytes(b"\xff" * len(whole))
+    with pytest.raises(DataError, match=f"1 damaged file, such as filter/{name}: .*`distill repair"):
+        distill.signals(copy)
+    file.write_bytes(whole[:100])
+    with pytest.raises(DataError, match=rf"filter/{name}: it has 100 bytes(.|\n)*`distill repair"):
+        distill.signals(copy)
+    file.unlink()
+    for read in (distill.signals, distill.dataset):
+        with pytest.raises(DataError, match=f"filter/{name}: it is missing"):
+            read(copy)
+
+
+def test_an_error_in_a_run_without_damage_keeps_its_kind(run: Path) -> None:
+    with pytest.raises(ValueError, match=r"^of its own$"), damage_named(run):
+        raise ValueError("of its own")
+
+
 def test_signals_stand_beside_what_became_of_the_trace(run: Path) -> None:
     table = distill.signals(run)
     assert table.num_rows == 24 and {"answer_verdict", "outcome", "language"} <= set(table.column_names)
@@ -86,6 +112,17 @@ def test_students_of_two_runs_are_compared_on_the_questions_of_both(tmp_path: Pa
     (row,) = distill.compare(*runs).to_pylist()
     assert (row["later"], row["earlier"], row["questions"]) == ("two:after", "one:after", 2)
     assert (row["accuracy_later"], row["accuracy_earlier"]) == (1.0, 0.5)
+
+
+def test_two_runs_of_one_name_are_told_apart_and_one_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    runs = [
+        evaluated(tmp_path / folder / "tiny", after=verdicts) for folder, verdicts in (("a", "rrww"), ("b", "wwww"))
+    ]
+    (row,) = distill.compare(*runs).to_pylist()
+    assert (row["earlier"], row["later"]) == tuple(f"{run}:after" for run in runs)
+    assert (row["accuracy_earlier"], row["accuracy_later"]) == (0.5, 0.0)
+    with pytest.raises(DataError, match="named twice"):
+        distill.compare(runs[0], tmp_path / "a" / "." / "tiny")
 
 
 def test_what_is_not_there_is_named_with_the_next_step(tmp_path: Path) -> None:
