@@ -51,6 +51,12 @@ def test_every_stage_leaves_a_student_that_transformers_loads(trained: Path):
         assert "<|im_start|>" in AutoProcessor.from_pretrained(path).chat_template
 
 
+def test_the_folder_of_a_student_does_not_say_where_it_was_trained(trained: Path):
+    files = [path for name in ("align", "reason") for path in (trained / "run" / "train" / name / "model").iterdir()]
+    assert len(files) > 8
+    assert [path.name for path in files if str(trained).encode() in path.read_bytes()] == []
+
+
 def test_the_student_of_a_stage_is_gone_when_the_next_one_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch):
     found: list[weakref.ref[torch.nn.Module]] = []
     load_start = start_model.load

@@ -62,9 +62,11 @@ def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts",
             lora.save(student, folder / ADAPTER, parts.projectors)
             give_usual_modes(folder / ADAPTER)
             student = lora.merge(student)
-        # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
         for config in (student.config, student.config.get_text_config()):
+            # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
             config.use_cache = True
+            # Where its parts lay: equal trainings in two places have the same bytes.
+            config._name_or_path = ""
         student.save_pretrained(partial)
         processor.save_pretrained(partial)
         give_usual_modes(partial)
