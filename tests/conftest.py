@@ -115,7 +115,7 @@ SLOWEST = (
     "teacher/engines/test_batch_engine.py",
     "filters/decisions/test_limits.py",
     "teacher/test_damage.py",
-    "distill/test_method_arms.py",
+    "distill/ablation/test_method_arms.py",
 )
 """Files whose tests start servers, processes or whole runs, or take more than five seconds, the slowest first.
 Workers begin with them, so that none has much left when the others are done. Each counts as `slow`, so

@@ -22,7 +22,7 @@ from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.rounds import make_round
 
-TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+TINY = Path(__file__).parents[3] / "recipes" / "tiny"
 TOKENS = 6000
 RECIPE = f"""
 [data.questions]
