@@ -25,8 +25,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-import orjson
 
+from distill.artifacts.json_lines import seal
 from distill.data.sample_files import to_record
 from distill.recipe.loading import load
 from distill.recipe.sections.filter import DEFAULT_SIGNALS
@@ -262,13 +262,13 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
     journal, samples = folder / "part-00000.jsonl", folder / "samples"
     samples.mkdir()
     with (samples / "part-00000.jsonl").open("wb") as file:
-        file.writelines(orjson.dumps(to_record(sample), option=orjson.OPT_APPEND_NEWLINE) for sample, _ in data)
+        file.writelines(seal(to_record(sample)) for sample, _ in data)
     traces = [trace for _, traces in data for trace in traces]
     places, start = [], 0
     with journal.open("wb") as file:
         for trace in traces:
             places.append((0, start))
-            start += file.write(orjson.dumps(asdict(trace), option=orjson.OPT_APPEND_NEWLINE))
+            start += file.write(seal(asdict(trace)))
     task = measure.PartitionTask(
         path=folder / "signals.parquet",
         extractors=families,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from inspect import isclass
+from operator import attrgetter
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -44,6 +45,9 @@ def _find_families() -> dict[str, type[Extractor]]:
         }
     return {name: class_of_name[name] for name in SIGNAL_NAMES if name in class_of_name}
 
+
+Asked = tuple[Sample, list[Trace]]
+"""A sample and its traces."""
 
 FAMILIES: Mapping[str, type[Extractor]] = _find_families()
 """The project's own families that are measured partition by partition."""
@@ -146,12 +150,11 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
     return rows_of_samples(extractors, [(sample, traces)])
 
 
-def rows_of_samples(
-    extractors: tuple[Extractor, ...], asked: Sequence[tuple[Sample, list[Trace]]]
-) -> list[dict[str, Any]]:
+def rows_of_samples(extractors: tuple[Extractor, ...], asked: Sequence[Asked]) -> list[dict[str, Any]]:
     """The signal rows of the traces of several samples, in this order of samples and in the order of the ids.
 
-    Each family measures all of them before the next one begins: what it needs stays in the processor's caches.
+    Each family measures all of them before the next one begins: what it needs stays in the processor's caches. A
+    family of the project that looks at one trace at a time measures traces of one content once.
     """
     asked = [(sample, sorted(traces, key=lambda trace: trace.id)) for sample, traces in asked]
     table: list[dict[str, Any]] = [
@@ -173,8 +176,13 @@ def rows_of_samples(
     if any(is_long):
         asked = [(sample, [trace for trace in traces if not too_long(trace)]) for sample, traces in asked]
     asked = [(sample, traces) for sample, traces in asked if traces]
+    distinct, places = _distinct(asked)
     for extractor in extractors:
-        results = iter(_measure_family(extractor, asked))
+        if extractor.scope == "trace" and extractor.name in FAMILIES:
+            rows_of_contents = _measure_family(extractor, distinct)
+            results = iter([rows_of_contents[place] for place in places])
+        else:
+            results = iter(_measure_family(extractor, asked))
         measured = [_TOO_LONG if is_too_long else next(results) for is_too_long in is_long]
         for row, values, error in zip(table, measured, errors, strict=True):
             if isinstance(values, _Unmeasured):
@@ -185,6 +193,32 @@ def rows_of_samples(
     for row, error in zip(table, errors, strict=True):
         row["signal_errors"] = errors_text(error)
     return table
+
+
+_content = attrgetter("reasoning", "answer", "text", "outcome", "finish_reason")
+"""What the project's families of scope "trace" may depend on besides the sample: not on who wrote it, nor when."""
+
+
+def _distinct(asked: Sequence[Asked]) -> tuple[list[Asked], list[int]]:
+    """The first trace of each content of each sample, and for every trace the place of that one among them.
+
+    Teachers often say the same in several traces of a question.
+    """
+    distinct: list[Asked] = []
+    places: list[int] = []
+    count = 0
+    for sample, traces in asked:
+        first_traces: list[Trace] = []
+        place_of: dict[tuple[str, ...], int] = {}
+        for trace in traces:
+            content = _content(trace)
+            if content not in place_of:
+                place_of[content] = count
+                first_traces.append(trace)
+                count += 1
+            places.append(place_of[content])
+        distinct.append((sample, first_traces))
+    return distinct, places
 
 
 def errors_text(errors: Mapping[str, str]) -> str | None:
@@ -204,9 +238,7 @@ _TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} 
 _OUT_OF_TIME = _Unmeasured(TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time")
 
 
-def _measure_family(
-    extractor: Extractor, asked: Sequence[tuple[Sample, list[Trace]]]
-) -> list[dict[str, Any] | _Unmeasured]:
+def _measure_family(extractor: Extractor, asked: Sequence[Asked]) -> list[dict[str, Any] | _Unmeasured]:
     """One row a trace, or the reason why there is none: all samples under one limit, or one by one if that fails."""
     if len(asked) > 1:
         try:

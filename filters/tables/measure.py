@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from distill.artifacts.integrity import digest_note, digested_path, is_whole, note_digest
 from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import fingerprint
+from distill.machine.memory import seldom_collected
 from distill.types import Sample, Trace
 from filters.signals import registry
 from filters.signals.base import Extractor
@@ -151,6 +152,7 @@ def take_over(
                 files[number].write_table(table.filter(pa.array(numbers == number)))
 
 
+@seldom_collected()
 def measure_partition(task: PartitionTask) -> tuple[int, int]:
     """Measure one partition and write its file; returns its rows, and how many of them were taken over whole."""
     samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}

@@ -92,7 +92,7 @@ forget_with_texts(_known_forms.clear)
 
 def remember_forms(texts: Sequence[str]) -> None:
     """Compute the forms of many texts at once, which takes half the time; until texts are forgotten."""
-    for batch in batches(texts):
+    for batch in batches(list(dict.fromkeys(texts))):
         _known_forms.update(zip(batch, compute_forms(batch).split(), strict=True))
 
 

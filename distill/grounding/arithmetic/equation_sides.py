@@ -62,7 +62,7 @@ _MOST_NUMBERS: Final = 64
 
 @dataclass(slots=True)
 class Side:
-    """One side of a chain: tokens, the places of its numbers, and whether it has a value."""
+    """One side of a chain: tokens, the places of its numbers in their part, and whether it has a value."""
 
     tokens: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -98,12 +98,12 @@ def split_parts(sentence: str) -> Iterator[tuple[str, int]]:
 class EquationReader:
     """Reads the tokens of a part of a sentence into chains: runs of sides with equality between them."""
 
-    def __init__(self, sentence: str, offset: int, start: int, end: int) -> None:
+    def __init__(self, sentence: str, start: int, end: int) -> None:
         self.sentence = sentence
         self.matches = list(_TOKEN.finditer(sentence, start, end))
         self.tokens = [match[0] for match in self.matches]
-        self.next_number = offset
-        """Index of the next number in the text."""
+        self.next_number = 0
+        """Index of the next number in the part."""
         self.chain = [Side()]
         self.before = ""
         """The last token that belongs to no side: a word or a sign."""

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK, Number
@@ -78,6 +79,8 @@ _SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|divide
 _SOME_SHARE: Final = re.compile(r"[N)]\s*(?:[a-zX][\w'/]*\s+)*of\s*N")
 _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 """Words of phrases that become an operator or equality; "out of" is found by its "of"."""
+_CONTEXT: Final = 2
+"""So many characters before and behind a part can matter to the tokens at its ends."""
 
 
 EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _REMAINING | _EQUALITIES | _OPERATORS
@@ -122,11 +125,25 @@ def find_equation_claims(
     for part, start in split_parts(sentence):
         count = part.count(MARK)
         if count > 1 and _may_state(part):
-            reader = EquationReader(sentence, offset, start, start + len(part))
-            effort.tokens -= len(reader.tokens)
-            for chain in reader.chains():
-                yield from _check_chain(chain, numbers)
+            end = start + len(part)
+            chains, tokens = _read_chains(
+                sentence[max(0, start - _CONTEXT) : start], part, sentence[end : end + _CONTEXT]
+            )
+            effort.tokens -= tokens
+            own = numbers[offset : offset + count] if chains else ()
+            for chain in chains:
+                yield from _check_chain(chain, own, offset)
         offset += count
+
+
+@lru_cache(maxsize=1 << 11)
+def _read_chains(before: str, part: str, after: str) -> tuple[tuple[list[Side], ...], int]:
+    """The chains of a part of a sentence between these characters, and how many tokens it has.
+
+    Their numbers are counted from the part's first one. Parts repeat, because a letter stands for each number.
+    """
+    reader = EquationReader(before + part + after, len(before), len(before) + len(part))
+    return tuple(reader.chains()), len(reader.tokens)
 
 
 def _may_state(sentence: str) -> bool:
@@ -141,10 +158,11 @@ def _may_state(sentence: str) -> bool:
     return "of" in sentence and _SOME_SHARE.search(sentence) is not None
 
 
-def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
+def _check_chain(chain: list[Side], numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
+    """The claims of a chain of a part with these numbers; the first of them has the index `offset` in the text."""
     if not any(side.operators for side in chain):
         if len(chain) == 2 and not chain[1].weak:
-            yield from _check_percentage(chain, numbers)
+            yield from _check_percentage(chain, numbers, offset)
         return
     for index in range(1, len(chain)):
         left, right = chain[index - 1], chain[index]
@@ -168,7 +186,7 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Arith
             agrees, expected = comparison
             # That two expressions agree corrects no result.
             key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers), len(right.operators))
-            yield ArithmeticClaim(left.numbers[0], right.numbers[-1], agrees, expected, key)
+            yield ArithmeticClaim(offset + left.numbers[0], offset + right.numbers[-1], agrees, expected, key)
 
 
 def _in_dollars(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
@@ -201,7 +219,7 @@ def _states_a_result(left: Side, right: Side, numbers: Sequence[Number]) -> bool
     return True
 
 
-def _check_percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
+def _check_percentage(chain: list[Side], numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """A share and the same as a percentage ("0.7 is the same as 70%")."""
     left, right = chain
     if (
@@ -223,7 +241,8 @@ def _check_percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[
     agrees = stands_for(percent.value, percent.unit, 100 * share.value, False) or (
         share.unit <= 0.01 and stands_for(share.value, share.unit, percent.value / 100, False)
     )
-    yield ArithmeticClaim(left.numbers[0], right.numbers[0], agrees, 100 * share.value, ("percentage", share.value))
+    first_place, last_place = offset + left.numbers[0], offset + right.numbers[0]
+    yield ArithmeticClaim(first_place, last_place, agrees, 100 * share.value, ("percentage", share.value))
 
 
 def _compare_sides(

@@ -64,7 +64,11 @@ class Duplicates:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         texts = tuple(map(_text, traces))
         ranks = [self._rank(sample, trace) for trace in traces]
-        keys = [_key(text, text_words) for text, text_words in zip(texts, hash_words(texts), strict=True)]
+        # Each text once, as the other families ask for them.
+        distinct_texts = tuple(dict.fromkeys(texts))
+        words = zip(distinct_texts, hash_words(distinct_texts), strict=True)
+        key_of = {text: _key(text, text_words) for text, text_words in words}
+        keys = [key_of[text] for text in texts]
         best: dict[bytes | str, int] = {}
         for position in sorted(range(len(traces)), key=ranks.__getitem__):
             if keys[position]:
@@ -138,6 +142,8 @@ def _key(text: str, words: Hashes) -> bytes | str:
 
 def similarities(sets: list[Hashes]) -> NDArray[np.float64]:
     """The Jaccard similarity of each two texts by their shingles."""
+    if len(sets) == 1:
+        return np.ones((1, 1))
     values = np.concatenate(sets)
     order = np.argsort(values)
     values = values[order]

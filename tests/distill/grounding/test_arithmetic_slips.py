@@ -396,3 +396,12 @@ def test_of_a_long_listing_no_more_is_cleaned_than_is_read() -> None:
         found = find_slips("7 " * shift + "is a list\n" + sums)
         assert found.checked and not found.slips and not found.complete
     assert mark_numbers("The bar is 2 units high, and nothing else is said of it. " * 1000, 1001).complete
+
+
+def test_a_part_that_repeats_is_judged_by_its_own_numbers_wherever_it_stands() -> None:
+    found = find_slips("First 8 - 6 = 2, as read. Then 9 - 5 = 3, as read. The 4 bars: 7 - 1 = 6, 7 - 1 = 5.")
+    assert found.checked == 4
+    assert [slip.expected for slip in found.slips] == [4.0]
+    assert found.slips[0].written.endswith("9 - 5 = 3")
+    percent = find_slips("Now 0.7 is the same as 70%. And 5 bars; 0.6 is the same as 70%.")
+    assert [slip.expected for slip in percent.slips] == [60.0]

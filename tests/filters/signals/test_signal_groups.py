@@ -10,6 +10,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.base import family
+from filters.signals.families.repetition import Repetition
 from filters.signals.time_limits import MOST_CHARACTERS
 from filters.text.minhash import Scheme, remember_forms, sign
 from filters.text.shared_texts import forget_texts
@@ -52,6 +53,39 @@ class Picky:
         if sample.id == "s3":
             raise ValueError("not this one")
         return [{"picky_state": "ok", "picky_length": len(each.reasoning)} for each in traces]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBy:
+    """A user's family that looks at who wrote a trace."""
+
+    name: ClassVar[str] = "written_by"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[str] = "trace"
+    columns: ClassVar[pa.Schema] = family("written_by", written_by=("text", "the teacher"))
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [{"written_by_state": "ok", "written_by": each.teacher} for each in traces]
+
+
+def test_traces_that_say_the_same_are_measured_once_and_have_the_rows_that_each_has_alone(monkeypatch) -> None:
+    families = tuple(each.from_recipe(Recipe()) for each in registry.FAMILIES.values() if each.scope == "trace")
+    families = (*families, WrittenBy())
+    sample = questions()[0][0]
+    texts = (TEXTS[0], TEXTS[1], TEXTS[0], TEXTS[0])
+    traces = [replace(trace(sample.id, k, text), teacher="abcd"[k]) for k, text in enumerate(texts)]
+    traces[3] = replace(traces[3], finish_reason="length", outcome="truncated")
+    alone = [row for each in traces for row in registry.rows(families, sample, [each])]
+    measure, counts = Repetition.measure, []
+
+    def counted(self: Repetition, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        counts.append(len(traces))
+        return measure(self, sample, traces)
+
+    monkeypatch.setattr(Repetition, "measure", counted)
+    assert registry.rows(families, sample, traces) == alone
+    assert counts == [3], "the third trace says what the first one says; the fourth was cut"
+    assert [row["written_by"] for row in alone] == ["a", "b", "c", "d"]
 
 
 def test_a_group_of_samples_has_the_rows_of_each_sample_alone() -> None:
