@@ -45,12 +45,12 @@ def given(wanted: Iterable[Request]) -> Get:
     return get
 
 
-def answers(who: Teacher, wanted: list[Request], *, max_failure_share: float = 1.0) -> dict[str, Completion]:
+def answers(who: Teacher, wanted: list[Request], **options: float) -> dict[str, Completion]:
     """The completion of every question."""
     found: dict[str, Completion] = {}
 
     async def run() -> None:
-        async with client_of(who, max_failure_share=max_failure_share) as client:
+        async with client_of(who, **options) as client:
             await client.check()
             await client.answer(given(wanted), lambda request, done: found.__setitem__(request.sample.question, done))
 
