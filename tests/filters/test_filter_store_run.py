@@ -28,6 +28,7 @@ from distill.units.stored_stage import pull_stage, push_stage, stage_files
 from filters import store_run
 from filters.apply import apply
 from filters.store_run import filter_in_store
+from filters.tables.trace_index import partition_count
 from teacher.store_run import generate_in_store
 
 
@@ -74,6 +75,30 @@ def test_a_run_in_a_store_is_filtered_as_one_in_a_folder(world: World, tmp_path:
     assert filter_in_store(world.recipe(), address, tmp_path / "second") == manifest, "it is finished"
     assert pull_stage(store, "filter", tmp_path / "pulled" / "filter") == manifest
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain") != {}
+
+
+def test_partitions_of_a_folder_and_units_of_a_store_change_no_byte(tmp_path: Path, url: str) -> None:
+    world = World(tmp_path)
+    world.add_rows(160, images=160)
+    world.add_teacher(url, samples=1, max_in_flight=32)
+    found: dict[str, dict[str, str]] = {}
+    for unit_rows, units in ((160, 1), (64, 4), (4, 64)):
+        sections(world, unit_rows)
+        store, address = LocalStore(tmp_path / f"store-{unit_rows}"), f"file://{tmp_path / f'store-{unit_rows}'}"
+        generate_in_store(world.recipe(), address, tmp_path / f"scratch-{unit_rows}")
+        filter_in_store(world.recipe(), address, tmp_path / f"scratch-{unit_rows}")
+        assert read_run_state(store).measured == units
+        pull_stage(store, "filter", tmp_path / f"pulled-{unit_rows}" / "filter")
+        found[f"store {unit_rows}"] = outputs(tmp_path / f"pulled-{unit_rows}")
+    for partition_rows, partitions in ((160, 1), (40, 4), (3, 64)):
+        assert partition_count(160, partition_rows) == partitions
+        sections(world, 160)
+        world.head += f"\n[filter]\npartition_rows = {partition_rows}"
+        found[f"folder {partition_rows}"] = local(world, store, tmp_path / f"plain-{partition_rows}")
+    names = {name for files in found.values() for name in files if name.startswith("dataset/")}
+    assert names
+    chosen = [{name: files[name] for name in names} for files in found.values()]
+    assert all(files == chosen[0] for files in chosen), found
 
 
 def test_s3_holds_a_filter_stage_that_status_and_pull_know(
