@@ -5,7 +5,8 @@
 Rows of about 200 tokens with an image each, 10,000 of them again and again, are written to a file; a new process maps
 it, plans a stage and makes the first step. Seconds are CPU seconds of that process. Peak: the largest resident memory
 of the process less what it had with the model; pages of the mapped file that it has read count too, though all
-processes share them. Tokenising is not in the seconds (benchmarks/train/row_memory.py measures it).
+processes share them. Own: memory after the step, less what it had with the model, without such pages. Tokenising is
+not in the seconds (benchmarks/train/row_memory.py measures it).
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
     options = parser.parse_args()
     print(
-        "rows      step                     map s  count s  plan s  step s  all s  peak MB  images s (main process)"
+        "rows      step                     map s  count s  plan s  step s  all s  peak MB  own MB  images s (main)"
     )
     for count in options.rows:
         with tempfile.TemporaryDirectory() as folder:
@@ -52,9 +53,9 @@ def main() -> None:
             write(path, count, Path(folder))
             for settings in STEPS:
                 with get_context("spawn").Pool(1) as pool:
-                    seconds, peak, images_s = pool.apply(measure, (path, settings))
+                    seconds, peak, own, images_s = pool.apply(measure, (path, settings))
                 each = "  ".join(f"{value:6.2f}" for value in (*seconds, sum(seconds)))
-                print(f"{count:<9} {settings!s:<23} {each}  {peak:7.0f}  {images_s:6.2f}", flush=True)
+                print(f"{count:<9} {settings!s:<23} {each}  {peak:7.0f} {own:7.0f}  {images_s:6.2f}", flush=True)
 
 
 def write(path: Path, count: int, folder: Path) -> None:
@@ -88,14 +89,14 @@ def rows(count: int, folder: Path) -> Iterator[Example]:
         yield Example(row=row, ids=ids[:length], begin=50, kinds=np.zeros(length - 50, np.uint8))
 
 
-def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, float]:
-    """Seconds of mapping, counting image tokens, planning, the first step; peak megabytes; seconds of the images."""
+def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, float, float]:
+    """Seconds of mapping, counting image tokens, planning, the first step; peak and own MB; seconds of images."""
     torch.set_num_threads(1)
     tiny = recipes_folder() / "tiny"
     model, processor = siq_vl.build(str(tiny / "tower"), str(tiny / "decoder"), 2)
     store, encoder = ImageStore(processor, torch.float32), Encoder(processor, end_ids(model))
     stage = Stage(name="s", data="traces", train=("language",), max_steps=200, **settings)
-    before, times = resident(), [time.process_time()]
+    before, own_before, times = memory("VmRSS"), memory("RssAnon"), [time.process_time()]
     examples = Examples(MappedRows(path))
     assert len(examples.columns.lengths)
     times.append(time.process_time())
@@ -116,16 +117,17 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
     assert "failed" not in made, made["failed"]
     times.append(time.process_time())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    own = memory("RssAnon") - own_before
     image_tokens.distinct_images(examples)
-    return np.diff(times).tolist(), (peak - before) / 1e6, time.process_time() - times[-1]
+    return np.diff(times).tolist(), (peak - before) / 1e6, own / 1e6, time.process_time() - times[-1]
 
 
-def resident() -> int:
-    """Bytes of memory of this process now."""
+def memory(name: str) -> int:
+    """Bytes of memory of this process now: VmRSS all, RssAnon without pages of files."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise OSError("no VmRSS in /proc/self/status")
+    raise OSError(f"no {name} in /proc/self/status")
 
 
 if __name__ == "__main__":
