@@ -40,7 +40,11 @@ class Extractor(Protocol):
     version: ClassVar[str]
     """Raised whenever the same trace could get another value."""
     scope: ClassVar[Literal["trace", "sample"]]
-    """Whether a value depends on its own trace only, or on all traces of the sample."""
+    """Whether a value depends on its own trace only, or on all traces of the sample.
+
+    A family of the project with "trace" sees one of several traces of a sample with equal reasoning, answer, text,
+    outcome and finish_reason, and all have its row: it must not look at other fields of a trace.
+    """
     columns: ClassVar[pa.Schema]
 
     @classmethod

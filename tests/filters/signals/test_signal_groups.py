@@ -73,7 +73,10 @@ def test_traces_that_say_the_same_are_measured_once_and_have_the_rows_that_each_
     families = (*families, WrittenBy())
     sample = questions()[0][0]
     texts = (TEXTS[0], TEXTS[1], TEXTS[0], TEXTS[0])
-    traces = [replace(trace(sample.id, k, text), teacher="abcd"[k]) for k, text in enumerate(texts)]
+    traces = [
+        replace(trace(sample.id, k, text), teacher="abcd"[k], hinted=k > 1, model=f"m{k}", notes=("a note",) * k)
+        for k, text in enumerate(texts)
+    ]
     traces[3] = replace(traces[3], finish_reason="length", outcome="truncated")
     alone = [row for each in traces for row in registry.rows(families, sample, [each])]
     measure, counts = Repetition.measure, []
