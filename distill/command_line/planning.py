@@ -218,6 +218,7 @@ def init(
     Guesses what the columns hold, splits the rows by image, and chooses a teacher and a student that fit the GPU.
     """
     from distill.commands.init import HUB, FirstSettings, init_recipe
+    from distill.commands.split import column_pairs
 
     is_terminal = sys.stdin.isatty()
     if source is None:
@@ -231,7 +232,7 @@ def init(
         return str(name)
 
     settings = FirstSettings(
-        columns=dict(pair.partition("=")[::2] for pair in column or []),
+        columns=column_pairs(column or []),
         questions=question or (),
         most_images=images,
         test=test,

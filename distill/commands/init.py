@@ -9,16 +9,19 @@ import os
 import random
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from distill.artifacts.files import write_text
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.commands import split
 from distill.data import guessed_columns, reader, sources
 from distill.data.guessed_columns import ROLES, GuessedSource
@@ -41,6 +44,7 @@ QUESTIONS = (
 )
 """Asked about every image of a folder that comes without questions."""
 _EXAMPLES = 2
+_SHOWN = 5
 _WRITTEN = (
     RECIPE,
     SCHEMA,
@@ -96,6 +100,9 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
             raise DataError(str(error).replace(str(Path(folder) / "questions.jsonl"), source)) from None
         out.mkdir(parents=True, exist_ok=True)
+        if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
+            bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
+            write_jsonl(parts / split.LEFT_OUT, bad_rows)
         for name in _WRITTEN if settings.force else ():
             (out / name).unlink(missing_ok=True)
         for file in parts.iterdir():
@@ -103,7 +110,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     lines += (
         str(divided).replace(f"{parts}{os.sep}", f"{out}{os.sep}").partition("no image is in both")[0].splitlines()
     )
-    has_gold = "answer" in guessed.columns or guessed.format not in ("plain", "scienceqa")
+    has_gold = bool(guessed.columns.get("answer")) or guessed.format not in ("plain", "scienceqa")
     for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
         here = {"source": file.name, "columns": None, **{key: v for key, v in values.items() if key != "source"}}
         models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
@@ -139,15 +146,19 @@ def _table(
         return {"source": str(local.resolve())}, None
     if not settings.questions:
         holds_table = any(suffix_of(file) in KINDS for file in local.iterdir())
-        holds_table |= (
-            next(local.rglob("*.parquet"), None) is not None or next(local.rglob("*.arrow"), None) is not None
-        )
+        holds_table |= bool(guessed_columns.files_below(local, {".parquet", ".arrow"}))
         if holds_table:
             return {"source": str(local.resolve())}, None
     file = folder / "questions.jsonl"
     asked = settings.questions or QUESTIONS
-    files = guessed_columns.images_below(local)
+    files = guessed_columns.files_below(local, guessed_columns.image_suffixes())
+    others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, guessed_columns.OTHER_IMAGES))
+    if others:
+        kinds = ", ".join(f"{suffix}: {count:,}" for suffix, count in sorted(others.items()))
+        lines.append(f"left out: images of kinds that are not read ({kinds}); save them as JPEG or PNG")
     if not files:
+        if others:
+            raise DataError(f"{local}: {lines[-1].removeprefix('left out: ')}")
         raise DataError(
             f"{local}: no image and no table of questions in this folder; images end in "
             f"{', '.join(sorted(guessed_columns.image_suffixes()))}"
@@ -220,8 +231,11 @@ def _guessed(
         if unread := _unread_tables(table, Path(values["source"])):
             lines.append(f"not read: {', '.join(unread)}; to read one of them, give its path")
         lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
-        if "answer" not in columns and guessed.format in ("plain", "scienceqa"):
-            lines.append("guessed: no column of right answers, so traces are kept by their agreement alone")
+        if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
+            rest = [name for name in guessed.names if name not in columns.values()]
+            columns_left = " or ".join(map(repr, rest[:_SHOWN]))
+            hint = f"; if {columns_left} holds them, say --column answer=NAME" if rest else ""
+            lines.append(f"guessed: no column of right answers, so traces are kept by their agreement alone{hint}")
         if not table.hub:
             lines.append(f"images: in {guessed.images_root}")
     if guessed.outside:
@@ -253,13 +267,18 @@ def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, la
 
 def _models(settings: FirstSettings) -> tuple[dict[str, Any], list[str]]:
     """Recipe values of teacher and student, and why these."""
+    for option, given in (("--teacher", settings.teacher), ("--student", settings.student)):
+        if given is not None and not given.strip():
+            raise RecipeError(f"{option}: the name of the model is empty")
     card, why = first_models.chosen_card(settings.gpu, settings.memory_gib)
     teacher, teacher_fits = first_models.teacher_for(card)
     student, student_fits = first_models.student_for(card)
     lines = [f"card: {card.name}, {card.memory_gib:.1f} GiB ({why})"]
     values: dict[str, Any] = {"teachers.model": teacher.name, "student.model": settings.student or student.name}
-    url, served, model = (settings.teacher or "").partition("#")
-    if served and url.startswith(("http://", "https://")):
+    url, _, model = (settings.teacher or "").partition("#")
+    if url.startswith(("http://", "https://")):
+        if not (urlsplit(url).hostname and model.strip()):
+            raise RecipeError(f"--teacher {settings.teacher}: write URL#MODEL, as http://127.0.0.1:8000/v1#NAME")
         values |= {"teachers.backend": "openai", "teachers.model": model, "teachers.base_url": url}
         lines.append(f"teacher: {model}, which {url} serves")
     elif settings.teacher is not None:

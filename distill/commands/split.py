@@ -27,7 +27,7 @@ from distill.data import reader, sources
 from distill.data.images.image_files import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES
-from distill.errors import DataError
+from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.types import BadRow, ImageRef, Sample
@@ -215,6 +215,8 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     for _, numbers in ordered:
         if len(chosen) + len(numbers) <= round(test * total):
             chosen.update(numbers)
+    if len(chosen) == total:
+        raise DataError(f"{label}: --test {test:g} of {total:,} rows leaves no training row; give a smaller share")
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
         if len(ordered) == 1:
@@ -307,6 +309,14 @@ def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:
 _WRITERS = {"csv": _write_csv, "parquet": _write_tables, "arrow": _write_tables}
 
 
+def column_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Role to column of --column KEY=COLUMN; an empty COLUMN means that there is none. Raises RecipeError."""
+    for text in texts:
+        if "=" not in text:
+            raise RecipeError(f"--column {text}: write KEY=COLUMN, e.g. --column image=picture")
+    return dict(text.partition("=")[::2] for text in texts)
+
+
 def source_of(
     source: str, *, name: str | None, settings: Mapping[str, Any], columns: Sequence[str]
 ) -> tuple[Recipe, str]:
@@ -319,7 +329,7 @@ def source_of(
 
     if Path(source).suffix == ".toml" or (source in shipped() and not Path(source).exists()):
         return load(source), name or NAME
-    mapped = dict(pair.partition("=")[::2] for pair in columns)
+    mapped = column_pairs(columns)
     values = {"source": source, **{key: value for key, value in settings.items() if value is not None}}
     if mapped:
         values["columns"] = mapped

@@ -5,8 +5,8 @@ A guess is for a person to confirm: `distill init` prints it. Reading itself fol
 """
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -24,12 +24,14 @@ from distill.errors import ImageError
 ROLES = ("image", "question", "answer")
 _NAMES = {
     "image": "image images filename filepath imagepath imgpath imagefile imagename imgname path file img picture "
-    "photo bild foto imagen",
-    "question": "question questions query prompt instruction ask asked userquestion questiontext frage pregunta",
+    "photo bild foto imagen imagem immagine afbeelding obraz resim "
+    "изображение картинка 图像 图片 圖片 画像 이미지 صورة",
+    "question": "question questions query prompt instruction ask asked userquestion questiontext frage pregunta "
+    "pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
     "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
-    "antwort reponse respuesta",
+    "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
 }
-"""Names in lower case, letters only, the usual ones first."""
+"""The usual ones first."""
 _LOOKED_AT = 200
 _HALF = 0.5
 
@@ -40,7 +42,7 @@ class GuessedSource:
 
     format: str
     columns: Mapping[str, str]
-    """Role to column; a role without a column is left out."""
+    """Role to column; a role without a column is left out, and one that was given none has an empty name."""
     names: Sequence[str]
     """All columns of the table."""
     images_root: Path
@@ -54,9 +56,18 @@ def image_suffixes() -> frozenset[str]:
     return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
 
 
-def images_below(folder: Path) -> list[Path]:
-    """The images below a folder in order, links to files included; nothing hidden."""
-    suffixes, files = image_suffixes(), []
+OTHER_IMAGES = frozenset(
+    {".heic", ".heif", ".hif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".svg", ".psd", ".ico"}
+)
+"""Suffixes of images that are not read."""
+
+
+def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """The files below a folder with one of these suffixes (in lower case), in order; nothing hidden.
+
+    Links to files are included; folders that may not be read are not.
+    """
+    files: list[Path] = []
     for base, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files += [
@@ -71,7 +82,8 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
     """The guess for a table; the columns of `given` are not guessed. Raises DataError for an unreadable table."""
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {role: name for role in ROLES if (name := given.get(role) or _column(role, names, rows, given))}
+    found = {role: given[role] if role in given else _column(role, names, rows, given) for role in ROLES}
+    columns = {role: name for role, name in found.items() if name is not None}
     paths = [path for row in rows for path in _paths(row.get(columns.get("image", "")))]
     root = _images_root(table.root, paths)
     return GuessedSource(
@@ -87,14 +99,15 @@ def cells_for_names(table: SourceTable) -> list[str]:
     """The names of a CSV table that look like a row of data, as in a file without a header line."""
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     names = [name for name in rows[0] if name] if rows and table.kind == "csv" else []
-    usual = set(" ".join(_NAMES.values()).split())
+    usual = set(map(_letters, " ".join(_NAMES.values()).split()))
     if any(_letters(name) in usual for name in names):
         return []
     return [name for name in names if _paths(name) or _asks(name) or any(row.get(name) == name for row in rows)]
 
 
 def _letters(name: str) -> str:
-    return re.sub(r"[^a-z]", "", name.lower())
+    """Letters alone, small and without accents, so that `Réponse_1` is `reponse`."""
+    return "".join(letter for letter in unicodedata.normalize("NFKD", name.casefold()) if letter.isalpha())
 
 
 def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -115,7 +128,8 @@ def _column(
     """The column of a role: by its name, the usual names first, then by what it holds."""
     free = [name for name in names if name not in given.values()]
     plain = {_letters(name): name for name in reversed(free)}
-    if found := next((plain[usual] for usual in _NAMES[role].split() if usual in plain), None):
+    usual_names = map(_letters, _NAMES[role].split())
+    if found := next((plain[usual] for usual in usual_names if usual in plain), None):
         return found
     holds = {"image": lambda cell: bool(_paths(cell)) or _is_bytes(cell), "question": _asks}.get(role)
     if holds is None:

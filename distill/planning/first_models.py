@@ -7,6 +7,7 @@ for the stages of the recipe `own-images` (docs/log.md); the plan of the written
 from dataclasses import dataclass
 
 from distill import packages
+from distill.errors import RecipeError
 from distill.machine import hardware
 from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import local_gpu
@@ -41,7 +42,9 @@ PLANNED_GPU = "RTX 4090"
 
 
 def chosen_card(gpu: str | None, memory_gib: float | None) -> tuple[Gpu, str]:
-    """The card to plan for, and where that comes from. Raises RecipeError for an unknown name."""
+    """The card to plan for, and where that comes from. Raises RecipeError for an unknown name, and for both."""
+    if gpu is not None and memory_gib is not None:
+        raise RecipeError(f"--gpu {gpu} and --memory {memory_gib:g}: give one of them")
     if gpu is not None:
         return hardware.find_gpu(gpu), "as --gpu names it"
     if memory_gib is not None:

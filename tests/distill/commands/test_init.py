@@ -12,6 +12,7 @@ from run_fixtures import picture
 from typer.testing import CliRunner, Result
 
 from distill import cli
+from distill.artifacts.journal import read_jsonl
 from distill.checks.recipe_checks import check_recipe
 from distill.commands import init
 from distill.data import reader
@@ -295,3 +296,67 @@ def test_names_that_a_row_repeats_are_still_names(tmp_path: Path) -> None:
     rows = [["image", "question", "answer"], *([name, "How many?", "2"] for name in names)]
     write_csv(tmp_path / "rows.csv", [*rows, ["image", "question", "answer"]])
     assert distill("rows.csv", "--out", "out", "--test", "0.3").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("photo", "question", "Réponse"), ("imagem", "pergunta", "resposta"), ("изображение", "вопрос", "ответ"),
+     ("图片", "问题", "答案"), ("이미지", "질문", "답변"), ("画像", "質問", "回答"),
+     ("immagine", "domanda", "risposta")],
+    ids=" ".join,
+)  # fmt: skip
+def test_usual_names_of_other_languages_are_known_with_their_accents(tmp_path: Path, names: tuple[str, ...]) -> None:
+    rows = [[name, "Count the dots", str(at)] for at, name in enumerate(photos(tmp_path / "photos"))]
+    write_csv(tmp_path / "photos" / "rows.csv", [list(names), *rows])
+    done = distill("photos", "--out", "new")
+    assert done.exit_code == 0, done.output
+    columns = load(tmp_path / "new" / "recipe.toml").data["questions"].columns
+    assert (columns.image, columns.question, columns.answer) == names
+
+
+def test_a_column_of_answers_that_is_not_known_is_asked_for_and_none_can_be_said(tmp_path: Path) -> None:
+    rows = [[name, "How many?", str(at)] for at, name in enumerate(photos(tmp_path / "photos"))]
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "zahl"], *rows])
+    assert "if 'zahl' holds them, say --column answer=NAME" in distill("photos", "--out", "a").output
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
+    assert distill("photos", "--out", "b", "--column", "answer=").exit_code == 0
+    assert not any(sample.answers for sample in read(tmp_path / "b" / "recipe.toml"))
+
+
+def test_images_of_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    names = photos(tmp_path / "photos")
+    for name in ("one.HEIC", "two.heic", "three.svg"):
+        (tmp_path / "photos" / name).write_bytes(b"some")
+    (tmp_path / "photos" / names[0]).write_bytes(b"no image")
+    done = distill("photos", "--out", "new")
+    assert "left out: images of kinds that are not read (.heic: 2, .svg: 1); save them as JPEG or PNG" in done.output
+    left_out = list(read_jsonl(tmp_path / "new" / "left_out.jsonl"))
+    assert {row["source"] for row in left_out} == {str(tmp_path / "photos")}
+    for name in names:
+        (tmp_path / "photos" / name).unlink()
+    done = distill("photos", "--out", "other")
+    assert done.exit_code == 2 and "(.heic: 2, .svg: 1); save them as JPEG" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--column", "image"), "--column image: write KEY=COLUMN"),
+        (("--test", "0.999"), "--test 0.999 of 20 rows leaves no training row"),
+        (("--teacher", ""), "--teacher: the name of the model is empty"),
+        (("--student", " "), "--student: the name of the model is empty"),
+        (("--teacher", "http://#m"), "write URL#MODEL"),
+        (("--teacher", "http://127.0.0.1:8000/v1#"), "write URL#MODEL"),
+        (("--teacher", "http://127.0.0.1:8000/v1"), "write URL#MODEL"),
+        (("--gpu", "L4", "--memory", "80"), "--gpu L4 and --memory 80: give one of them"),
+    ],
+    ids=str,
+)
+def test_an_option_without_a_meaning_is_refused_and_nothing_is_written(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    rows = [[name, "How many?", str(at)] for at, name in enumerate(photos(tmp_path / "photos"))]
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
+    done = distill("photos", "--out", "new", *arguments)
+    assert done.exit_code == 2 and message in done.output, done.output
+    assert not (tmp_path / "new").exists()
