@@ -34,7 +34,7 @@ from distill.answers.numbers.ratios import (
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import trusted
-from distill.answers.texts.turned_comparisons import turns_around
+from distill.answers.texts.turned_relations import turns_around
 
 _MOST_NUMBERS: Final = 200
 _LATEST_YEAR: Final = 10_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distill.answers.texts.turned_comparisons import turns_around
+from distill.answers.texts.turned_relations import turns_around
 from distill.answers.verdicts import infer_type, judge
 
 SPORTS = ["surfing", "skiing", "tennis", "golf"]
