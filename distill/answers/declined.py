@@ -6,6 +6,10 @@ A number or letter that such a text mentions ("I cannot open chart 12") is no an
 import re
 from typing import Final
 
+from distill.answers import choices
+from distill.answers.compare_result import CompareResult, correct, wrong
+from distill.answers.number_answers import GoldAnswer
+
 _VERBS: Final = (
     r"(?:see|view|open|read|access|determine|tell|answer|find|identify|make out|know|infer|load|display|say|calculate"
     r"|compute|provide|give|help|make|verify|confirm|locate|recogni[sz]e)"
@@ -65,3 +69,23 @@ def declines(text: str) -> bool:
         return False
     match = _DECLINES.search(text)
     return match is not None and _YET.search(text, match.end()) is None
+
+
+def compare_declined(result: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
+    """One of the two declines to answer: correct if both do; other words of a refusal are no answer."""
+    if gold.answer_type == "choice":
+        refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
+        if result.verdict == "correct" and not refusing and declines(text):
+            return wrong("declined")
+        if len(refusing) == 1 and declines(text) and result.reason == "no_choice_found":
+            return (
+                correct("same_choice")
+                if choices.find_gold_letter(gold.text, gold.options) in refusing
+                else wrong("declined")
+            )
+        return result
+    if declines(text) and declines(gold.text):
+        return correct("both_declined")
+    if result.verdict == "correct" and result.reason not in ("same_words", "same_text"):
+        return wrong("declined")
+    return result

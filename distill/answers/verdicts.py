@@ -17,7 +17,7 @@ from distill.answers import choices, lists, math_worker, user_types
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
-from distill.answers.declined import declines
+from distill.answers.declined import compare_declined, declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
 from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
 from distill.answers.numbers.asked_units import with_asked_unit
@@ -201,7 +201,7 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
         return _same_text(gold)
     result = _judge_of(gold.answer_type)(text, gold)
     if declines(text) or declines(gold.text):
-        return _compare_declined(result, text, gold)
+        return compare_declined(result, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
     if ask_worker and result.verdict != "correct" and result.relative_error is None and result.can_be_mathematics:
         voted = math_worker.vote_on_expressions(final.text, gold.text)
@@ -243,26 +243,6 @@ def _compare_readings(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool)
         if result.verdict == "correct":
             return result
     return None
-
-
-def _compare_declined(result: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
-    """One of the two declines to answer: correct if both do; other words of a refusal are no answer."""
-    if gold.answer_type == "choice":
-        refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
-        if result.verdict == "correct" and not refusing and declines(text):
-            return wrong("declined")
-        if len(refusing) == 1 and declines(text) and result.reason == "no_choice_found":
-            return (
-                correct("same_choice")
-                if choices.find_gold_letter(gold.text, gold.options) in refusing
-                else wrong("declined")
-            )
-        return result
-    if declines(text) and declines(gold.text):
-        return correct("both_declined")
-    if result.verdict == "correct" and result.reason not in ("same_words", "same_text"):
-        return wrong("declined")
-    return result
 
 
 def _normalise_bounded(text: str) -> str:
