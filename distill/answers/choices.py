@@ -61,6 +61,13 @@ _REJECTED = re.compile(
 _NAMED = re.compile(r"\b(?:option|choice|letter|alternative)\s+\(?([A-Za-z])\)?(?![\w'])", re.IGNORECASE)
 
 
+_PREDICATE = re.compile(
+    r"(?:it|they|this|that|he|she|(?:the|this) [\w' -]{1,30}?) (?:is|are|was|were) (?P<rest>[^.,;]+)\.?",
+    re.IGNORECASE,
+)
+"""The function is odd, for an option "It is odd"."""
+
+
 def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     """The option letter that a gold answer means: the letter itself, or the text of one option."""
     stripped = text.strip("()[].: ")
@@ -79,6 +86,13 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     if len(stripped) == 1 and stripped.isascii() and stripped.isalpha():
         return {stripped.upper()}
     by_text = {LETTERS[index] for index, option in enumerate(options) if option and tokens(option) == tokens(text)}
+    if not by_text and (predicate := _PREDICATE.fullmatch(text)) is not None:
+        said = tokens(predicate["rest"])
+        by_text = {
+            letter
+            for letter, option in zip(LETTERS, options, strict=False)
+            if (meant := _PREDICATE.fullmatch(option)) is not None and tokens(meant["rest"]) == said
+        }
     if by_text or (by_text := _letters_by_value(text, options) or _letters_by_quantifier(text, options)):
         return by_text
     if (concluding := _SO.search(text)) is not None:
@@ -132,7 +146,12 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
 def _letter_by_own_words(text: str, options: Sequence[str]) -> set[str]:
     """The only option with a word of a text that not all options have: Pacific, it evaporates, the root system."""
     words = set(tokens(text))
-    if len(words) > _MOST_WORDS or words & NEGATIONS or _OPEN.search(text) or is_region(text):
+    if (
+        len(words) > _MOST_WORDS
+        or words & NEGATIONS
+        or _OPEN.search(text)
+        or (is_region(text) and tokens(text) not in map(tokens, options))
+    ):
         return set()
     offered = [set(tokens(option)) for option in options]
     shared = set.intersection(*offered) if offered else set()
@@ -240,8 +259,8 @@ def _is_option_letter(text: str, letter: str) -> bool:
 
 def _mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
     """Options whose text occurs in the prediction, longer texts first so that "dark red" is not also "red"."""
-    if _ALL_BUT.search(text):
-        return set()
+    if _ALL_BUT.search(text) or (is_region(text) and tokens(text) not in map(tokens, options)):
+        return set()  # West Virginia is no Virginia
     affirmed = _AND_NOT.sub("", text)
     if affirmed != text and len(letters := _mentioned_letters(affirmed, options)) == 1:
         return letters

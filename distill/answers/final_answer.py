@@ -104,14 +104,14 @@ def _cue_beginnings(text: str, lowered: str) -> list[int]:
 
 
 _ANSWERS_ABROAD_TEXT: Final = (
-    "réponse respuesta antwort risposta resposta antwoord 答案 答え 正解 解答 الجواب الإجابة उत्तर"
+    "réponse respuesta antwort risposta resposta antwoord ответ 정답 답: 답： 答案 答え 正解 解答 الجواب الإجابة उत्तर"
 )
 _ANSWERS_ABROAD: Final = tuple(_ANSWERS_ABROAD_TEXT.split())
 _CUE_ABROAD = re.compile(
     r"\b(?:la réponse (?:correcte |finale )?est|la respuesta (?:correcta |final )?es"
     r"|die (?:richtige )?antwort (?:ist|lautet)"
     r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"
-    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答)は\s*[：:]?|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
+    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答|정답|답)(?:は|은)?\s*[：:]|(?:答え|正解|解答)は|(?<!\w)(?:réponse|respuesta|antwort|risposta|resposta|ответ)\s*[：:]|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
     r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
     re.IGNORECASE,
 )

@@ -10,8 +10,9 @@ from typing import Final
 
 from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
-from distill.answers.numbers.quantities import read_single_quantity
-from distill.answers.texts.words import tokens
+from distill.answers.numbers.quantities import read_quantities, read_single_quantity
+from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.words import MONTHS, WEEKDAYS, tokens
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
@@ -29,9 +30,13 @@ LISTED = re.compile(
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 
-def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False) -> CompareResult:
-    """A stated list against the gold one."""
+def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False, question: str = "") -> CompareResult:
+    """A stated list against the gold one; a point is `ordered`, and what the `question` asks for in turn."""
     gold_items, stated_items = items(gold), items(text)
+    if _SENTENCES.search(text) and len(stated_items) != len(gold_items):
+        stated_items = [part for part in _SENTENCES.split(text) if part]
+    if _is_span_of_calendar(text, gold_items):
+        return correct("same_items")
     if len(set(stated_items)) * len(set(gold_items)) > _MOST_COMPARISONS:
         return undecided("too_many_items")
     judge_item = cache(judge_item)
@@ -41,6 +46,10 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False)
             stated_items = text.split()
         elif _SPAN.fullmatch(text):
             return undecided("range_or_items")
+    in_turn = _asks_in_turn(question, numeric)
+    labelled = _same_labelled_numbers(text, gold_items, question) if in_turn and numeric else None
+    if labelled is not None:
+        return correct("same_items") if labelled else undecided("other_order")
     if len(stated_items) != len(gold_items):
         return _compare_other_lengths(stated_items, gold_items, len(text.split()) <= len(gold.split()), judge_item)
     brackets = (text[:1], gold[:1])
@@ -57,7 +66,57 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False)
             judge_item(stated_item, gold_item)
             for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
         )
-    return _compare_in_any_order(stated_items, gold_items, judge_item)
+    result = _compare_in_any_order(stated_items, gold_items, judge_item)
+    if in_turn and result.verdict == "correct":
+        pairs = zip(stated_items, gold_items, strict=True)
+        if _combine_item_results(judge_item(item, meant) for item, meant in pairs).verdict != "correct":
+            return undecided("other_order")
+    return result
+
+
+_SENTENCES = re.compile(r"(?<=[^\W\d_]{2})\.\s+(?=[A-Z])")
+_IN_TURN = re.compile(
+    r"\brespectively\b|\b(?:which|what|who|how)\b.*\band (?:in )?(?:which|what|who|how)\b", re.IGNORECASE | re.DOTALL
+)
+_CALENDARS: Final = (tuple(MONTHS), tuple(WEEKDAYS))
+_CALENDAR_SPAN = re.compile(
+    r"(?:(?:from|between|in) )?(?P<first>[a-z]{3,9})\.?\s?(?:to|through|thru|until|till|and|-|–)\s?"
+    r"(?P<last>[a-z]{3,9})\.?",
+    re.IGNORECASE,
+)
+
+
+def _asks_in_turn(question: str, numeric: bool) -> bool:
+    """Whether a question asks for several things one after the other, so that their order tells which is which."""
+    return _IN_TURN.search(question) is not None or (numeric and " and " in question)
+
+
+def _same_labelled_numbers(text: str, gold_items: Sequence[str], question: str) -> bool | None:
+    """Whether each name of the question has its gold number: Android 71%, iOS 27%; None without such names."""
+    said = [(item.value, item.percent) for item in read_quantities(text) if not item.negated and not item.bound]
+    meant = [(item.value, item.percent) for part in gold_items if (item := read_single_quantity(part)) is not None]
+    if len(said) != len(meant) or not trusted(text):
+        return None
+    asked, words = tokens(question), tokens(text)
+    places = [asked.index(word) for word in words if asked.count(word) == words.count(word) == 1 and word.isalpha()]
+    values, meant_values = ([value for value, _ in side] for side in (said, meant))
+    if len(places) != len(meant):
+        return True if values == meant_values and len(places) > len(meant) and places == sorted(places) else None
+    return [value for _, value in sorted(zip(places, values, strict=True))] == meant_values
+
+
+def _is_span_of_calendar(text: str, gold_items: Sequence[str]) -> bool:
+    """June to August for June, July and August."""
+    span = _CALENDAR_SPAN.fullmatch(text.strip(" ."))
+    if span is None or " and " in text:
+        return False
+    ends = [span[name].casefold()[:3] for name in ("first", "last")]
+    for calendar in _CALENDARS:
+        short = [name[:3] for name in calendar]
+        if {*ends} <= {*short}:
+            first, last = map(short.index, ends)
+            return [item.casefold()[:3] for item in gold_items] == short[first : last + 1]
+    return False
 
 
 _JOINED = re.compile(r",|/| (?:and|or|&) ")

@@ -35,6 +35,7 @@ from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.turned_relations import turns_around
+from distill.answers.texts.word_classes import COLOURS
 
 _MOST_NUMBERS: Final = 200
 _LATEST_YEAR: Final = 10_000
@@ -190,6 +191,9 @@ _NONE = re.compile(
 )
 
 
+_ONE = re.compile(r"(?:there (?:is|was) )?(?:only |just |exactly )?(?:a|one) (?:single|lone)\b", re.IGNORECASE)
+
+
 def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:
     digits = re.findall(r"\d", text)
     if digits and digits == re.findall(r"\d", gold.text):
@@ -199,6 +203,8 @@ def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:
     counted = gold.question and _COUNTS.search(gold.question) and not gold.quantity.percent
     if counted and _NONE.match(text) and trusted(_NONE.sub("", text)):
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
+    if counted and _ONE.match(text) and trusted(text):
+        return correct("equal") if gold.quantity.value == 1 else wrong("other_value")
     if result.reason == "none_there":
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
     return result
@@ -271,6 +277,8 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or not may_differ
     if gold.question and is_precise and (result.verdict, result.reason) in _SETTLED_BY_A_QUESTION:
         return replace(result, verdict="correct")
+    if result.verdict == "correct" and gold.question and _counts_another_colour(text, gold.question):
+        return undecided("other_colour")
     if result.verdict == "correct" and turns_around(text, gold.question):
         return replace(wrong("other_sign"), relative_error=result.relative_error)
     if result.verdict != "wrong" or gold.quantity.unit or gold.quantity.currency or gold.quantity.percent:
@@ -286,6 +294,12 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     is_rounded = predicted.value == round(gold.quantity.value) and abs(predicted.value) >= _SURELY_ROUNDED
     before = text[max(0, predicted.start - _LONGEST_HEDGE) : predicted.start]
     return undecided("rounded") if is_rounded and _HEDGED.search(before) else result
+
+
+def _counts_another_colour(text: str, question: str) -> bool:
+    asked = COLOURS & {*text_answers.tokens(question)}
+    said = COLOURS & {*text_answers.tokens(text)} if asked else set()
+    return bool(said) and not said & asked
 
 
 _SETTLED_BY_A_QUESTION: Final = frozenset(

@@ -16,6 +16,7 @@ from typing import Final
 from distill.answers import choices, lists, math_worker, user_types
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.conclusions import conclusions
 from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
 from distill.answers.declined import compare_declined, declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
@@ -32,6 +33,7 @@ from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accura
 from distill.answers.reference_metrics import rouge_l as rouge_l
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import bold_part, stated_parts
+from distill.answers.texts.mentions import is_about_another
 from distill.answers.texts.yes_or_no import is_polar
 from distill.errors import DataError
 
@@ -187,6 +189,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
     is_open = result.verdict != "correct" and result.reason != text_answers.ROLES_TURNED  # a part hides who acts
     if is_open and _is_worded(gold.answer_type) and not declines(final.text):
         result = _compare_stated_parts(prediction, final, gold) or result
+    if is_open and result.verdict != "correct" and not declines(final.text):
+        result = _compare_conclusion(final, gold) or result
     if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
         result = _compare_readings(final, gold, ask_worker=ask_worker) or result
     # What is left out may take back what agrees.
@@ -218,10 +222,10 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
     """The gold answer as what a sentence states; None if no stated part equals it."""
     if is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
+    if is_about_another(final.text, gold.text, gold.question):
+        return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
-    last = final.text.rpartition("\n")[2]
-    concluding = last if _CONCLUDES.match(last) else final.text
-    for part in (*stated_parts(concluding), *(() if bold is None else (bold,))):
+    for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
@@ -230,10 +234,25 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
     return None
 
 
-_CONCLUDES = re.compile(r"(?:so|thus|therefore|hence|overall)\b", re.IGNORECASE)
 _SIGN = re.compile("[<>≤≥=]")
 _ENUMERATED = re.compile(r"^\d{1,2}[.)] (?=[^\W\d_]{2})")
 """1. Call to order."""
+
+
+def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
+    """The gold answer as what a chain of thought concludes."""
+    if final.marked or final.cut:
+        return None
+    for part in conclusions(final.text, gold.question):
+        said = final_answer(part)
+        result = _compare_final(said, gold, ask_worker=False)
+        if result.verdict != "correct" and result.reason != text_answers.ROLES_TURNED:
+            result = (_is_worded(gold.answer_type) and _compare_stated_parts(part, said, gold)) or result
+        if result.verdict == "correct":
+            return result
+        if gold.answer_type == "text" and text_answers.concludes(said.text, gold.text, gold.question):
+            return correct("concluded")
+    return None
 
 
 def _compare_readings(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult | None:
@@ -313,6 +332,7 @@ def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
         gold.text,
         lambda stated, gold_item: _compare_item(stated, gold_item, gold),
         ordered=lists.ASKS_FOR_A_POINT.search(gold.question) is not None,
+        question=gold.question,
     )
 
 

@@ -31,6 +31,8 @@ _CHARACTERS: Final = str.maketrans(
         **dict.fromkeys("\u200e\u200f\u061c", ""),
     }
 )
+_INLINE_MATHS = re.compile(r"(?<=\w\s)\$(\d[\d.,]*\s?\\[^$=]{0,40})\$(?!\$)")
+r"""A quantity between dollar signs: $52\,\text{cm}^2$."""
 _LATEX: Final = (
     # A sign at the beginning of a formula belongs to its fraction.
     (re.compile(r"(^|[$(=])\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1-\2/\3 "),
@@ -51,6 +53,7 @@ _LATEX: Final = (
     (re.compile(r"\\[()\[\]]"), " "),
 )
 _UNIT_PHRASES: Final = (
+    (re.compile(r"\bmetric tons?\b", re.IGNORECASE), lambda _: "tonnes"),
     (
         re.compile(r"\s?\bdegrees? (celsius|fahrenheit|[cf])\b", re.IGNORECASE),
         lambda match: f" °{match[1][0].upper()}",
@@ -202,6 +205,7 @@ def normalise(text: str) -> str:
         if _HAN_SIGNS.search(text):
             text = _in_western_signs(text)
     if "\\" in text or "{,}" in text:
+        text = _INLINE_MATHS.sub(r"\1", text)
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
     if " ^" in text:
@@ -210,7 +214,7 @@ def normalise(text: str) -> str:
         text = _SUBSCRIPT.sub(r"\1", text)
     if "'" in text and ('"' in text or text.endswith("'") or "''" in text):
         text = _FEET.sub(r"\1 ft \2 in", text)
-    if "hour" in text or "egree" in text or "quare " in text or "ubic " in text or "sq" in text:
+    if "hour" in text or "egree" in text or "quare " in text or "ubic " in text or "sq" in text or "metric" in text:
         for phrase, unit in _UNIT_PHRASES:
             text = phrase.sub(unit, text)
     if _MONEY_WORD.search(text):

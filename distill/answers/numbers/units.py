@@ -120,7 +120,7 @@ _ABROAD_TEXT: Final = """
     month:个月|ヶ月|monat|monate|monaten|mese|mesi|महीने
     year:年|岁|歳|an|ans|année|jahr|jahre|jahren|año|anno|anni|ano|साल|वर्ष|سنة|سنوات|عام
     person:人|名|personne|persona|persone|pessoa|personen|लोग|شخص degree:度|degré|grau
-    vol:abv|alc tonne:吨|トン|tonelada|tonnellata
+    degree:grad|grado|grados|gradi|degrés|градус|градуса|градусов vol:abv|alc tonne:吨|トン|tonelada|tonnellata
     mm:миллиметр|миллиметра|миллиметров|мм|밀리미터|مليمتر|مم|ミリメートル|millimetro|millimetri
     cm:сантиметр|сантиметра|сантиметров|см|센티미터|سنتيمتر|centimetri
     m:метр|метра|метров|미터|أمتار|metri

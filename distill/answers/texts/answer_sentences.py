@@ -30,16 +30,18 @@ _DOING: Final = (
 _STATES: Final = (
     r"(?:reads?|says?|states?|displays?|shows?|spells?|advertises?|belongs? to|goes to|starts? at|begins? at|ends? at"
     r"|opens? at|closes? at|leaves? at|arrives? at|departs? at|takes? place (?:on|in|at)"
-    r"|(?:looks|seems|appears)(?: to be)?)"
+    r"|(?:looks|seems|appears)(?: to be)?)(?!\s(?:is|are|was|were)\b)"
 )
 _ENGLISH = re.compile(
     rf"(?:(?<=\s){_BE}|(?<=\bit)'s|(?<=\bthat)'s)\s(?:(?P<towards>{_TOWARDS}\s)|{_NAMING}\s|{_DOING}\s)?|(?<=\s){_STATES}\s",
     re.IGNORECASE,
 )
 _ABROAD = re.compile(
-    r"(?<=\s)(?:ist|sind|war|waren|lautet|heißt|est|sont|était|étaient|s'appelle|es|son|era|eran|fue|está|se llama"
+    r"(?:^se llama|^si chiama|^il s'appelle|^elle s'appelle"
+    r"|(?<=\s)(?:ist|sind|war|waren|lautet|heißt|est|sont|était|étaient|s'appelle"
+    r"|es|son|era|eran|fue|está|se llama"
     r"|è|sono|erano|si chiama|é|são|eram|foi|chama-se|zijn|heet|luidt|is|indique|indica|dice|va à"
-    r"|va a|fährt nach)\s(?:de\s|d')?"
+    r"|va a|fährt nach))\s(?:de\s|d')?"
     r"(?:(?:intitulée?|titulad[oa]|intitolat[oa]|betitelt|getiteld)\s)?",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
@@ -40,12 +41,13 @@ _LONGEST: Final = 400
 _MOST_WORDS: Final = 40
 _FRAGMENT: Final = 3
 _LETTERS_OF_ACRONYM: Final = 4
+_COMPOUND: Final = 5
 _MANY_WORDS: Final = 4
 """Words of a gold answer that hardly stand together by chance."""
 _WORD = re.compile(r"(?:[A-Z]\.(?![^\W\d_]{2}))+|[^\W_]+(?:['’&.-][^\W_]+)*|[^\w\s]")
 _SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?;])\s+|(?<=[\d)\"'][.!?;])\s+|\n+|(?<=[。！？])")
 _ADDED = re.compile(
-    r"(?<=\w),? (?:followed by|ahead of|compared (?:to|with)|because|since|according to|based on"
+    r"(?<=\w),? (?:followed by|ahead of|compared (?:to|with)|because|since|according to|based on|judging (?:by|from)"
     r"|which (?:is|was|has|had|means)|with (?:about |a |an )?(?:\w+ of )?[$€£]?\d\S*"
     r"|as (?:shown|seen|indicated|stated|written|the|it))\b.*",
     re.IGNORECASE | re.DOTALL,
@@ -66,15 +68,15 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     """
     if _HAN.search(gold):
         return states_in_han(text, gold)
+    if "@" in gold:
+        return {address.casefold() for address in _ADDRESS.findall(text[:_LONGEST])} == {gold.casefold()}
     gold_words = _core(_read(gold).words)
     repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(text) <= _LONGEST:
         return False
     if _is_about_the_opposite(text, gold_words, question):
         return False
-    text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", text)
-    text = _CONTRACTED.sub(r"\1 is", _NUMBER_SIGN.sub("number ", text))
-    text = _TITLED.sub(r"\1", _OWNER_AT_END.sub("", text))
+    text = _plain_sentence(text)
     if "(" in text and "(" not in gold:
         aside = _ENDING_ASIDE.fullmatch(text)
         if aside is not None and _core(_read(aside["aside"]).words) == gold_words and trusted(aside["said"]):
@@ -93,13 +95,75 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     return bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated)
 
 
+def ends_with(sentence: str, gold: str, question: str) -> bool:
+    """Whether a sentence ends with the gold words or begins something else after them, whatever stands before them.
+
+    Is for a sentence that must state the answer, such as the last one of a chain of thought.
+    """
+    gold_words = _core(_read(gold).words)
+    if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(sentence) <= _LONGEST:
+        return False
+    if _is_about_the_opposite(sentence, gold_words, question):
+        return False
+    sentence = _plain_sentence(sentence).rstrip(" .!;。")
+    head = _ADDED.sub("", sentence)
+    read, repeated = _read(head), _words_of(question)
+    outside = [word for word in read.words if word not in gold_words]
+    if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside}:
+        return False
+    if not trusted(" ".join(word for word in outside if word not in _LINKING)):
+        return False
+    return any(
+        _is_no_part(read.words, inside.start)
+        and (inside.stop == len(read.words) or _is_free_after(read, inside.stop, gold_words, repeated))
+        and not _rivals(read, inside, gold_words, repeated)
+        for inside in _places(read, gold_words)
+    )
+
+
+def _is_no_part(words: Sequence[str], place: int) -> bool:
+    """Whether no preposition makes the words at `place` a part of another thing: nothing left of the milk."""
+    before = [word for word in words[:place] if word not in ARTICLES - {"that"}]
+    if not before or before[-1] not in TIED - {"and"}:
+        return True
+    return before[-1] == "of" and before[-2:-1] != [] and before[-2] in KINDS | _WHOLES
+
+
+_WHOLES: Final = frozenset({"that", "made", "kind", "type", "possession", "full", "bunch", "can"})
+_LINKING: Final = frozenset({"what", "who", "which", "so", "also", "and", "both", "only", "while"})
+
+
+def is_about_another(text: str, gold: str, question: str) -> bool:
+    """Whether an answer speaks of another thing than its question: the right for the left, the mother of the girl."""
+    return bool(question) and _is_about_the_opposite(text[:_LONGEST], _core(_read(gold).words), question)
+
+
 def _is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
-    """Whether an answer says the opposite of a word of its question too: the right for a question about the left."""
-    asked = {word for word in _read(question[:_LONGEST]).words if word in _TURNED} - {*gold}
-    said = {*_read(text).words} - {*gold} if asked else set()
-    return any(are_opposites(one, other) for one in asked for other in said)
+    if not question:
+        return False
+    of_question = {*_read(question[:_LONGEST]).words}
+    said = {*_read(text).words} - {*gold}
+    doing, done = ({word for word in words if _DOING.fullmatch(word)} for words in (of_question, said))
+    if doing and done and not doing & done and not any(map(_DOING.fullmatch, gold)) and "doing" not in of_question:
+        return True  # baking, where eating is asked for
+    asked = (of_question & _TURNED) - {*gold}
+    coloured = COLOURS & of_question
+    if coloured and not COLOURS & {*gold} and (COLOURS & said) - coloured:
+        return True  # the black one, where the brown one is asked for
+    if any(owner in of_question and owned not in of_question for owner, owned in _OWNED.findall(text.casefold())):
+        return True  # the author's assistant, for the author
+    return any(are_opposites(one, other) for one in asked for other in said - of_question)
 
 
+def _plain_sentence(text: str) -> str:
+    text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", text)
+    text = _CONTRACTED.sub(r"\1 is", _NUMBER_SIGN.sub("number ", text))
+    return _TITLED.sub(r"\1", _OWNER_AT_END.sub("", text))
+
+
+_DOING = re.compile(r"(?!making|having|using|getting|building|operating|running)[a-z]{3,}ing")
+_OWNED = re.compile(r"\b(\w+)['’]s (\w+)(?= (?:is|are|was|were)\b)")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _TURNED: Final = frozenset(word for pair in OPPOSITES for word in pair)
 _OPEN = re.compile(r"\b(?:or|maybe|might|perhaps|possibly|unclear|unknown)\b", re.IGNORECASE)
 _HEDGED = re.compile(
@@ -122,15 +186,21 @@ _ASIDE = re.compile(r"\s\([^()]*\)")
 
 
 def _core(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Gold words without an article or preposition before them and the name of their kind: left of "to the left"."""
+    """Gold words without what may stand before them and the name of their kind: left of "to the left", flat of "it is
+    flat"."""
     start, end = 0, len(words)
+    if end > 1 and words[0] in PRONOUNS:
+        start = 2 if end > 2 and words[1] in _BE else 1
     while start < end - 1 and words[start] in ARTICLES | LEADING:
         start += 1
     while start < end - 1 and words[start] in NUMBERED and _CODE.fullmatch(words[end - 1]):
         start += 1
-    while end - 1 > start and words[end - 1] in ("side", "color", "colour") and end - start == 2:
+    while end - 1 > start and words[end - 1] in ("side", "color", "colour", "one") and end - start == 2:
         end -= 1
     return tuple(word for word in words[start:end] if word not in ARTICLES) or words[start:end]
+
+
+_BE: Final = frozenset({"is", "are", "was", "were"})
 
 
 def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
@@ -168,6 +238,10 @@ def _places(read: _Sentence, gold: Sequence[str]) -> Iterator[range]:
             index += 1
         else:
             yield range(start, index)
+    if len(gold) == 1 and len(gold[0]) > _COMPOUND:
+        for start, (first, second) in enumerate(pairwise(read.words)):
+            if first + second == gold[0]:
+                yield range(start, start + 2)  # sea gull
 
 
 def _same_word(said: str, meant: str, count: int) -> bool:
@@ -226,12 +300,45 @@ def _is_free_before(read: _Sentence, inside: range, gold: tuple[str, ...], repea
         before = words[index - 1] if index else ""
         return before in kinds or before in ("made", "kind", "type")
     is_last = inside.stop == len(words)
+    if repeated and is_last and len(gold) == 1 and _is_modifier(read, index, inside.start):
+        return True
     is_verb = len(gold) == 1 and words[place].endswith(("s", "ed")) and gold[0].endswith("ing")
     if is_last and (is_verb or word in PRONOUNS):
         return word not in TIED  # the boy runs
-    if has_article or word in BEFORE or word in kinds or word in NUMBERED:
+    is_owner = word.endswith(("'s", "’s")) and read.written[index].islower()
+    if has_article or is_owner or word in BEFORE or word in kinds or word in NUMBERED:
         return word not in TIED or word in kinds
     return _is_verb(word) and not (read.written[index][0].isupper() and index)
+
+
+_MAKERS: Final = frozenset({"brand", "make", "maker", "manufacturer", "company"})
+
+
+def _is_model(written: Sequence[str]) -> bool:
+    """Whether a sentence ends in the name of a model after its maker: Dell Inspiron 15."""
+    return len(written) <= _FRAGMENT and all(word[0].isupper() or word[0].isdigit() for word in written)
+
+
+_OTHER_THINGS: Final = frozenset(
+    {"hot", "toy", "teddy", "stuffed", "fake", "model", "mock", "plush", "rubber", "rocking", "gummy", "paper", "ice"}
+    | {"pretend", "artificial", "imaginary", "strongly", "former", "vice", "half", "sweet", "assistant", "deputy"}
+)
+"""Words before a noun that make it another thing: hot dog, toy car."""
+_ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
+"""How an adjective often ends. A noun before a noun may make it another thing: sea cow, rice cake."""
+_SHADES: Final = frozenset({"dark", "light", "bright", "pale", "deep", "wide", "fresh", "cell", "big"})
+
+
+def _is_modifier(read: _Sentence, index: int, place: int) -> bool:
+    """Whether a plain word only describes the one at `place`: a grizzly bear, it is wide open."""
+    word = read.words[index]
+    if place != index + 1 or not (read.written[index].isalpha() and read.written[place].isalpha()):
+        return False
+    if word in _OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST or not (word in _SHADES or word.endswith(_ADJECTIVES)):
+        return False
+    if not (read.written[index].islower() and read.written[place].islower()):
+        return False
+    return index == 0 or read.words[index - 1] in ARTICLES | _BE
 
 
 def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
@@ -242,10 +349,12 @@ def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated:
     word = words[place]
     if not word[0].isalnum():
         return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA | CALENDAR)
-    if word in kinds or (COLOURS & {*gold} and not read.written[place][0].isupper()):
+    if word in kinds or (COLOURS & {*gold} and not repeated and not read.written[place][0].isupper()):
         return (
             place + 1 >= len(words) or _is_free_after(read, place + 1, ("",), repeated) or _is_verb(words[place + 1])
         )
+    if _MAKERS & repeated and read.written[place - 1][0].isupper() and _is_model(read.written[place:]):
+        return True
     if word in AFTER:
         return place + 1 < len(words) or not word.isascii()
     return _is_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
@@ -272,5 +381,6 @@ def _rivals(read: _Sentence, inside: range, gold: Sequence[str], repeated: froze
         and read.words[index] not in CALENDAR | KINDS | repeated
         and not (read.written[index].isupper() and len(read.written[index]) <= _LETTERS_OF_ACRONYM)
         and not gold_set & plain_forms(read.words[index])
+        and not (index >= inside.stop and _MAKERS & repeated and _is_model(read.written[inside.stop :]))
         for index in outside
     )

@@ -12,10 +12,12 @@ from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.answers.compare_result import CompareResult, undecided, wrong
 from distill.answers.numbers.units import unit_name
-from distill.answers.texts.answer_sentences import stated_parts
+from distill.answers.texts.answer_sentences import SET_AGAINST, stated_parts
+from distill.answers.texts.spelling import are_opposites
 from distill.answers.texts.word_classes import COLOURS, KINDS, PRONOUNS, SIDES, SIZES
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
+from distill.answers.texts.yes_or_no import NEGATIONS
 
 LONG: Final = 8
 """Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
@@ -49,6 +51,104 @@ def compare_other_words(text: str, gold: str, question: str = "") -> CompareResu
     if _may_be_short_for(text, gold) or _may_be_short_for(gold, text):
         return undecided("may_be_short_for_it")
     return wrong("other_words") if _names_another(text, gold, question) else undecided("other_words")
+
+
+def has_same_content(text: str, gold: str, question: str = "") -> bool:
+    """Whether one sentence has all content words of a longer gold answer, in their order or turned by a preposition.
+
+    A drink on a tray for a tray of drinks, blow the candles out for blow out candles; as many denials on both sides.
+    """
+    words, gold_words = tokens(text), tokens(gold)
+    if not _FEWEST <= len(gold_words) <= LONG or not len(gold_words) <= len(words) <= 2 * LONG:
+        return False
+    if _SECOND_CLAUSE.search(text.strip(" .!;")) or _SIGNS.search(gold) or _SIGNS.search(text):
+        return False
+    codes = _CODES.findall(gold.casefold())
+    if [code for code in _CODES.findall(text.casefold()) if code in codes] != codes:
+        return False
+    denied, gold_denied = (sum(map(_denies, side)) for side in (words, gold_words))
+    asked = tokens(question[:_LONGEST_QUESTION])
+    meant, said = (
+        [word for word in side if word not in _FUNCTION_WORDS | _REFLEXIVES and not _denies(word)]
+        for side in (gold_words, words)
+    )
+    if denied != gold_denied or len(meant) < _FEWEST or (SET_AGAINST - _LINKING) & {*said} - {*meant, *asked}:
+        return False
+    places = [next((index for index, word in enumerate(said) if _same_content(word, other)), -1) for other in meant]
+    if -1 in places or len({*places}) < len(places):
+        return False
+    rest = [word for index, word in enumerate(said) if index not in places]
+    if any(are_opposites(word, other) for word in rest for other in meant) or any(map(str.isdigit, "".join(rest))):
+        return False
+    if any(group & {*rest} and group & {*meant} for group in (COLOURS, SIDES)):
+        return False
+    added = [word for word in rest if word not in PRONOUNS and not any(same_word_form(word, one) for one in asked)]
+    if _AVOIDED & {*rest} or (" and " in text and " and " not in gold):
+        return False
+    if re.search(rf"\b(?:of|for|to (?:the|an?|his|her)) (?:the |an? )?{re.escape(meant[0])}", text, re.IGNORECASE):
+        return False  # the assistant to the president, for the president
+    if _part_of_a_name(text, meant[0], meant[-1]) and not _OF_A_NAME & {*asked}:
+        return False
+    main = [place for place, word in zip(places, meant, strict=True) if word not in _PARTICLES]
+    in_order = main == sorted(main)
+    turned = len(meant) == _FEWEST and bool({*words} & _TURNING) != bool({*gold_words} & {"and", "or"})
+    return len(added) <= _MOST_ADDED and (in_order or turned)
+
+
+_FEWEST: Final = 2
+_LINKING: Final = frozenset({"so", "and", "while", "what", "who", "which"})
+_REFLEXIVES: Final = frozenset(
+    {"himself", "herself", "itself", "themselves", "yourself", "oneself", "someone", "something"}
+)
+_PARTICLES: Final = frozenset({"out", "up", "off", "down", "away", "back"})
+"""Parts of a verb that may stand after its object: blow the candles out."""
+_AVOIDED: Final = frozenset(
+    {
+        "avoid",
+        "avoids",
+        "avoiding",
+        "prevent",
+        "prevents",
+        "preventing",
+        "stop",
+        "stops",
+        "stopping",
+        "refuse",
+        "fails",
+    }
+    | {"toy", "fake", "vice", "assistant", "deputy", "former", "lack", "lacks", "absent", "missing"}
+)
+_MOST_ADDED: Final = 3
+_TURNING: Final = frozenset({"of", "on", "in", "with", "for"})
+_SECOND_CLAUSE = re.compile(r"[,;:]|\b(?:but|or|than|from)\b", re.IGNORECASE)
+
+
+_SIGNS = re.compile(r"[=^<>*/√π±+\\]|\s-\s|\w\.\w")
+_CODES = re.compile(r"\w*\d\w*")
+_OF_A_NAME: Final = frozenset({"team", "brand", "model", "make"})
+
+
+def _part_of_a_name(text: str, first: str, last: str) -> bool:
+    """Whether a name goes on before or after its words: UC San Diego, Main Street North."""
+    goes_on = re.search(rf"(?<=\s)(?=[A-Z])(?i:{re.escape(last)})\s[A-Z][a-z]", text) is not None
+    return goes_on or re.search(rf"[A-Z][\w.'-]*\s(?=[A-Z])(?i:{re.escape(first)})\b", text) is not None
+
+
+def _denies(word: str) -> bool:
+    return word in NEGATIONS or word.endswith("n't")
+
+
+def _same_content(word: str, other: str) -> bool:
+    if same_word_form(word, other):
+        return True
+    shared = Prefix.similarity(word, other)
+    return shared >= _SHARED_LETTERS and {word[shared:], other[shared:]} <= _DERIVED
+
+
+_SHARED_LETTERS: Final = 5
+_DERIVED_TEXT: Final = "s e es ed ing ion ions ation ations ment ments er ers or al ally ly ness ive ance ence y ies"
+_DERIVED: Final = frozenset({"", *_DERIVED_TEXT.split()})
+"""How a verb and the noun or adjective of the same word may end: protect, protection."""
 
 
 _HAN = re.compile("[\u3400-\u9fff]")

@@ -19,7 +19,8 @@ _PAIRS_TEXT: Final = """
     modelling=modeling marvellous=marvelous organisation=organization organised=organized organise=organize
     recognise=recognize realise=realize analyse=analyze analysed=analyzed apologise=apologize
     civilisation=civilization specialised=specialized urbanisation=urbanization globalisation=globalization
-    industrialisation=industrialization maths=math mum=mom yoghurt=yogurt whisky=whiskey sceptical=skeptical
+    industrialisation=industrialization maths=math mum=mother mom=mother dad=father
+    yoghurt=yogurt whisky=whiskey sceptical=skeptical
     storey=story doughnut=donut doughnuts=donuts saint=st mount=mt doctor=dr mister=mr okay=ok versus=vs
     airplane=plane airplanes=planes bicycle=bike bicycles=bikes television=tv televisions=tvs telephone=phone
     refrigerator=fridge photograph=photo photographs=photos racquet=racket racquets=rackets
@@ -66,7 +67,11 @@ _OPPOSITES_TEXT: Final = """north/south northern/southern northeast/northwest so
     high/low higher/lower highest/lowest first/last before/after more/less most/least increase/decrease
     increasing/decreasing increased/decreased rise/fall rising/falling male/female men/women man/woman boy/girl
     true/false open/closed on/off positive/negative hot/cold black/white old/young big/small large/small long/short
-    tall/short early/late day/night agree/disagree import/export imports/exports"""
+    tall/short more/fewer equal/different same/different early/late
+    larger/smaller largest/smallest bigger/smaller biggest/smallest longer/shorter longest/shortest taller/shorter
+    tallest/shortest older/younger oldest/youngest heavier/lighter heaviest/lightest faster/slower fastest/slowest
+    nearest/farthest closest/farthest closer/farther cheapest/costliest most/fewest wet/dry full/empty fast/slow
+    wide/narrow day/night agree/disagree import/export imports/exports"""
 OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_TEXT.split())
 _DENYING: Final = ("un", "in", "im", "il", "ir", "dis", "non")
 

@@ -17,8 +17,8 @@ from distill.answers.numbers.quantities import read_quantities, read_single_quan
 from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
 from distill.answers.texts.compare_sentences import compare_with_denied
-from distill.answers.texts.mentions import mentions
-from distill.answers.texts.other_words import LONG, compare_other_words
+from distill.answers.texts.mentions import ends_with, mentions
+from distill.answers.texts.other_words import LONG, compare_other_words, has_same_content
 from distill.answers.texts.person_names import names_person, same_person
 from distill.answers.texts.plain_abroad import plain_abroad
 from distill.answers.texts.restated_questions import restates_question
@@ -28,7 +28,7 @@ from distill.answers.texts.turned_relations import turns_relation
 from distill.answers.texts.word_classes import ARTICLES
 from distill.answers.texts.words import tokens as tokens
 from distill.answers.texts.words import unabbreviated
-from distill.answers.texts.yes_or_no import compare_polar
+from distill.answers.texts.yes_or_no import compare_polar, is_polar
 
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""
@@ -112,15 +112,35 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
-    if not mathematical and (mentions(text, gold, question) or restates_question(text, gold_words, question)):
+    plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
+    if not mathematical and (mentions(plain, gold, question) or restates_question(plain, gold_words, question)):
         return undecided(ROLES_TURNED) if turns_relation(text, gold_words, question) else correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
+    if (finding is None or finding.verdict == "undecided") and question and not mathematical:
+        finding = correct("same_content") if has_same_content(text, gold, question) else finding
     if finding is None:
         finding = (
             undecided("other_script") if _script(text) != _script(gold) else compare_other_words(text, gold, question)
         )
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+_DIGIT = re.compile(r"\d")
+_FIGURE = re.compile(
+    r",?\s(?:mit|with|con|avec|com) (?:ca\. |about |etwa |environ )?[$€£]?\d[\d.,]*(?:\s?(?:%|Mio\.?|Mrd\.?|percent"
+    r"|million|billion|Prozent|Millionen|millones|millions|por ciento|pour cent))?"
+    r"(?=[.,]|$|\s(?!(?:for|of|to|bei|für|pour|para|per|and|und|et|y)\b))"
+)
+"""A figure that a sentence only adds to its answer: Texas, with 42 %."""
+
+
+def concludes(sentence: str, gold: str, question: str) -> bool:
+    """Whether the sentence that concludes an answer ends with the gold text."""
+    if is_polar(gold) or looks_mathematical(gold) or not (sentence.isascii() and gold.isascii()):
+        return False
+    gold_words = tokens(gold)
+    return ends_with(sentence, gold, question) and not turns_relation(sentence, gold_words, question)
 
 
 def _without_article(words: Sequence[str]) -> Sequence[str]:

@@ -35,7 +35,7 @@ kinds: age airline airplane angle angles animal animals answer app area avenue b
     shade shape shirt shop side sign sir size slice soda song sport sports square stadium stadt state station
     store street style symbol tablet tea team text thing time title tower town train tree triangle triangles
     truck type university valley value vegetable village ville war watch weather website week wine woman word
-    words year years zoo اللون دولة لون مدينة देश रंग शहर;
+    words year years zoo bunch flock herd slices pieces stack اللون دولة لون مدينة देश रंग शहर;
 colours: beige black blue brown colored crimson cyan gold golden gray green grey magenta maroon navy orange pink
     purple red silver tan teal turquoise violet white yellow;
 sizes: big fresh large little long new old round short small tall young;

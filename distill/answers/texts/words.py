@@ -6,9 +6,13 @@ from typing import Final
 
 from distill.answers.texts.spelling import SPELLINGS
 
-_NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
-    august september october november december"""
-ABBREVIATIONS: Final = {name[:3]: name for name in _NAMES.split()} | {"tues": "tuesday", "thurs": "thursday"}
+WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS_TEXT: Final = "january february march april may june july august september october november december"
+MONTHS: Final = tuple(_MONTHS_TEXT.split())
+ABBREVIATIONS: Final = {name[:3]: name for name in (*WEEKDAYS, *MONTHS) if name != "may"} | {
+    "tues": "tuesday",
+    "thurs": "thursday",
+}
 _ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s|\b[lL]'(?=[^\W\d_]{2})")
 """A capital A inside a text, or one that ends it, is a name: Group A."""
 _INITIALS = re.compile(r"\b(?:[A-Z]\. ){1,3}(?=[A-Z]\.)|\b(?:[A-Za-z]\.){2,}|\b(?:[A-Za-z]\.)+[A-Za-z]\b")

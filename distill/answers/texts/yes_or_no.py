@@ -6,6 +6,7 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.texts.compare_sentences import COPULA
+from distill.answers.texts.stated_polarity import compares, stated_polarity
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 
@@ -18,7 +19,7 @@ NEGATIONS: Final = frozenset(
 )
 _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
-_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!:])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
 
 
 def compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
@@ -47,10 +48,14 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
     ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
     if ending is not None:
         first = _POLAR[ending[1].lower()]
-    if len(polar) > 1 or (first is None and polar):
+    stated = (
+        _repeats(words, question) or stated_polarity(text, question) if first is None or copula is not None else None
+    )
+    if len(polar) > 1 or (first is None and polar and stated is None):
         return undecided("unclear_yes_or_no")
-    if first is None and (repeated := _repeats(words, question)) is not None:
-        return correct("repeats_question") if repeated == gold else wrong("repeats_question")
+    if stated is not None:
+        as_asked = _OTHER_PAIR[stated] if gold in ("true", "false") else stated
+        return correct("repeats_question") if as_asked == gold else wrong("repeats_question")
     if first is None:
         is_open = copula is not None or len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
         return undecided("no_yes_or_no") if is_open else wrong("other_words")
@@ -83,9 +88,17 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
         return "no"  # It is not.
     if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
         return None
+    if _QUANTIFIERS & {*asked} - {*words}:
+        return None  # The line does rise, for "Does it always rise?"
+    compared = [word for word in said if not compares(word)]
+    places = [next(index for index, other in enumerate(asked) if same_word_form(word, other)) for word in compared]
+    if len(said) >= _FEWEST_TURNED and places != sorted(places):
+        return None  # The cat is larger than the dog
     return "no" if denied else "yes"
 
 
+_QUANTIFIERS: Final = frozenset({"always", "every", "all", "each", "both", "only", "never", "most"})
+_FEWEST_TURNED: Final = 3
 _LONGEST_QUESTION: Final = 400
 _POLAR_ABROAD: Final = {
     word: verdict
@@ -108,6 +121,7 @@ _FIRST_WORDS = re.compile(r"\s*[^\s\d,.!;:，。、،।]+(?:\s[^\s\d,.!;:，。
 
 def _compare_abroad(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
     """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
+    words = words[1:] if len(words) > 1 and words[0] == "जी" else words
     first = words[0] if words else ""
     verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
     if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):

@@ -1,0 +1,128 @@
+"""Yes or no of an answer that says neither: it states what its question asks, or denies it.
+
+"It does", "There isn't any skateboard", "So spoons are fewer than forks" for "Are there fewer spoons than forks?".
+Only a sentence of one clause is read, and it has all words of its question: in their order, one of them turned into
+its opposite, or, for "is there ...?", those of the thing alone.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from distill.answers.texts.answer_sentences import SET_AGAINST
+from distill.answers.texts.spelling import are_opposites
+from distill.answers.texts.word_forms import same_word_form
+from distill.answers.texts.words import tokens
+
+_LONGEST: Final = 400
+_POLAR_QUESTION = re.compile(
+    r"(?:is|are|was|were|does|do|did|has|have|had|can|will)\b(?! not\b)(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
+_EXISTS = re.compile(
+    r"\s*(?:there\s+)(?:any\s+|an?\s+|some\s+)*(?P<thing>[^,;?]*?)(?P<place>\s(?:in|on|at|near|under|behind)\s[^?]*)?\?"
+)
+_SHORT_ANSWER = re.compile(
+    r"(?:it|he|she|they|there|those|these|(?:the|an?) \w+)\s"
+    r"(?:is|are|was|were|does|do|did|has|have|had|can|will)(?P<not>n['’]t|\snot)?(?:\sone)?\s*(?:$|[.,;:!—–])",
+    re.IGNORECASE,
+)
+_ASSESSED = re.compile(
+    r"(?:this|that|it|the (?:statement|claim|sentence))\s(?:is|was)?\s?"
+    r"(?P<verdict>(?:not\s|in)?correct|(?:not\s|un)?true|(?:not\s)?right|false|wrong|(?:not\s)?the case|holds"
+    r"|does(?:n['’]t| not) hold)(?=\s*(?:$|[.,;:!]|that\b|because\b))",
+    re.IGNORECASE,
+)
+_NEVER = re.compile(r"never\b\s*(?:$|[.,;:!—–])", re.IGNORECASE)
+_SMALL_TEXT: Final = """it is are was were be been being has have had do does did this that these those they he she
+    there the a an of
+    in on at to by for indeed also so as its his her their any some one can will 's than both which where"""
+_SMALL: Final = frozenset(_SMALL_TEXT.split())
+_NEGATIONS: Final = frozenset({"not", "no", "never", "nor", "without", "isn't", "aren't"})
+_CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|although|with)\b", re.IGNORECASE)
+
+
+def stated_polarity(text: str, question: str) -> str | None:
+    """Yes or no to a question, as one sentence states it; None where it leaves this open."""
+    asked = _POLAR_QUESTION.match(question.strip()) if max(len(text), len(question)) <= _LONGEST else None
+    if asked is None or re.search(r"\bor\b", question):
+        return None
+    if (short := _SHORT_ANSWER.match(text)) is not None:
+        return "no" if short["not"] else "yes"
+    if (assessed := _ASSESSED.match(text)) is not None:
+        return "yes" if assessed["verdict"].lower() in ("correct", "true", "right", "holds", "the case") else "no"
+    if _NEVER.match(text):
+        return "no"
+    exists = _EXISTS.match(asked["rest"])
+    if exists is not None and " than " in exists["thing"]:
+        exists = None
+    wanted = _content(tokens(exists["thing"] if exists is not None else asked["rest"]))
+    clause = text.strip(" .!")
+    if not wanted or _CLAUSES.search(clause):
+        return None
+    thing = wanted[-1]
+    if {"was", "were"} & {*tokens(clause)} and not {"was", "were", "did"} & {*tokens(question)}:
+        return None
+    if exists is not None and _names_a_kind(tokens(clause), thing):
+        return None
+    if exists is not None and exists["place"] and not _PICTURE.search(exists["place"]) and _PLACED.search(clause):
+        wanted += _content(tokens(exists["place"]))
+    words = tokens(clause)
+    if re.search(rf"\b(?:no|not any|n't any) {re.escape(thing)}\b", " ".join(words)) and words.count("no") < _TWO:
+        return "no"
+    return _of_statement(words, wanted, exists is not None)
+
+
+_TWO: Final = 2
+_NOWHERE: Final = -2
+_ABSENT: Final = frozenset(
+    {"absent", "missing", "lacking", "lack", "lacks", "gone", "free", "zero", "nowhere", "few"}
+    | {"turning", "becoming", "changing", "before", "previously", "about"}
+)
+_PLACED = re.compile(r"\b(?:in|on|at|near|under|behind|beside|next|inside|outside)\b", re.IGNORECASE)
+_PICTURE = re.compile(r"\b(?:image|picture|photo|photograph|scene|chart|figure|graph|sky)\b", re.IGNORECASE)
+
+
+def _content(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in _SMALL]
+
+
+def _names_a_kind(words: Sequence[str], thing: str) -> bool:
+    """Whether the thing stands before another noun: a train station is no train."""
+    after = [following for word, following in pairwise(words) if same_word_form(word, thing)]
+    return bool(after) and not any(
+        word in _SMALL or _PLACED.fullmatch(word) or word in _SEEN or word.endswith(("s", "ed", "ing"))
+        for word in after
+    )
+
+
+_SEEN: Final = frozenset({"visible", "present", "there"})
+
+
+def compares(word: str) -> bool:
+    """Whether a word may be a comparative, which can stand before or after what it compares."""
+    return word in ("more", "fewer", "less", "worse") or (len(word) > _LONGEST_STEM and word.endswith("er"))
+
+
+_LONGEST_STEM: Final = 4
+
+
+def _of_statement(words: Sequence[str], wanted: Sequence[str], exists: bool) -> str | None:
+    denied = [word for word in words if word in _NEGATIONS or word.endswith("n't")]
+    said = [word for word in _content(words) if word not in denied]
+    if len(denied) > 1 or _ABSENT & {*said} - {*wanted} or {*said} & (SET_AGAINST - _SMALL) - {*wanted}:
+        return None
+    place, turned = -1, 0
+    for word in wanted:
+        if compares(word) and any(same_word_form(word, other) for other in said):
+            continue  # fewer spoons than forks, spoons are fewer than forks
+        rest = range(place + 1, len(said))
+        place = next((index for index in rest if same_word_form(word, said[index])), _NOWHERE)
+        if place == _NOWHERE:
+            place = next((index for index in rest if are_opposites(word, said[index])), _NOWHERE)
+            turned += 1
+        if place == _NOWHERE:
+            return None
+    if turned > 1 or (exists and turned):
+        return None
+    return "no" if len(denied) + turned == 1 else "yes"
