@@ -6,12 +6,19 @@ from decimal import Decimal
 import pytest
 
 from distill.answers import judge
+from distill.answers.choices import _letter_of_shortened_option
+from distill.answers.consistency import find_conclusion
 from distill.answers.dates.dates_and_times import Clock, Day, read_dates, read_times
+from distill.answers.final_answer import MAX_CHARACTERS, final_answer
 from distill.answers.number_answers import _is_year
 from distill.answers.numbers import expressions, foreign_number_words, measure_units, ratios, solution_sets
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.texts import other_words, place_names, text_answers
+from distill.answers.texts.answer_sentences import bold_part
+from distill.answers.texts.other_words import _may_be_short_for
 from distill.answers.texts.spelling import are_opposites
+from distill.answers.texts.spelling_variants import _same_code
+from distill.answers.texts.stated_polarity import stated_polarity
 
 DAY, HALF_DAY = 86_400, 43_200
 
@@ -157,3 +164,76 @@ def test_a_share_needs_a_whole_and_a_percentage_of_it(whole: str) -> None:
 def test_the_only_year_of_a_sentence_is_from_1000_to_2999(year: int) -> None:
     verdict = judge(f"it has {year} on it beside the 7", str(year), "year")
     assert (verdict.reason == "only_year") is (1000 <= year <= 2999)
+
+
+@pytest.mark.parametrize(("letters", "cut"), [(MAX_CHARACTERS, False), (2_000, False), (2_001, True)])
+def test_an_answer_of_more_than_2000_characters_is_cut(letters: int, cut: bool) -> None:
+    assert final_answer("a" * letters).cut is cut
+
+
+def test_the_conclusion_of_a_rationale_is_in_its_last_600_characters() -> None:
+    stated = find_conclusion("b" * 100 + "a" * 600)
+    assert stated is not None
+    assert stated.text == "a" * 600
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("миллион", "1000000"),
+        ("два миллиона", "2000000"),
+        ("пять миллионов", "5000000"),
+        ("مليون", "1000000"),
+        ("خمسة ملايين", "5000000"),
+        ("one ninth", "1/9"),
+        ("two ninths", "2/9"),
+        ("one eighth", "1/8"),
+        ("one tenth", "1/10"),
+        ("one twelfth", "1/12"),
+    ],
+)
+def test_scales_and_parts_in_words_have_their_value(text: str, gold: str) -> None:
+    assert judge(text, gold, "number").verdict == "correct"
+    assert judge(text, f"{gold}9", "number").verdict != "correct"
+
+
+def test_words_in_bold_after_a_verb_are_a_stated_part() -> None:
+    assert bold_part("The winner is **Torre Azul**.") == "Torre Azul"
+    assert bold_part("The **Torre Azul** is not the winner.") is None
+
+
+def test_as_many_capitals_as_words_are_all_their_initials_or_no_abbreviation() -> None:
+    assert _may_be_short_for("CEO", "Chief Executive Officer")
+    assert not _may_be_short_for("CFO", "Chief Executive Officer")
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "same"),
+    [
+        ("HKT 20", "hkt20", True),
+        ("HK 20", "hk20", False),
+        ("7HKTMNOPQ 20412", "7hktmnopq20412", True),
+        ("7HKTMNOPQR 20412", "7hktmnopqr20412", False),
+        ("7HKT 204", "7hkt205", False),
+    ],
+)
+def test_a_code_of_5_to_14_signs_may_be_written_with_blanks(text: str, gold: str, same: bool) -> None:
+    assert _same_code(text, gold) is same
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(400, "yes"), (401, None)])
+def test_a_statement_of_more_than_400_characters_is_no_yes(length: int, verdict: str | None) -> None:
+    text = "It is. "
+    assert stated_polarity(text + "x" * (length - len(text)), "Is it open?") == verdict
+
+
+def test_a_letter_after_the_last_option_names_none() -> None:
+    assert judge("tall", "(C) tall", options=["small", "wide"]).answer_type == "text"
+    assert judge("tall", "(B) wide", options=["small", "wide"]).answer_type == "choice"
+
+
+@pytest.mark.parametrize(("added", "letters"), [(4, {"A"}), (5, set())])
+def test_a_shortened_option_has_at_least_half_of_its_words(added: int, letters: set[str]) -> None:
+    said = "plum pear fig date"
+    option = f"{said} {' '.join(['onyx', 'jade', 'ruby', 'opal', 'zinc'][:added])}"
+    assert _letter_of_shortened_option(said, [option, "tin"]) == letters
