@@ -141,7 +141,7 @@ def view(
     """Show the traces of a run in a browser, to read and label them. Only this machine can open the page."""
     from distill.view.server import view_run
 
-    view_run(run, other, port=port, on_start=lambda address: show(f"{address}\nstop with Ctrl-C"))
+    view_run(run, other, port=port, on_start=lambda lines: show(f"{lines}\nstop with Ctrl-C"))
 
 
 def export(

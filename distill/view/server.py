@@ -20,7 +20,7 @@ from distill import redact
 from distill.artifacts.layout import RECIPE
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
-from distill.errors import BusyError, DataError, DistillError, ImageError
+from distill.errors import BusyError, DataError, DistillError, ImageError, StorageError
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.asking import Asking
@@ -61,12 +61,13 @@ class ViewServer:
         self.table = TraceTable(run)
         self.students = Students(run, other)
         self.journal: LabelJournal | None = None
-        self.busy = ""
+        self.labelling_off = ""
+        """Why no label is taken; empty where labels are."""
         self.asking: Asking | None = None
         try:
             self.journal = LabelJournal(run)
-        except BusyError as error:  # another view labels; this one shows
-            self.busy = str(error)
+        except (BusyError, StorageError) as error:  # another view labels, or the run is read-only: this one shows
+            self.labelling_off = f"labelling is off: {error}"
         self.labels = self.journal.labels if self.journal else read_labels(run)
         self.table.set_labels({trace: label.label for trace, label in self.labels.items()})
 
@@ -94,7 +95,10 @@ class ViewServer:
         return application
 
     async def serve(self, port: int, on_start: Callable[[str], None]) -> None:
-        """Listen until cancelled. `port` 0 takes a free one."""
+        """Listen until cancelled. `port` 0 takes a free one.
+
+        `on_start` gets the address, and on a second line why labelling is off where it is.
+        """
         runner = web.AppRunner(self.application(), access_log=None)
         await runner.setup()
         try:
@@ -103,7 +107,7 @@ class ViewServer:
             except OSError as error:
                 raise BusyError(f"port {port} of {HOST}: {error.strerror}; choose another --port") from None
             self.port = runner.addresses[0][1]
-            on_start(self.address)
+            on_start("\n".join(filter(None, (self.address, self.labelling_off))))
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
@@ -166,7 +170,7 @@ class ViewServer:
             "facets": FACETS,
             "labels": LABELS,
             "labelled": len(self.labels),
-            "busy": self.busy,
+            "labelling_off": self.labelling_off,
         }
         return _json(facts)
 
@@ -215,7 +219,7 @@ class ViewServer:
 
     async def _label(self, request: web.Request) -> web.Response:
         if self.journal is None:
-            return _failure(409, self.busy)
+            return _failure(409, self.labelling_off)
         values = await _object(request)
         # Written on this thread: labels keep their order, and the answer is sent when the label is on the disk.
         label = self.journal.add(values)

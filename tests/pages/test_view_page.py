@@ -7,7 +7,7 @@ import pytest
 from accessibility import problems
 from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from run_fixtures import generate_folder, recipe, small_world
-from view_servers import viewed
+from view_servers import make_read_only, viewed
 
 from distill.trace_records.human_labels import read_labels
 from filters.apply import apply
@@ -74,6 +74,22 @@ def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:
         hidden, open_text = browse(look)
     assert "answer_verdict" not in hidden and "became" not in hidden and "wrong_answer" not in hidden
     assert "became" in open_text
+
+
+def test_the_page_of_a_read_only_run_says_that_labelling_is_off(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(tab: Tab) -> tuple[str, bool, list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await press(tab, "w")
+        off = "[...document.querySelectorAll('.labels button, .labels textarea')].every((one) => one.disabled)"
+        line = await tab.evaluate("document.getElementById('problem').textContent")
+        return line, await tab.evaluate(off), tab.problems
+
+    make_read_only(run, monkeypatch)
+    with viewed(run) as (_, told):
+        address, printed = told.splitlines()
+        line, off, found = browse(look)
+    assert line == printed and line.startswith("labelling is off: ") and off and found == []
 
 
 def test_the_policy_bench_shows_what_another_rule_would_keep(run: Path) -> None:

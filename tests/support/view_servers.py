@@ -1,7 +1,9 @@
 """A `distill view` server for tests, in a thread of its own."""
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +11,31 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from distill.view.server import HOST, ViewServer
+
+
+def make_read_only(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New folders and writes below `run` fail as on a read-only file system, for root too."""
+    mkdir, open_path = Path.mkdir, Path.open
+
+    def refuse(path: Path) -> None:
+        if path.is_relative_to(run):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def make(path: Path, *arguments: Any, **options: Any) -> None:
+        if not path.is_dir():
+            refuse(path)
+        mkdir(path, *arguments, **options)
+
+    def opened(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if set(mode) & set("awx+"):
+            refuse(path)
+        return open_path(path, mode, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", make)
+    monkeypatch.setattr(Path, "open", opened)
 
 
 class Visitor:
@@ -44,12 +70,12 @@ class Visitor:
 
 @contextmanager
 def viewed(run: Path, other: Path | None = None) -> Iterator[tuple[Visitor, str]]:
-    """A visitor of a run's view, and the address that a person opens."""
+    """A visitor of a run's view, and what a person reads on the terminal: the address, and why labelling is off."""
     server = ViewServer(run, other)
-    started, addresses = threading.Event(), []
+    started, told = threading.Event(), []
 
     async def serve() -> None:
-        await server.serve(0, lambda address: (addresses.append(address), started.set())[0])
+        await server.serve(0, lambda lines: (told.append(lines), started.set())[0])
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve())
@@ -66,7 +92,7 @@ def viewed(run: Path, other: Path | None = None) -> Iterator[tuple[Visitor, str]
     thread.start()
     try:
         assert started.wait(20)
-        yield Visitor(addresses[0]), addresses[0]
+        yield Visitor(server.address), told[0]
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(20)

@@ -33,7 +33,7 @@ async function search() {
     const answer = await call(`/api/traces?${parameters}`);
     if (turn !== asked) return;
     found = answer;
-    byId("problem").textContent = state.busy || "";
+    byId("problem").textContent = state.labelling_off || "";
   } catch (problem) {
     if (turn === asked) byId("problem").textContent = problem.message;
     return;
@@ -108,8 +108,9 @@ function labelButtons() {
   const own = shown.label && shown.label.label;
   const note = make("textarea", { id: "note", "aria-label": "Note", placeholder: "note (n)" });
   note.value = (shown.label && shown.label.note) || "";
+  note.disabled = Boolean(state.labelling_off);
   return make("div", { class: "labels" }, ...state.labels.map((label) => make("button",
-    { type: "button", "data-label": label, "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);
+    { type: "button", "data-label": label, disabled: Boolean(state.labelling_off), "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);
 }
 
 function drawTrace() {
@@ -189,7 +190,7 @@ async function askModels(sample, question, teachers) {
 // --- labels -------------------------------------------------------------------------------------------------------------
 
 async function setLabel(label, on) {
-  if (!shown) return;
+  if (!shown || state.labelling_off) return;
   const trace = shown.id, note = byId("note") ? byId("note").value : "";
   try {
     state.labelled = (await call("/api/labels", { trace, label, note, blind: blind() && !shown.label })).labelled;

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
-from view_servers import Visitor, viewed
+from view_servers import Visitor, make_read_only, viewed
 
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError, StorageError
@@ -282,6 +282,28 @@ def test_a_second_view_of_a_run_shows_and_does_not_label(run: Path, visitor: Vis
         assert second.ask("/api/traces")[1]["total"] > 0
         status, told, _ = second.ask("/api/labels", {"trace": "aa", "label": "wrong"})
         assert status == 409 and "labels.jsonl" in told["error"]
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_read_only_run_is_shown_without_labelling(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool
+) -> None:
+    here = Path(shutil.copytree(run, tmp_path / "run"))
+    trace = TraceTable(here).search(Query(limit=1))["rows"][0]["id"]
+    if labelled:
+        journal = LabelJournal(here)
+        journal.add({"trace": trace, "label": "wrong"})
+        journal.close()
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    make_read_only(here, monkeypatch)
+    with viewed(here) as (visitor, told):
+        line = visitor.ask("/api/state")[1]["labelling_off"]
+        assert line.startswith("labelling is off: ") and "Read-only file system" in line
+        assert told.splitlines()[1:] == [line]
+        assert bool(visitor.ask(f"/api/traces/{trace}")[1]["label"]) is labelled
+        status, refusal, _ = visitor.ask("/api/labels", {"trace": trace, "label": "correct"})
+        assert (status, refusal["error"]) == (409, line)
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
 
 def test_a_port_in_use_is_told_with_the_next_step(run: Path) -> None:
