@@ -49,6 +49,7 @@ _HEADERS: Final = {
 _MAX_BODY: Final = 64 * 1024
 _MAX_PIXELS: Final = 50_000_000
 _PAGE_ROWS: Final = 200
+_SHOWN_ID: Final = 80
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -64,6 +65,7 @@ class ViewServer:
         self.labelling_off = ""
         """Why no label is taken; empty where labels are."""
         self.asking: Asking | None = None
+        self._labelling = asyncio.Lock()
         try:
             self.journal = LabelJournal(run)
         except (BusyError, StorageError) as error:  # another view labels, or the run is read-only: this one shows
@@ -221,9 +223,13 @@ class ViewServer:
         if self.journal is None:
             return _failure(409, self.labelling_off)
         values = await _object(request)
-        # Written on this thread: labels keep their order, and the answer is sent when the label is on the disk.
-        label = self.journal.add(values)
-        await asyncio.to_thread(self.table.set_label, label.trace, label.label)
+        trace = str(values.get("trace", ""))
+        async with self._labelling:  # labels keep their order
+            await asyncio.to_thread(self.table.refresh)
+            if not await asyncio.to_thread(self.table.holds, trace):
+                return _failure(404, f"no trace {trace[:_SHOWN_ID]!r} in {self.run}; no label was stored")
+            label = self.journal.add(values)  # the answer is sent when the label is on the disk
+            await asyncio.to_thread(self.table.set_label, label.trace, label.label)
         return _json({"labelled": len(self.labels)})
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:

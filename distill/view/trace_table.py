@@ -199,6 +199,10 @@ class TraceTable:
         (row,) = self._rows(f"SELECT coalesce(min({name}), 0) AS low, coalesce(max({name}), 0) AS high FROM facts")
         return float(row["low"]), float(row["high"])
 
+    def holds(self, trace_id: str) -> bool:
+        """Whether the run has a trace with this whole id."""
+        return bool(self._rows("SELECT 1 FROM facts WHERE id = ? LIMIT 1", [trace_id]))
+
     def record_place(self, trace_id: str) -> tuple[Path, int] | None:
         """Journal and first byte of a trace's record, in a run that is not filtered."""
         rows = [] if self.filtered else self._rows("SELECT journal, start FROM journal WHERE id = ?", [trace_id])

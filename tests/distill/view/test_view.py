@@ -207,6 +207,7 @@ def test_rates_against_the_judge_count_decided_labels_of_judged_traces() -> None
 @pytest.mark.slow
 def test_a_confirmed_label_survives_a_killed_server(run: Path, tmp_path: Path) -> None:
     here, chance, confirmed = Path(shutil.copytree(run, tmp_path / "run")), random.Random(0), {}
+    traces = [row["id"] for row in TraceTable(here).search(Query())["rows"]]
     for _ in range(3):
         with subprocess.Popen(
             [sys.executable, "-m", "distill", "view", str(here)], stdout=subprocess.PIPE, text=True
@@ -214,7 +215,7 @@ def test_a_confirmed_label_survives_a_killed_server(run: Path, tmp_path: Path) -
             assert server.stdout is not None
             visitor = Visitor(server.stdout.readline().strip())
             for number in range(chance.randrange(3, 9)):
-                trace, label = f"{number:02x}", chance.choice(("correct", "wrong", "unsure"))
+                trace, label = traces[number], chance.choice(("correct", "wrong", "unsure"))
                 assert visitor.ask("/api/labels", {"trace": trace, "label": label})[0] == 200
                 confirmed[trace] = label
             server.send_signal(signal.SIGKILL)
@@ -266,11 +267,28 @@ def test_a_trace_comes_with_its_picture_rules_and_label(visitor: Visitor) -> Non
     assert (rates["labels"], rates["false_accept"]["of"]) == (1, 1)
 
 
+def test_a_label_for_a_trace_that_the_run_does_not_have_is_refused(
+    run: Path, visitor: Visitor, tmp_path: Path
+) -> None:
+    for place in (run, unfiltered(run, tmp_path)):
+        with viewed(place) if place != run else nullcontext((visitor, "")) as (asking, _):
+            assert asking.ask("/api/labels", {"trace": "aa", "label": "wrong"})[0] == 404  # also before any search
+            real = asking.ask("/api/traces")[1]["rows"][0]["id"]
+            for trace in ("aa", "", None, 3, real[:8], real + "0", "' OR true --", "x" * 9_000):
+                status, told, _ = asking.ask("/api/labels", {"trace": trace, "label": "wrong"})
+                assert status == 404 and told["error"].startswith("no trace ") and len(told["error"]) < 300
+            assert asking.ask("/api/labels", {"label": "wrong"})[0] == 404
+            assert read_labels(place) == {} and asking.ask("/api/state")[1]["labelled"] == 0
+            assert asking.ask("/api/labels", {"trace": real, "label": "wrong"})[0] == 200
+            assert list(read_labels(place)) == [real]
+
+
 def test_bad_requests_are_told_in_a_sentence(visitor: Visitor) -> None:
+    trace = visitor.ask("/api/traces")[1]["rows"][0]["id"]
     assert "not an SQL condition" in visitor.ask(f"/api/traces?where={quote('steps >')}")[1]["error"]
     assert "whole number" in visitor.ask("/api/traces?offset=-1")[1]["error"]
     assert (
-        "choose one of correct, wrong, unsure" in visitor.ask("/api/labels", {"trace": "a", "label": 3})[1]["error"]
+        "choose one of correct, wrong, unsure" in visitor.ask("/api/labels", {"trace": trace, "label": 3})[1]["error"]
     )
     assert visitor.ask("/api/labels", b"no json")[0] == 400
     assert visitor.ask("/api/labels", b"x" * 100_000)[0] == 413
