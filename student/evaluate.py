@@ -269,6 +269,7 @@ def _write_results(
     report.write_report(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
     questions = len(next(iter(lines.values())))
     all_predictions = [line for predictions in written.values() for line in predictions]
+    counted = [line["tokens"] for line in all_predictions if line["tokens"] is not None]
     return Manifest(
         stage="eval",
         fingerprint=fingerprint(fields),
@@ -286,7 +287,7 @@ def _write_results(
             "predictions_without_image": len(written.get(WITHOUT_IMAGE, ())),
             **_settings_counts(recipe),
         },
-        tokens={"generated": sum(line["tokens"] or 0 for line in all_predictions)},
+        tokens={"generated": sum(counted)} if counted else {},
         versions=versions("torch", "transformers"),
         seconds=round(seconds, 3),
     ).write(folder)

@@ -18,11 +18,12 @@ from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.generate import Outcomes
 from distill.recipe.sections.teachers import Teacher
+from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.sampling_policy import FinalAttempt, TeacherPolicy
-from teacher.store.trace_index import TraceIndex
+from teacher.store.trace_index import Entry, TraceIndex
 from teacher.store.trace_journal import trace_parts
 
 _RECORD_BYTES = 1600
@@ -87,14 +88,18 @@ class TeacherUsage:
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
     """By quantity and domain, moments over the finished samples."""
 
-    def add(self, domain: str, traces: int, prompt: int, output: int) -> None:
+    def add(self, domain: str, traces: int, prompt: int | None, output: int | None) -> None:
+        """Count a finished sample; None stands for tokens that are not known."""
         self.done += 1
         for name, value in zip(QUANTITIES, (traces, prompt, output), strict=True):
-            self.moments[name].setdefault(domain, Moments()).add(value)
+            if value is not None:
+                self.moments[name].setdefault(domain, Moments()).add(value)
 
-    def expected(self, quantity: str) -> Amount:
-        """Estimated cost of the samples that are left. Needs at least one finished sample."""
-        return extrapolate(self.moments[quantity], self.left)
+    def expected(self, quantity: str) -> Amount | None:
+        """Estimated cost of the samples left, by the finished ones of which it is known; None without any."""
+        if not self.left.total():
+            return Amount()
+        return extrapolate(self.moments[quantity], self.left) if self.moments[quantity] else None
 
 
 def extrapolate(seen: Mapping[str, Moments], left: Mapping[str, int]) -> Amount:
@@ -153,7 +158,10 @@ def summarize_journals(folder: Path) -> JournalSummary:
             continue
         samples.add(record["sample_id"])
         records += 1
-        tokens += record["usage"]["reasoning"] + record["usage"]["answer"]
+        count = output_tokens(record["usage"], record["outcome"])
+        if count is None:
+            continue
+        tokens += count
         ended = datetime.fromisoformat(record["created"]).timestamp()
         spans.append((ended - record["latency_s"], ended))
     busy_s = sum(end - start for start, end in _merge_spans(spans))
@@ -183,17 +191,24 @@ def _merge_spans(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, 
         yield open_from, open_to
 
 
-def sample_usage(policy: TeacherPolicy, index: TraceIndex, sample: Sample) -> tuple[int, int, int] | None:
-    """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not done."""
+def sample_usage(
+    policy: TeacherPolicy, index: TraceIndex, sample: Sample
+) -> tuple[int, int | None, int | None] | None:
+    """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not done.
+
+    Tokens are None where the server reported none of a reply.
+    """
     state = policy.state_of(sample)
     if not state.done:
         return None
     entries = [entry for final in state.finals for entry in map(index.entry, _attempts(final)) if entry]
-    return (
-        len(entries),
-        sum(entry.usage["prompt"] for entry in entries),
-        sum(entry.usage["reasoning"] + entry.usage["answer"] for entry in entries),
-    )
+    prompt, outputs = sum(entry.usage["prompt"] for entry in entries), [_output(entry) for entry in entries]
+    output = None if None in outputs else sum(filter(None, outputs))
+    return len(entries), (prompt if prompt or not entries else None), output
+
+
+def _output(entry: Entry) -> int | None:
+    return output_tokens(entry.usage, entry.outcome)
 
 
 def _attempts(final: FinalAttempt) -> Iterator[str]:
@@ -210,7 +225,7 @@ class Forecast:
     traces: Amount
     prompt: Amount | None
     """None where it is unknown."""
-    output: Amount
+    output: Amount | None
     disk: Amount
     seconds: Amount | None
     cost: Amount | None
@@ -221,8 +236,11 @@ def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
     if not usage.done:
         return _upper_bound(recipe, teacher, sum(usage.left.values()))
     journals = usage.journals
-    traces, output, prompt = (usage.expected(name) for name in ("traces", "output", "prompt"))
-    seconds = output.times(1 / journals.tokens_per_s) if journals.tokens_per_s else None
+    output, prompt = usage.expected("output"), usage.expected("prompt")
+    traces = extrapolate(usage.moments["traces"], usage.left)
+    seconds = None if usage.left else Amount()
+    if output and journals.tokens_per_s:
+        seconds = output.times(1 / journals.tokens_per_s)
     return Forecast(
         measured=True,
         traces=traces,
@@ -272,12 +290,20 @@ def attempt_growth(outcomes: Outcomes) -> tuple[int, float]:
     return outcomes.attempts, sum(factor**attempt for attempt in range(outcomes.attempts))
 
 
-def _cost(teacher: Teacher, prompt: Amount, output: Amount, seconds: Amount | None) -> Amount | None:
+def _cost(teacher: Teacher, prompt: Amount | None, output: Amount | None, seconds: Amount | None) -> Amount | None:
     price = teacher.price
-    if not (price.input or price.output or price.hour) or (price.hour and seconds is None):
-        return None
-    cost = prompt.times(teacher.token_cost(1, 0)).plus(output.times(teacher.token_cost(0, 1)))
-    return cost.plus(seconds.times(price.hour / 3600)) if seconds else cost
+    paid = (
+        (price.input, prompt, teacher.token_cost(1, 0)),
+        (price.output, output, teacher.token_cost(0, 1)),
+        (price.hour, seconds, price.hour / 3600),
+    )
+    priced = [(amount, one) for has_price, amount, one in paid if has_price]
+    cost = Amount()
+    for amount, one in priced:
+        if amount is None:
+            return None
+        cost = cost.plus(amount.times(one))
+    return cost if priced else None
 
 
 def total_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:

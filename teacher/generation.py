@@ -267,7 +267,7 @@ def _manifest_counts(
     for name, tally in tallies.items():
         counts |= {f"{name}.{outcome}": count for outcome, count in tally.outcomes.items()}
     counts |= {f"quarantined.{reason}": count for reason, count in plan.quarantined.items()}
-    for key in ("repeated", "dropped", "hinted"):
+    for key in ("repeated", "dropped", "hinted", "without_usage"):
         if total := sum(getattr(tally, key) for tally in tallies.values()):
             counts[key] = total
     if damaged := sum(count_damaged(plan.folder).values()):

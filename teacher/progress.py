@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
+from distill.trace_records.token_counts import known_usage, output_tokens
 from distill.types import Outcome, Progress, ProgressCallback
 
 _REPORT_INTERVAL_S = 0.25
@@ -24,8 +25,9 @@ class GenerateProgress:
         self._on_progress = on_progress
         self._resumed = self._done = done
         self._total = max(total, done)
-        self._tokens = 0
+        self._tokens = self._without_usage = 0
         self._cost = 0.0
+        self._cost_is_known = True
         self._outcomes = Counter(outcomes)
         self._now = ""
         self._in_flight: list[Callable[[], int]] = []
@@ -57,12 +59,15 @@ class GenerateProgress:
         self._cost += teacher.price.hour * seconds / 3600
 
     def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
-        usage = record["usage"]
-        output = usage["reasoning"] + usage["answer"]
+        usage = known_usage(record)
+        output = output_tokens(record["usage"], record["outcome"])
         self._done += 1
         self._now = ""
-        self._tokens += output
-        self._cost += teacher.token_cost(usage["prompt"], output)
+        self._tokens += output or 0
+        self._without_usage += output is None
+        self._cost += teacher.token_cost(usage["prompt"] or 0, output or 0)
+        price = teacher.price
+        self._cost_is_known &= not ((price.output and output is None) or (price.input and usage["prompt"] is None))
         self._outcomes[record["outcome"]] += 1
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()
@@ -76,6 +81,7 @@ class GenerateProgress:
             "traces": self._done - self._resumed,
             "seconds": round(max(0.0, time.monotonic() - self._started - idle_s), 1),
             "tokens": self._tokens,
+            "without_usage": self._without_usage,
             "in_flight": sum(each() for each in self._in_flight),
             "outcomes": dict(self._outcomes),
             "cost": round(self._cost, 4),
@@ -91,12 +97,16 @@ class GenerateProgress:
         self._reported = time.monotonic()
         seconds = max(self._reported - self._started, 1e-9)
         facts: dict[str, str | int | float] = {"now": self._now} if self._now else {}
-        if self._done > self._resumed:
+        if self._done > self._resumed and (self._tokens or not self._without_usage):
             facts["tokens_per_s"] = round(self._tokens / seconds, 1)
+        if self._without_usage:
+            facts["without_usage"] = self._without_usage
         if in_flight := sum(each() for each in self._in_flight):
             facts["in_flight"] = in_flight
         facts |= {str(outcome): self._outcomes[outcome] for outcome in Outcome if self._outcomes[outcome]}
-        if self._cost:
+        if not self._cost_is_known:
+            facts["cost"] = f">= {self._cost:.4g}" if self._cost else "not known"
+        elif self._cost:
             facts["cost"] = round(self._cost, 4)
         self._on_progress(
             Progress(

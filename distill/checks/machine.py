@@ -165,6 +165,7 @@ def check_cost(context: CheckContext) -> Iterator[CheckResult]:
         return
     for teacher in recipe.teachers:
         ahead = forecast(recipe, teacher, _unseen(context.routed[teacher.name]))
+        assert ahead.output is not None  # without a finished sample it is the most that the settings allow
         cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
         summary = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}"
         yield fine(f"teachers.{teacher.name}", f"{summary}; `distill generate --check --probe 32` measures it")

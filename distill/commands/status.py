@@ -19,6 +19,7 @@ from distill.errors import DataError
 from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import interval, percent, table
 from distill.rounds.results import read_results, rounds_text
+from distill.types import Outcome
 
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
@@ -67,8 +68,22 @@ def _state(folder: Path, stage: str) -> dict[str, Any]:
         "seconds": manifest.seconds,
         "finished_at": manifest.created,
         "counts": dict(manifest.counts),
-        "tokens": dict(manifest.tokens),
+        "tokens": _token_fields(manifest),
     }
+
+
+def _token_fields(manifest: Manifest) -> dict[str, int | None]:
+    """The token counts of a stage. Those of generate are None where the servers reported no usage of any reply.
+
+    Where they reported it of some replies, they are lower bounds, and `without_usage` in the counts is not 0.
+    """
+    tokens: dict[str, int | None] = dict(manifest.tokens)
+    replies = sum(manifest.counts.get(outcome, 0) for outcome in Outcome if outcome != Outcome.ERROR)
+    if manifest.stage == "generate" and replies and not (tokens.get("reasoning") or tokens.get("answer")):
+        tokens |= dict.fromkeys(("reasoning", "answer", "wasted"))
+    if manifest.stage == "generate" and replies and not tokens.get("prompt"):
+        tokens |= dict.fromkeys(("prompt", "image"))
+    return tokens
 
 
 def evaluation_fields(run: Path) -> dict[str, Any]:
@@ -120,9 +135,12 @@ def funnel(run: Path) -> str:
                 for name in (*steps, *other_counts)
             ]
             if stage == "generate":
-                tokens = manifest.tokens
-                rows.append(("generate: tokens", f"{tokens.get('reasoning', 0) + tokens.get('answer', 0):,}"))
-                rows.append(("generate: tokens wasted", f"{tokens.get('wasted', 0):,}"))
+                tokens = _token_fields(manifest)
+                for name, parts in (("tokens", ("reasoning", "answer")), ("tokens wasted", ("wasted",))):
+                    counts = [tokens.get(part, 0) for part in parts]
+                    known = sum(count for count in counts if count is not None)
+                    bound = ">= " if manifest.counts.get("without_usage") else ""
+                    rows.append((f"generate: {name}", "not known" if None in counts else f"{bound}{known:,}"))
     return table(("funnel", "count"), rows) if rows else ""
 
 

@@ -9,6 +9,7 @@ fails.
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from distill.artifacts.journal import read_jsonl
@@ -19,6 +20,7 @@ from distill.planning.plan import duration
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import table
+from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
 from distill.units.agent_record import BEATS
@@ -39,7 +41,7 @@ class TeacherLoad:
 
     teacher: str
     traces: float
-    output_tokens: float
+    output_tokens: float | None
     prompt_tokens: float | None = None
     bytes: float | None = None
     tokens_per_s: float | None = None
@@ -70,7 +72,7 @@ class ScalePlan:
     units: int
     basis: str
     traces: float
-    output_tokens: float
+    output_tokens: float | None
     objects: int
     store_bytes: float | None
     unit_s: float | None
@@ -105,6 +107,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         filter_hours = alone / machines, alone
     store_bytes = _bytes(load, count)
     requests = _requests(recipe, units, unit_s, machines, hours)
+    outputs = [each.output_tokens for each in load.teachers]
     return ScalePlan(
         engine=engine,
         agents=machines,
@@ -112,7 +115,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         units=units,
         basis=load.basis,
         traces=count * sum(each.traces for each in load.teachers),
-        output_tokens=count * sum(each.output_tokens for each in load.teachers),
+        output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
         objects=_objects(recipe, units),
         store_bytes=store_bytes,
         unit_s=unit_s,
@@ -159,14 +162,17 @@ def _measured_teacher(folder: Path, name: str, samples: int) -> TeacherLoad:
     summary = summarize_journals(folder)
     parts = trace_parts(folder)
     records = [each for part in parts for each in read_jsonl(part, check=trace_fault, on_damage=lambda _: None)]
-    usages = [each["usage"] for each in records if each["outcome"] != Outcome.ERROR]
+    replies = [each for each in records if each["outcome"] != Outcome.ERROR]
+    counted = [count for each in replies if (count := output_tokens(each["usage"], each["outcome"])) is not None]
+    prompt = sum(each["usage"]["prompt"] for each in replies)
     head = b"".join(_heads(parts))
     share = len(compress(head)) / len(head) if head else 0.0
     return TeacherLoad(
         teacher=name,
-        traces=len(usages) / samples,
-        output_tokens=sum(each["reasoning"] + each["answer"] for each in usages) / samples,
-        prompt_tokens=sum(each["prompt"] for each in usages) / samples,
+        traces=len(replies) / samples,
+        # Replies whose server counts no tokens are taken to be as long as the others.
+        output_tokens=fmean(counted) * len(replies) / samples if counted else None if replies else 0.0,
+        prompt_tokens=prompt / samples if prompt or not replies else None,
         bytes=share * summary.bytes / samples,
         tokens_per_s=summary.tokens_per_s or None,
     )
@@ -203,7 +209,7 @@ def _generate_hours(load: SampleLoad, samples: int, agents: int) -> float | None
     """Hours of the slowest teacher: all work at the same time."""
     hours = 0.0
     for each in load.teachers:
-        if each.output_tokens and each.tokens_per_s is None:
+        if each.output_tokens is None or (each.output_tokens and each.tokens_per_s is None):
             return None
         hours = max(hours, samples * each.output_tokens / (each.tokens_per_s or 1.0) / agents / 3600)
     return hours
@@ -259,10 +265,11 @@ def _costs(
         cost = None
         if teacher.price.hour or teacher.price.input or teacher.price.output:
             known = (hours is not None or not teacher.price.hour) and (
-                each.prompt_tokens is not None or not teacher.price.input
+                (each.prompt_tokens is not None or not teacher.price.input)
+                and (each.output_tokens is not None or not teacher.price.output)
             )
             if known:
-                cost = samples * teacher.token_cost(each.prompt_tokens or 0.0, each.output_tokens)
+                cost = samples * teacher.token_cost(each.prompt_tokens or 0.0, each.output_tokens or 0.0)
                 cost += teacher.price.hour * (hours or 0.0) * agents
         before = costs["teachers"]
         costs["teachers"] = None if cost is None or before is None else before + cost
@@ -283,7 +290,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
         ("units", f"{plan.units:,} of at most {recipe.engine.unit_rows:,} samples or so"),
         ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
         ("traces", f"{bound}{plan.traces:,.0f}"),
-        ("output tokens", f"{bound}{plan.output_tokens:,.0f}"),
+        ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),
         ("objects in the store", f"about {plan.objects:,}"),
         ("bytes in the store", _known(plan.store_bytes, lambda value: f"{value / 1e9:,.3g} GB")),
         ("a unit takes an agent", _known(plan.unit_s, lambda value: f"{value:,.0f} s")),

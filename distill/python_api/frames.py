@@ -20,6 +20,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import DATASET, DECISIONS, PLAN, PREDICTIONS, SAMPLES, part_paths
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
+from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
 
@@ -51,7 +52,8 @@ _COMPARED = pa.schema(
 def traces(run: Path | str) -> pa.Table:
     """One row a trace, with its question and gold answers; of an unfinished run those written so far.
 
-    Tokens are counts, latency_s seconds. Raises DataError where there is no run with traces.
+    Tokens are counts, null where the server reported none; latency_s are seconds. Raises
+    DataError where there is no run with traces.
     """
     folder = Path(run) / "generate"
     if not folder.is_dir():
@@ -93,7 +95,8 @@ def _records(folder: Path, final: set[str] | None) -> Iterator[dict[str, Any]]:
 
 
 def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
-    usage = {f"{part}_tokens": record["usage"][part] for part in ("prompt", "image", "reasoning", "answer")}
+    known = known_usage(record)
+    usage = {f"{part}_tokens": known[part] for part in ("prompt", "image", "reasoning", "answer")}
     about = {"question": sample.get("question"), "golds": sample.get("answers"), "hinted": False}
     row = {**about, **record, **usage}
     return {name: row[name] for name in _TRACES.names}

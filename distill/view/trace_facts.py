@@ -12,6 +12,7 @@ from distill.artifacts.layout import PLAN
 from distill.commands.explain import gather
 from distill.commands.explain_text import Explanation, fate
 from distill.errors import DataError
+from distill.trace_records.token_counts import known_usage
 from distill.view.trace_table import TraceTable
 
 _SHOWN_PARAMS = ("temperature", "top_p", "max_tokens", "seed")
@@ -72,7 +73,7 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "finish_reason": record["finish_reason"],
         "error": record.get("error") or "",
         "latency_s": record["latency_s"],
-        "usage": dict(record["usage"]),
+        "usage": known_usage(record),
         "params": {name: params[name] for name in _SHOWN_PARAMS if name in params},
         "reasoning": record["reasoning"],
         "answer": record["answer"],

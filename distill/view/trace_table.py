@@ -19,6 +19,7 @@ from distill.artifacts.journal import read_jsonl_at
 from distill.artifacts.layout import DECISIONS, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
+from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
 from filters.decisions.rules import check_condition, first_line
 from filters.tables.signal_database import Tables, closed_database, connect, identifier, join_aligned, text
@@ -311,7 +312,7 @@ class _JournalReader:
 
 def _row(record: Mapping[str, Any], journal: str, start: int) -> dict[str, Any]:
     row = {name: record.get(name) for name in _JOURNAL.names if name in record}
-    usage = record["usage"]
+    usage = known_usage(record)
     return row | {
         "reasoning_tokens": usage["reasoning"],
         "answer_tokens": usage["answer"],

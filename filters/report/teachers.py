@@ -7,9 +7,10 @@ come out the same every time.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
+from distill.trace_records.token_counts import output_tokens
 from filters.report.table import TableFacts
 from filters.tables.trace_index import PlannedTraces
 
@@ -155,8 +156,9 @@ def _cost(facts: TableFacts, index: PlannedTraces, teacher: str) -> float | None
         f"SELECT id FROM page WHERE teacher = ? AND outcome <> 'error' ORDER BY id LIMIT {COST_SAMPLE}", [teacher]
     )
     traces = list(index.traces([name for (name,) in ids]))
-    tokens = [trace.usage.reasoning + trace.usage.answer for trace in traces]
-    return fmean(tokens) if any(tokens) else None
+    tokens = [output_tokens(asdict(trace.usage), trace.outcome) for trace in traces]
+    counted = [count for count in tokens if count is not None]
+    return fmean(counted) if counted else None
 
 
 def _per_kept(tokens: float | None, counts: dict[str, int]) -> float | None:

@@ -41,7 +41,7 @@ _SCHEMA = pa.schema(
 _ROW_GROUP = 8192
 _KEPT, _DROPPED, _REPLACED = range(3)
 """A final trace; one that later stages do not see; an attempt that a later one replaced."""
-_COMPLETE, _ERROR = OUTCOMES.index(Outcome.COMPLETE), OUTCOMES.index(Outcome.ERROR)
+_COMPLETE, _EMPTY, _ERROR = map(OUTCOMES.index, (Outcome.COMPLETE, Outcome.EMPTY_ANSWER, Outcome.ERROR))
 _ROW = struct.Struct(f"<{KEY_BYTES}s{KEY_BYTES}sBBBBiii4I")
 _COLUMNS: Any = np.dtype(
     [
@@ -72,6 +72,8 @@ class Tally:
     dropped: int = 0
     """Final traces that later stages don't see."""
     hinted: int = 0
+    without_usage: int = 0
+    """Replies whose tokens the server did not report."""
     repeated: int = 0
     """Attempts that a later one replaced."""
     proven: int = 0
@@ -106,14 +108,13 @@ class FinalTraces:
             kind = _DROPPED if final.dropped else _KEPT
             self._add_row(index, number, sample, final.request, kind, final.status.outcome)
             for replaced in final.replaced:
-                self._add_row(index, number, sample, replaced, _REPLACED, Outcome.COMPLETE)
+                if entry := index.entry(replaced.id):
+                    self._add_row(index, number, sample, replaced, _REPLACED, entry.outcome)
 
     def _add_row(
         self, index: TraceIndex, teacher: int, sample: Sample, request: Request, kind: int, outcome: str
     ) -> None:
         usage = index.usage(request.id)
-        if usage is None and kind == _REPLACED:
-            return
         self._rows += _ROW.pack(
             bytes.fromhex(request.id),
             bytes.fromhex(sample.id),
@@ -139,6 +140,10 @@ class FinalTraces:
 
         counts, may_pass = total(), total("may_pass")
         tokens = {name: total(name) for name in USAGE}
+        # As `output_tokens` (distill/trace_records/token_counts.py) decides for one trace.
+        unreported = (rows["reasoning"] + rows["answer"] == 0) & (rows["outcome"] != _ERROR)
+        unreported &= (rows["outcome"] != _EMPTY) | (rows["prompt"] == 0)
+        uncounted = np.bincount(rows["teacher"][unreported], minlength=len(self._teachers))
         tallies: dict[str, Tally] = {}
         for name, (number, teacher) in self._teachers.items():
             finals = counts[number, _KEPT] + counts[number, _DROPPED]
@@ -150,6 +155,7 @@ class FinalTraces:
                 tokens=Counter(used),
                 errors_to_ask_again=int(may_pass[number].sum()),
                 dropped=int(counts[number, _DROPPED].sum()),
+                without_usage=int(uncounted[number]),
                 hinted=int(finals.sum()) if teacher.hinted else 0,
                 repeated=int(counts[number, _REPLACED].sum()),
                 proven=int(finals[_ERROR]),

@@ -255,7 +255,8 @@ class Stub:
                 return response(spoken("<think>First I would have to look at", "length"))
             case "loop":
                 return response(spoken("<think>and again " + "and again " * 60, "length"))
-        return response({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}], "usage": None})
+        usage = {"prompt_tokens": 30, "completion_tokens": 0}
+        return response({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}], "usage": usage})
 
 
 class Wire(asyncio.Protocol):

@@ -135,7 +135,7 @@ function drawTrace() {
     make("h2", {}, "Request"),
     table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, attempt ${shown.k}, ${shown.model}`],
       ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
-      ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count}`).join(", ")],
+      ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count ?? "not known"}`).join(", ")],
       ["settings", Object.entries(shown.params).map(([name, what]) => `${name} ${what}`).join(", ") || "none kept"]])].filter((part) => part !== null));
 }
 

@@ -1,13 +1,13 @@
 """Several traces by one request (the API's `n`): the prompt and its images are sent and read once.
 
 A server counts the tokens of all choices together. Those of a choice are counted by its log-probabilities where there
-are some, else shared out by the length of the texts, so that their sum is what the server says. The tokens of the
-prompt belong to the first choice, because they were read once.
+are some, else one for its end and the rest by the length of the texts, so that their sum is what the server says. The
+tokens of the prompt belong to the first choice, because they were read once.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from teacher.engines.http.chat_protocol import completion_from_body
@@ -35,12 +35,13 @@ def _token_counts(choices: Sequence[Completion]) -> list[int]:
     """The tokens of each choice."""
     if all(one.token_ids is not None for one in choices):
         return [len(one.token_ids) for one in choices if one.token_ids is not None]
-    total, length = choices[0].completion_tokens, sum(len(one.text) for one in choices)
-    ends, written = [0], 0
-    for one in choices:
-        written += len(one.text)
-        ends.append(round(total * written / length) if length else 0)
-    return [end - start for start, end in pairwise(ends)]
+    total = choices[0].completion_tokens
+    certain = int(total >= len(choices))
+    shared, lengths = total - certain * len(choices), [len(one.text) for one in choices]
+    if not any(lengths):
+        lengths = [1] * len(choices)
+    ends = [round(shared * written / sum(lengths)) for written in accumulate(lengths, initial=0)]
+    return [certain + end - start for start, end in pairwise(ends)]
 
 
 async def ask_choices(

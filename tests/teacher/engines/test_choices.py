@@ -131,7 +131,7 @@ def test_log_probabilities_count_the_tokens_of_each_choice(url: str, tmp_path: P
         assert record["usage"]["reasoning"] + record["usage"]["answer"] == 23  # of the stub
 
 
-@pytest.mark.parametrize("texts", [["a" * 10, "b" * 30], ["", ""], ["abc", "", "a", "abcdefg"]])
+@pytest.mark.parametrize("texts", [["a" * 10, "b" * 30], ["", ""], ["abc", "", "a", "abcdefg"], ["a" * 900, "b"]])
 def test_tokens_of_choices_are_shared_out_without_a_rest(texts: list[str]) -> None:
     choices = [{"message": {"content": text}, "finish_reason": "stop"} for text in texts]
     body = {"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": 17}}
@@ -139,7 +139,7 @@ def test_tokens_of_choices_are_shared_out_without_a_rest(texts: list[str]) -> No
     assert [one.text for one in found] == texts and [one.prompt_tokens for one in found] == [9] + [0] * (
         len(texts) - 1
     )
-    assert sum(one.completion_tokens for one in found) == (17 if any(texts) else 0)
+    assert sum(one.completion_tokens for one in found) == 17 and all(one.completion_tokens for one in found)
 
 
 def test_only_whole_groups_of_first_attempts_are_joined(url: str) -> None:
