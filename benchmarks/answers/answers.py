@@ -32,8 +32,8 @@ from typing import Any
 
 import orjson
 
+from distill.answers import exact_match, judge, relaxed_accuracy
 from distill.answers.final_answer import final_answer
-from distill.answers.verdicts import exact_match, judge, relaxed_accuracy
 from distill.stats.intervals import wilson
 
 PAIRS = Path(__file__).parents[1] / "data" / "answers" / "pairs.jsonl"

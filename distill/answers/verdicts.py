@@ -2,12 +2,11 @@
 
 Undecided is for what the two texts leave open (50% or 0.5? 3:30 in which half of the day?), and is never to be
 counted as wrong. A judgement is by the type of the gold answer; types that are not given are inferred and recorded.
-Only a numeric answer has a relative error, so that tolerance stays a policy. Reference metrics, which have no third
-verdict, are in `distill.answers.reference_metrics` and can be imported from here.
+Only a numeric answer has a relative error, so that tolerance stays a policy.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import Final
 
 from distill.answers import choices, lists, math_worker, user_types
 from distill.answers.answer_types import infer_type as infer_type
+from distill.answers.argument_texts import Text, checked_tolerance, gold_texts, option_texts, text_of, type_text
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.conclusions import conclusions
 from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
@@ -27,10 +27,6 @@ from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.numbers.ratios import compare_ratios, compare_shares
 from distill.answers.numbers.solution_sets import compare_intervals, compare_limits
-from distill.answers.reference_metrics import anls as anls
-from distill.answers.reference_metrics import exact_match as exact_match
-from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
-from distill.answers.reference_metrics import rouge_l as rouge_l
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import bold_part, stated_parts
 from distill.answers.texts.mentions import is_about_another
@@ -53,12 +49,12 @@ class Judgement:
 
 
 def judge(
-    prediction: str,
-    gold: str | Sequence[str],
+    prediction: Text,
+    gold: Text | Iterable[Text | None] | None,
     answer_type: str | None = None,
     *,
     relative_tolerance: float = 0.0,
-    options: Sequence[str] | None = None,
+    options: Iterable[Text] | None = None,
     question: str = "",
 ) -> Judgement:
     """Compare a prediction with the accepted gold answers.
@@ -67,19 +63,23 @@ def judge(
     percent, money, time, ratio, choice, list, date, text, else inferred from the first gold answer. Numbers, percents
     and money within `relative_tolerance` of the gold are correct. `options` are the texts of choices A, B, C ...
     `question` says what a bare number counts ("in million dollars"), and which words a sentence only repeats.
+    Numbers and dates count as their texts, None as no gold answer. A DataError names an argument of another kind.
     """
-    return _judge(prediction, gold, answer_type, relative_tolerance, options, ask_worker=True, question=question)
+    said, asked, golds = text_of("prediction", prediction), text_of("question", question), gold_texts(gold)
+    tolerance, offered, kind = checked_tolerance(relative_tolerance), option_texts(options), type_text(answer_type)
+    return _judge(said, golds, kind, tolerance, offered, ask_worker=True, question=asked)
 
 
-def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Sequence[str] | None = None) -> bool:
+def equivalent(a: Text, b: Text, answer_type: str | None = None, *, options: Iterable[Text] | None = None) -> bool:
     """Whether two answers surely mean the same; cheap and symmetric, for clustering the answers of traces.
 
     With the `options` of a choice, a letter and the text of its option are the same answer.
     """
+    a, b, options = text_of("a", a), text_of("b", b), option_texts(options)
     if a == b:
         return True
     if options and answer_type in (None, "choice"):
-        offered = tuple(normalise(option) for option in options)
+        offered = tuple(map(normalise, options))
         letters_a, letters_b = (
             choices.find_chosen_letters(normalise(final_answer(text).text), offered) for text in (a, b)
         )

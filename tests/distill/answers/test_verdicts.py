@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distill.answers import math_worker, verdicts
-from distill.answers.verdicts import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
+from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l
+from distill.answers.verdicts import equivalent, infer_type, judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 

@@ -1,0 +1,66 @@
+"""Arguments of the judge as texts: a number or a date is judged by its text; another value is refused by name.
+
+As in a data source, a missing gold answer (None, NaN) is no gold answer.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+from math import isnan
+from numbers import Number, Real
+from typing import Any
+
+from distill.errors import DataError
+
+Text = str | float | Decimal | date
+"""What is judged by its text."""
+
+
+def text_of(name: str, value: Any) -> str:
+    """The text of the argument of this name. Raises DataError where it is no text, number or date."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Number | date) and not _is_missing(value):
+        try:
+            return str(value)
+        except ValueError:  # Python writes no whole number of more than 4,300 digits
+            raise DataError(f"{name} is a number of too many digits; give its text") from None
+    raise DataError(f"{name} is {_shown(value)}; give a text or a number")
+
+
+def gold_texts(gold: Any) -> list[str]:
+    """The accepted answers: one text or number, or several of them. Raises DataError for anything else."""
+    if isinstance(gold, str):
+        return [gold]
+    return [text_of("gold", each) for each in (gold if _is_group(gold) else [gold]) if not _is_missing(each)]
+
+
+def option_texts(options: Any) -> tuple[str, ...] | None:
+    """The texts of the options. Raises DataError where they are no group of texts or numbers."""
+    if options is not None and not _is_group(options):
+        raise DataError(f"options is {_shown(options)}; give a list of texts")
+    return None if options is None else tuple(text_of("an item of options", each) for each in options)
+
+
+def type_text(answer_type: Any) -> str | None:
+    """The name of the answer type, None where none is given. Raises DataError where it is no text."""
+    return None if answer_type is None else text_of("answer_type", answer_type)
+
+
+def checked_tolerance(value: Any) -> float:
+    """The relative tolerance. Raises DataError where it is no share of at least 0."""
+    if isinstance(value, Real) and (tolerance := float(value)) >= 0:
+        return tolerance
+    raise DataError(f"relative_tolerance is {_shown(value)}; give a share of at least 0, such as 0.05")
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and isnan(value))
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.60} ({type(value).__name__})"
