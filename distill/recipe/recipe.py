@@ -138,6 +138,10 @@ class Recipe(Section):
                 raise ValueError(unknown_value(f"rounds.{name}", value, known))
         if not settings.count:
             return self
+        for teacher in self.teachers:
+            samples = settings.samples if teacher.name in (settings.teachers or teachers) else None
+            if samples is not None and (wrong := teacher.samples_problem("rounds.samples", samples)):
+                raise ValueError(f"teachers.{teacher.name}: {wrong}")
         sources = [name for name in self.data if name != self.eval.data]
         if settings.questions not in sources:
             raise ValueError(unknown_value("rounds.questions", settings.questions, sources))

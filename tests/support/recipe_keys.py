@@ -30,6 +30,7 @@ backend = "embedded"
 name = "started"
 model = "owner/started"
 logprobs = 2
+samples = 3
 [teachers.until]
 correct = 1
 [[teachers]]

@@ -282,6 +282,16 @@ class Teacher(Section):
             raise ValueError("a teacher with {draft} writes `samples` traces for every draft and takes no until")
         return self._as_backend_allows()
 
+    def samples_problem(self, key_name: str, samples: int) -> str:
+        """What keeps this teacher from writing so many traces a question, which `key_name` sets; empty if nothing."""
+        for name, number in self.until or ():
+            if number is not None and number > samples:
+                return (
+                    f"until.{name} = {number} is more than {key_name} = {samples}, so it is never reached: raise "
+                    f"{key_name} to {number} or more, or lower until.{name}"
+                )
+        return f"choices = {self.choices} must divide {key_name} = {samples}" if samples % self.choices else ""
+
     def _as_backend_allows(self) -> Self:
         backend = self.capabilities
         wrong = extra_body_problem(self.extra_body, of_vllm=backend.knows_sampling) or omit_problem(self.omit)
@@ -297,8 +307,8 @@ class Teacher(Section):
                     raise ValueError(f"backend {self.backend!r} sends no HTTP requests and takes no {name}")
         if self.choices > 1 and not backend.takes_choices:
             raise ValueError(f"backend {self.backend!r} asks for one trace at a time and takes no choices")
-        if self.samples % self.choices:
-            raise ValueError(f"choices = {self.choices} must divide samples = {self.samples}")
+        if wrong := self.samples_problem("samples", self.samples):
+            raise ValueError(wrong)
         if backend.base_url == "required" and not self.base_url:
             raise ValueError(f"backend {self.backend!r} needs base_url")
         if backend.base_url == "refused" and self.base_url:

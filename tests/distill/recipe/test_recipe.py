@@ -98,6 +98,17 @@ def test_an_unknown_key_names_file_key_and_the_nearest_known_one(
     assert "(known: " not in message
 
 
+@pytest.mark.parametrize("name", ["correct", "agree", "at_once"])
+def test_an_until_that_samples_never_reach_is_refused_with_both_numbers(path: Path, name: str) -> None:
+    given = 'model = "somebody/teacher"\nsamples = {}\nuntil = {{ correct = 1, ' + name + " = 3 }}"
+    if name == "correct":
+        given = 'model = "somebody/teacher"\nsamples = {}\nuntil = {{ correct = 3 }}'
+    message = refused(path, 'model = "somebody/teacher"', given.format(2))
+    assert f"until.{name} = 3 is more than samples = 2" in message and "raise samples to 3 or more" in message
+    path.write_text(WHOLE.replace('model = "somebody/teacher"', given.format(3)))
+    assert loading.load(path).teachers[0].samples == 3
+
+
 def test_every_problem_is_named_at_once(path: Path) -> None:
     message = refused(path, "seed = 7", 'seed = "7"\nunknown_thing = 1')
     assert "seed = '7'" in message

@@ -152,6 +152,14 @@ def test_without_rounds_a_recipe_stays_as_it_is(place: Path) -> None:
         ('questions = "more"\nvalidation = "more"\n[data.more]\nsource = "questions.jsonl"', "name two sources"),
         ('stage = "other"', "rounds.stage"),
         ('teachers = ["nobody"]', "rounds.teachers"),
+        (
+            'samples = 2\n[[teachers]]\nname = "b"\nmodel = "owner/b"\nsamples = 4\nuntil = { correct = 3 }',
+            "teachers.b: until.correct = 3 is more than rounds.samples = 2",
+        ),
+        (
+            'samples = 3\n[[teachers]]\nname = "b"\nmodel = "owner/b"\nsamples = 4\nchoices = 2',
+            "teachers.b: choices = 2 must divide rounds.samples = 3",
+        ),
         ('prompt = "Look again."', "prompt must contain"),
     ],
 )
