@@ -226,7 +226,7 @@ def _arm(by_seed: Mapping[int, ArmResult], folder: Path, seed: int) -> dict[str,
 
 
 def _errors(by_seed: Mapping[int, ArmResult]) -> dict[str, Any]:
-    """The wrong replies of all seeds by their cause."""
+    """The replies of all seeds that are not correct by their cause."""
     from student.evaluation.error_breakdown import error_breakdown
 
     return error_breakdown([line for result in by_seed.values() for line in result.predictions])

@@ -273,7 +273,7 @@ def evaluation(run: Path) -> str:
 
 
 def _errors(arms: Mapping[str, Any]) -> list[str]:
-    """The wrong replies of every arm by their cause, and what limits it."""
+    """The replies of every arm that are not correct by their cause, and what limits it."""
     from student.evaluation.error_breakdown import breakdown_table
 
     errors = breakdown_table(arms)
@@ -281,7 +281,7 @@ def _errors(arms: Mapping[str, Any]) -> list[str]:
         return []
     rows = [(name, *(str(cell[0]) if cell else "" for cell in cells)) for name, cells in errors["rows"].items()]
     limits = "\n".join(f"{name}: {sentence}" for name, sentence in errors["limits"].items())
-    blocks = [table(("wrong replies", *(cause.replace("_", " ") for cause in errors["columns"])), rows), limits]
+    blocks = [table(("not correct", *(cause.replace("_", " ") for cause in errors["columns"])), rows), limits]
     return [block for block in blocks if block]
 
 

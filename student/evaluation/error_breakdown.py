@@ -1,6 +1,7 @@
-"""Wrong replies of an arm by their cause, and one sentence about what limits the student.
+"""Replies of an arm that are not correct by their cause, and one sentence about what limits the student.
 
-The cause of one reply is found in student/inference/error_causes.py.
+Undecided replies are among them: whether they are wrong is not known. The cause of one reply is found in
+student/inference/error_causes.py.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from distill.stats import intervals
 from student.inference.error_causes import CAUSES
 
 MIN_WRONG: Final = 20
-"""With fewer wrong replies than this, no cause is called the limit."""
+"""With fewer replies that are not correct than this, no cause is called the limit."""
 
 _LIMITS: Final[Mapping[str, str]] = {
     "format": "Replies that are cut off or have no closed think block are",
@@ -27,16 +28,16 @@ _LIMITS: Final[Mapping[str, str]] = {
 
 
 def error_breakdown(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`error_causes`: for each cause that occurs, its count `n`, its share of the wrong replies with the interval of
-    Wilson `ci95`; in the order of CAUSES. `limited_by`: one sentence, None where too few replies are wrong."""
-    wrong = [cause for prediction in predictions if (cause := prediction.get("error_cause")) is not None]
-    counts = Counter(wrong)
+    """`error_causes`: for each cause that occurs, its count `n`, its share of the replies that are not correct with
+    the interval of Wilson `ci95`; in the order of CAUSES. `limited_by`: one sentence, None for too few of them."""
+    incorrect = [cause for prediction in predictions if (cause := prediction.get("error_cause")) is not None]
+    counts = Counter(incorrect)
     return {
         "error_causes": {
             cause: {
                 "n": counts[cause],
-                "share": counts[cause] / len(wrong),
-                "ci95": intervals.wilson(counts[cause], len(wrong)),
+                "share": counts[cause] / len(incorrect),
+                "ci95": intervals.wilson(counts[cause], len(incorrect)),
             }
             for cause in CAUSES
             if counts[cause]
@@ -54,19 +55,22 @@ def _limit(counts: Counter[str]) -> str | None:
     cause, first = ranked[0]
     second = ranked[1][1] if len(ranked) > 1 else 0
     if cause not in _LIMITS:
-        return f"Its wrong replies ({total:,}) have no rationale, so their cause cannot be told."
-    share = f"{first / total:.0%} of its errors ({first:,} of {total:,})"
+        return f"Its replies that are not correct ({total:,}) have no rationale, so their cause cannot be told."
+    share = f"{first / total:.0%} of its replies that are not correct ({first:,} of {total:,})"
     if first + second and intervals.wilson(first, first + second)[0] <= 0.5:
         return (
-            f"No single cause limits this student: {cause} has {first:,} of {total:,} wrong replies "
-            f"({first / total:.0%}), {ranked[1][0]} {second:,}."
+            f"No single cause limits this student: {cause} has {first:,} of {total:,} replies that "
+            f"are not correct ({first / total:.0%}), {ranked[1][0]} {second:,}."
         )
     return f"{_LIMITS[cause]} {share}."
 
 
 def breakdown_table(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The causes of wrong replies by arm, of arms in metrics.json or results.json: `columns` with their meanings,
-    `rows` with (count, share and interval) for each column, and `limits`, a sentence an arm. None without causes."""
+    """The causes of replies that are not correct by arm, of arms in metrics.json or results.json.
+
+    `columns` with their meanings, `rows` with (count, share and interval) for each column, and `limits`, one sentence
+    an arm. None without causes.
+    """
     causes = {name: arm.get("error_causes") or {} for name, arm in arms.items()}
     columns = [cause for cause in CAUSES if any(cause in parts for parts in causes.values())]
     if not columns:
@@ -74,8 +78,12 @@ def breakdown_table(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | N
     return {
         "columns": {cause: CAUSES[cause] for cause in columns},
         "rows": {name: [_cell(parts.get(cause)) for cause in columns] for name, parts in causes.items()},
-        "limits": {name: arm["limited_by"] for name, arm in arms.items() if arm.get("limited_by")},
+        "limits": {name: limit for name, parts in causes.items() if (limit := _limit(_counts(parts)))},
     }
+
+
+def _counts(parts: Mapping[str, Any]) -> Counter[str]:
+    return Counter({cause: part["n"] for cause, part in parts.items()})
 
 
 def _cell(part: Mapping[str, Any] | None) -> tuple[int, str] | None:

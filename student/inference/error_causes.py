@@ -1,4 +1,4 @@
-"""Why a wrong reply is wrong: the first part of its rationale that fails.
+"""Why a reply is not correct: the first part of its rationale that fails.
 
 A rationale reads the image (perception), computes with what it read (arithmetic) and states a result, which the
 answer repeats (conclusion). The parts are checked in this order, and the first that fails is the cause. If no part

@@ -139,7 +139,7 @@ def test_a_gallery_of_none_has_neither_script_nor_filters(tmp_path: Path, lines:
 
 def test_causes_of_wrong_replies_are_counted_by_arm_and_the_limit_is_a_sentence(tmp_path: Path, lines: tuple):
     root = page(tmp_path, lines)
-    head, *arms = rows(root, "Causes of wrong replies by arm")
+    head, *arms = rows(root, "Causes of replies that are not correct by arm")
     assert head == ["arm", "no rationale", "perception", "arithmetic"]
     known = worlds.metrics(lines[1])["arms"]
     for name, *cells in arms:
@@ -153,4 +153,4 @@ def test_causes_of_wrong_replies_are_counted_by_arm_and_the_limit_is_a_sentence(
 def test_an_evaluation_without_causes_has_no_such_table(tmp_path: Path, lines: tuple):
     asked, said, folder = lines
     old = [{key: value for key, value in line.items() if key != "error_cause"} for line in said]
-    assert rows(page(tmp_path, (asked, old, folder)), "Causes of wrong replies by arm") == []
+    assert rows(page(tmp_path, (asked, old, folder)), "Causes of replies that are not correct by arm") == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from distill.types import Sample
-from student.evaluation.error_breakdown import error_breakdown
+from student.evaluation.error_breakdown import breakdown_table, error_breakdown
 from student.inference.error_causes import CAUSES
 from student.inference.scoring import score_reply
 
@@ -102,7 +102,17 @@ def test_counts_and_shares_are_of_the_wrong_replies():
     assert result["error_causes"]["perception"]["share"] == 0.75
     low, high = result["error_causes"]["perception"]["ci95"]
     assert 0.59 < low < 0.75 < high < 0.87
-    assert result["limited_by"] == "Misread images cause 75% of its errors (30 of 40)."
+    assert result["limited_by"] == "Misread images cause 75% of its replies that are not correct (30 of 40)."
+
+
+def test_undecided_replies_are_not_called_wrong():
+    result = error_breakdown(lines(undecided=30, arithmetic=6, right=10))
+    table = breakdown_table({"arm": result})
+    assert table is not None and table["limits"] == {"arm": result["limited_by"]}
+    told = "Answers that the judge cannot decide are 83% of its replies that are not correct (30 of 36)."
+    assert result["limited_by"] == told
+    close = error_breakdown(lines(undecided=21, arithmetic=19))["limited_by"]
+    assert close is not None and "40 replies that are not correct" in close and "wrong" not in close
 
 
 def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
@@ -110,7 +120,7 @@ def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
     assert close.startswith("No single cause limits this student: perception")
     assert error_breakdown(lines(perception=19))["limited_by"] is None
     without = error_breakdown(lines(no_rationale=90, perception=9))["limited_by"]
-    assert without == "Its wrong replies (99) have no rationale, so their cause cannot be told."
+    assert without == "Its replies that are not correct (99) have no rationale, so their cause cannot be told."
     assert error_breakdown(lines(right=100)) == {"error_causes": {}, "limited_by": None}
 
 
