@@ -207,8 +207,13 @@ def init(
         typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable."),
     ] = None,
     images: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Use this many images of a folder, chosen at random; 0 means all.")
-    ] = 5000,
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Use this many images of a folder without a table, chosen at random; 0 means all [default: 5000].",
+        ),
+    ] = None,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier init.")] = False,

@@ -43,6 +43,7 @@ QUESTIONS = (
     "What most likely happened just before this moment, and what in the image tells you?",
 )
 """Asked about every image of a folder that comes without questions."""
+MOST_IMAGES = 5_000
 _EXAMPLES = 2
 _SHOWN = 5
 _WRITTEN = (
@@ -62,8 +63,8 @@ class FirstSettings:
 
     columns: Mapping[str, str]
     questions: Sequence[str]
-    most_images: int
-    """How many images of a folder without questions are used; 0: all."""
+    most_images: int | None
+    """How many images of a folder without a table are used; 0: all, None: at most MOST_IMAGES. Not for a table."""
     test: float
     seed: int
     teacher: str | None
@@ -137,18 +138,15 @@ def _table(
     source: str, local: Path, folder: Path, settings: FirstSettings, lines: list[str]
 ) -> tuple[dict[str, Any], Path | None]:
     """The settings of the table to read, and the folder of its images where that is known."""
-    if source.startswith(HUB):
-        name, _, subset = source.removeprefix(HUB).partition(":")
-        return {"source": name, **({"subset": subset} if subset else {})}, None
-    if not local.is_dir():
+    if (given := _given_table(source, local, settings)) is not None:
         if settings.questions:
             raise RecipeError("--question is for a folder of images; a table has questions of its own")
-        return {"source": str(local.resolve())}, None
-    if not settings.questions:
-        holds_table = any(suffix_of(file) in KINDS for file in local.iterdir())
-        holds_table |= bool(guessed_columns.files_below(local, {".parquet", ".arrow"}))
-        if holds_table:
-            return {"source": str(local.resolve())}, None
+        if settings.most_images is not None:
+            raise RecipeError(
+                f"--images {settings.most_images} is for a folder of images without a table; {source} is or holds a "
+                "table, and all its rows are used. Leave --images out, or give a table with fewer rows"
+            )
+        return given, None
     file = folder / "questions.jsonl"
     asked = settings.questions or QUESTIONS
     files = guessed_columns.files_below(local, guessed_columns.image_suffixes())
@@ -171,8 +169,9 @@ def _table(
             f"such as {next(name for name in names if name not in set(usable))!r}; rename them"
         )
     taken = usable
-    if 0 < settings.most_images < len(usable):
-        taken = sorted(random.Random(settings.seed).sample(usable, settings.most_images))
+    most_images = MOST_IMAGES if settings.most_images is None else settings.most_images
+    if 0 < most_images < len(usable):
+        taken = sorted(random.Random(settings.seed).sample(usable, most_images))
         lines.append(f"uses {len(taken):,} of {len(usable):,} images, chosen at random (--images 0 uses all)")
     rows = ({"image": name, "question": text} for name in taken for text in asked)
     file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
@@ -182,6 +181,21 @@ def _table(
     if not settings.questions:
         lines.append("  (--question TEXT asks yours; a CSV or JSONL file with image, question and answer is better)")
     return {"source": str(file)}, local.resolve()
+
+
+def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str, Any] | None:
+    """The settings of a table of the hub, of a file, or in a folder; None for a folder whose images are used."""
+    if source.startswith(HUB):
+        name, _, subset = source.removeprefix(HUB).partition(":")
+        return {"source": name, **({"subset": subset} if subset else {})}
+    if local.is_dir():
+        holds_table = not settings.questions and (
+            any(suffix_of(file) in KINDS for file in local.iterdir())
+            or bool(guessed_columns.files_below(local, {".parquet", ".arrow"}))
+        )
+        if not holds_table:
+            return None
+    return {"source": str(local.resolve())}
 
 
 def _guessed(

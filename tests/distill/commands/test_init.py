@@ -206,7 +206,7 @@ def test_a_column_that_cannot_be_guessed_is_asked_for_on_a_terminal(tmp_path: Pa
     names = photos(tmp_path / "images")
     write_csv(tmp_path / "all.csv", [["image", "words"], *([name, f"say {name}"] for name in names)])
     settings = init.FirstSettings(
-        columns={}, questions=(), most_images=0, test=0.1, seed=0, teacher=None, student=None, gpu="L4",
+        columns={}, questions=(), most_images=None, test=0.1, seed=0, teacher=None, student=None, gpu="L4",
         memory_gib=None, force=False, ask=lambda role, columns: columns[1],
     )  # fmt: skip
     init.init_recipe("all.csv", tmp_path / "out", settings)
@@ -218,6 +218,24 @@ def test_a_large_folder_is_sampled_and_says_so(tmp_path: Path) -> None:
     done = distill("photos", "--images", "10", "--question", "Is it red?")
     assert "uses 10 of 20 images, chosen at random" in done.stdout
     assert len(read(tmp_path / "photos-distill" / "recipe.toml")) == 9
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        ("data/rows.csv", "--images"),
+        ("data", "--images"),
+        ("hub:someone/some-data", "--images"),
+        ("data/rows.csv", "--question"),
+        ("hub:someone/some-data", "--question"),
+    ],
+)
+def test_options_of_a_folder_of_images_are_refused_for_a_table(tmp_path: Path, source: str, option: str) -> None:
+    rows = [[name, "How many?", str(at)] for at, name in enumerate(photos(tmp_path / "data"))]
+    write_csv(tmp_path / "data" / "rows.csv", [["image", "question", "answer"], *rows])
+    done = distill(source, "--out", "new", option, "10")
+    assert done.exit_code == 2 and option in done.output and "is for a folder of images" in done.output
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
