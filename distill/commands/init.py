@@ -10,7 +10,8 @@ import random
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,7 @@ from distill.commands import split
 from distill.data import guessed_columns, reader, sources
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.table_kinds import KINDS, suffix_of
-from distill.errors import DataError, RecipeError
+from distill.errors import DataError, RecipeError, StorageError
 from distill.planning import first_models
 from distill.recipe.filling import filled
 from distill.recipe.loading import derived_recipe, find, load, schema
@@ -78,7 +79,8 @@ class FirstSettings:
 def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     """Write recipe, schema, training and test rows to `out`; what was guessed and chosen, as text.
 
-    Nothing is written before the data could be read and split. Raises DataError, RecipeError.
+    Nothing is written before the data could be read and split and the recipe is valid. Raises DataError, RecipeError,
+    StorageError.
     """
     local = Path(source).expanduser()
     unknown = [name for name in settings.columns if name not in Columns.model_fields]
@@ -86,11 +88,12 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         raise RecipeError(unknown_value("--column", unknown[0], list(Columns.model_fields)))
     if not all(text.strip() for text in settings.questions):
         raise RecipeError("--question: the question has no visible character")
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: --out is a file; give a folder")
-    _require_free(out, local, force=settings.force)
+    with _plain_errors(out):
+        if out.exists() and not out.is_dir():
+            raise DataError(f"{out}: --out is a file; give a folder")
+        _require_free(out, local, force=settings.force)
     lines: list[str] = []
-    models, lines_of_models = _models(settings)
+    models, comments, lines_of_models = _models(settings)
     with TemporaryDirectory() as folder:
         table, root = _table(source, local, Path(folder), settings, lines)
         guessed, values = _guessed(table, root, settings, lines)
@@ -100,29 +103,52 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
             divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
         except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
             raise DataError(str(error).replace(str(Path(folder) / "questions.jsonl"), source)) from None
-        out.mkdir(parents=True, exist_ok=True)
         if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
             bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
-        for name in _WRITTEN if settings.force else ():
-            (out / name).unlink(missing_ok=True)
-        for file in parts.iterdir():
-            shutil.move(file, out / file.name)
+        has_gold = bool(guessed.columns.get("answer")) or guessed.format not in ("plain", "scienceqa")
+        for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
+            here = {"source": file.name, "columns": None, **{key: v for key, v in values.items() if key != "source"}}
+            models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
+        unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
+        unused |= set() if has_gold else {"data.test", "eval"}
+        body = find(TEMPLATE).read_text(encoding="utf-8").partition("\nseed")[2]
+        text = filled(f"seed{body}", models, unused, comments)
+        write_text(parts / SCHEMA, json.dumps(schema(), indent=1))
+        write_text(parts / RECIPE, _header(source, lines_of_models) + text)
+        try:
+            written = load(parts / RECIPE)
+        except RecipeError as error:
+            raise RecipeError(str(error).replace(str(parts / RECIPE), "the recipe, which was not written")) from None
+        examples = _examples(written)
+        _place(parts, out, force=settings.force)
     lines += (
         str(divided).replace(f"{parts}{os.sep}", f"{out}{os.sep}").partition("no image is in both")[0].splitlines()
     )
-    has_gold = bool(guessed.columns.get("answer")) or guessed.format not in ("plain", "scienceqa")
-    for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
-        here = {"source": file.name, "columns": None, **{key: v for key, v in values.items() if key != "source"}}
-        models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
-    unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
-    unused |= set() if has_gold else {"data.test", "eval"}
-    body = find(TEMPLATE).read_text(encoding="utf-8").partition("\nseed")[2]
-    text = filled(f"seed{body}", models, unused)
-    write_text(out / SCHEMA, json.dumps(schema(), indent=1))
-    write_text(out / RECIPE, _header(source, lines_of_models) + text)
-    written = load(out / RECIPE)
-    return "\n".join([*lines, "", *lines_of_models, "", *_examples(written), "", *_next(out, written, has_gold)])
+    return "\n".join([*lines, "", *lines_of_models, "", *examples, "", *_next(out, written, has_gold)])
+
+
+@contextmanager
+def _plain_errors(out: Path) -> Iterator[None]:
+    """Turn a path that cannot be a folder, or cannot be written, into one plain message."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(f"{out}: cannot write there: {reason}; give another folder with --out") from error
+
+
+def _place(parts: Path, out: Path, *, force: bool) -> None:
+    """Move the finished files to `out`. Files of an earlier init go when all new ones are on its disk."""
+    with _plain_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".init-", dir=out) as near:
+            for file in parts.iterdir():
+                shutil.move(file, Path(near, file.name))
+            for name in _WRITTEN if force else ():
+                (out / name).unlink(missing_ok=True)
+            for file in Path(near).iterdir():
+                file.replace(out / file.name)
 
 
 def _require_free(out: Path, source: Path, *, force: bool) -> None:
@@ -279,8 +305,8 @@ def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, la
     )
 
 
-def _models(settings: FirstSettings) -> tuple[dict[str, Any], list[str]]:
-    """Recipe values of teacher and student, and why these."""
+def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Recipe values of teacher and student, the comments that are not those of the template, and why these."""
     for option, given in (("--teacher", settings.teacher), ("--student", settings.student)):
         if given is not None and not given.strip():
             raise RecipeError(f"{option}: the name of the model is empty")
@@ -289,11 +315,13 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], list[str]]:
     student, student_fits = first_models.student_for(card)
     lines = [f"card: {card.name}, {card.memory_gib:.1f} GiB ({why})"]
     values: dict[str, Any] = {"teachers.model": teacher.name, "student.model": settings.student or student.name}
+    comments: dict[str, str] = {}
     url, _, model = (settings.teacher or "").partition("#")
     if url.startswith(("http://", "https://")):
         if not (urlsplit(url).hostname and model.strip()):
             raise RecipeError(f"--teacher {settings.teacher}: write URL#MODEL, as http://127.0.0.1:8000/v1#NAME")
         values |= {"teachers.backend": "openai", "teachers.model": model, "teachers.base_url": url}
+        comments["teachers.backend"] = "a server that is up answers; the run starts none"
         lines.append(f"teacher: {model}, which {url} serves")
     elif settings.teacher is not None:
         here = Path(settings.teacher).expanduser()
@@ -304,18 +332,22 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], list[str]]:
             f"teacher: {teacher.name}, {teacher.needs_gib:.1f} GiB of weights, on a vLLM that the run starts"
         )
     else:
+        comments["teachers.model"] = "the smallest of its family; it needs more memory than the card has"
         lines.append(
             f"teacher: warning: the smallest, {teacher.name}, needs more memory than the card has; "
             "--teacher URL#MODEL takes one that a server has"
         )
     if settings.student is not None:
         here = Path(settings.student).expanduser()
+        comments["student.model"] = "as --student names it"
         values["student.model"] = str(here.resolve()) if here.is_dir() else settings.student
         lines.append(f"student: {settings.student}, as --student names it; `distill plan` says whether it fits")
     else:
         fits = "" if student_fits else "warning: more than the card has; "
         lines.append(f"student: {student.name}, {fits}{student.needs_gib:.1f} GiB to train adapters of rank 32")
-    return values, lines
+    if settings.teacher is not None:
+        comments["teachers.model"] = "as --teacher names it"
+    return values, comments, lines
 
 
 def _header(source: str, lines: Sequence[str]) -> str:

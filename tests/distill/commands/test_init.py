@@ -238,6 +238,42 @@ def test_options_of_a_folder_of_images_are_refused_for_a_table(tmp_path: Path, s
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("teacher", [None, "someone/else", "http://127.0.0.1:8000/v1#someone/else"])
+def test_comments_of_the_recipe_describe_the_models_that_it_names(tmp_path: Path, teacher: str | None) -> None:
+    photos(tmp_path / "photos")
+    named = ("--teacher", teacher, "--student", "someone/small") if teacher else ()
+    assert distill("photos", "--gpu", "L4", *named).exit_code == 0
+    text = (tmp_path / "photos-distill" / "recipe.toml").read_text()
+    lines = {line.partition(" = ")[0]: line for line in text.partition("[[teachers]]")[2].splitlines()[:4]}
+    student = text.partition("[student]\n")[2].partition("\n")[0]
+    assert ("the largest of its family" in lines["model"]) is (teacher is None)
+    assert ("it sees and speaks already" in student) is (teacher is None)
+    assert ("# as --teacher names it" in lines["model"]) is ("# as --student names it" in student) is bool(teacher)
+    assert ("the run starts the server" in lines["backend"]) is not str(teacher).startswith("http")
+    assert distill("photos", "--memory", "4", "--force").exit_code == 0
+    assert "# the smallest of its family" in (tmp_path / "photos-distill" / "recipe.toml").read_text()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_recipe_that_is_refused_leaves_nothing_and_keeps_an_earlier_one(tmp_path: Path, earlier: bool) -> None:
+    photos(tmp_path / "photos")
+    if earlier:
+        assert distill("photos", "--out", "new").exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = distill("photos", "--out", "new", "--teacher", "ftp://someone/else", "--force")
+    assert done.exit_code == 2 and "ftp://someone/else" in done.stderr and "/tmp" not in done.stderr, done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert (tmp_path / "new").exists() is earlier
+
+
+@pytest.mark.parametrize("out", ["/proc/new", "/dev/null/new", "x" * 300], ids=["proc", "below-a-file", "long"])
+def test_a_folder_that_cannot_be_made_is_named_in_one_plain_error(tmp_path: Path, out: str) -> None:
+    photos(tmp_path / "photos")
+    done = distill("photos", "--out", out)
+    assert done.exit_code != 0 and f"{out}: cannot write there: " in done.stderr.replace("\n", "")
+    assert "give another folder with --out" in done.stderr and "pathlib" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("memory", "teacher", "student"),
     [(4, "2B-Thinking", "2B-Instruct"), (16, "4B", "2B"), (24, "8B", "2B"), (80, "32B", "4B")],
