@@ -175,7 +175,12 @@ def _table(
         return given, None
     file = folder / "questions.jsonl"
     asked = settings.questions or QUESTIONS
-    files = guessed_columns.files_below(local, guessed_columns.image_suffixes())
+    closed: list[str] = []
+    files = guessed_columns.files_below(
+        local, guessed_columns.image_suffixes(), lambda error: closed.append(str(error.filename))
+    )
+    if closed:
+        lines.append(f"left out: {len(closed):,} folders that may not be read, such as {min(closed)}")
     others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, guessed_columns.OTHER_IMAGES))
     if others:
         kinds = ", ".join(f"{suffix}: {count:,}" for suffix, count in sorted(others.items()))

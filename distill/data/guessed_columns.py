@@ -6,7 +6,7 @@ A guess is for a person to confirm: `distill init` prints it. Reading itself fol
 
 import os
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -62,13 +62,15 @@ OTHER_IMAGES = frozenset(
 """Suffixes of images that are not read."""
 
 
-def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
+def files_below(
+    folder: Path, suffixes: Collection[str], on_error: Callable[[OSError], None] | None = None
+) -> list[Path]:
     """The files below a folder with one of these suffixes (in lower case), in order; nothing hidden.
 
-    Links to files are included; folders that may not be read are not.
+    Links to files are included. Folders that may not be read are left out; `on_error` gets the error of each.
     """
     files: list[Path] = []
-    for base, folders, names in os.walk(folder):
+    for base, folders, names in os.walk(folder, onerror=on_error):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files += [
             Path(base, name)
@@ -91,7 +93,7 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
         columns=columns,
         names=names,
         images_root=root,
-        outside=any(_leads_out(root, path) for path in paths if (root / path).exists()),
+        outside=any(_leads_out(root, path) for path in paths if _is_file(root / path)),
     )
 
 
@@ -160,10 +162,21 @@ def _leads_out(root: Path, path: str) -> bool:
     return False
 
 
+def _is_file(path: Path) -> bool:
+    """Whether a file is there; no, where its folder may not be read."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _images_root(root: Path, paths: Sequence[str]) -> Path:
-    """The folder that most of the paths are relative to: that of the table, or one in it or above it."""
+    """The folder that most of the paths are relative to: that of the table, or one in it or above it.
+
+    A folder that may not be read holds none of them.
+    """
     absolute = [path for path in paths if Path(path).is_absolute()]
     if absolute and len(absolute) == len(paths):
         return Path(os.path.commonpath([str(Path(path).parent) for path in absolute])).resolve()
     below = sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] != ".")
-    return max((root, *below, root.parent), key=lambda folder: sum((folder / path).is_file() for path in paths))
+    return max((root, *below, root.parent), key=lambda folder: sum(_is_file(folder / path) for path in paths))

@@ -1,7 +1,11 @@
 """`distill init`: from a folder or table of any shape to a recipe that a check passes and a teacher is asked with."""
 
 import csv
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -272,6 +276,48 @@ def test_a_folder_that_cannot_be_made_is_named_in_one_plain_error(tmp_path: Path
     done = distill("photos", "--out", out)
     assert done.exit_code != 0 and f"{out}: cannot write there: " in done.stderr.replace("\n", "")
     assert "give another folder with --out" in done.stderr and "pathlib" not in done.stderr
+
+
+def close_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is there, and what it holds may not be read: for root too."""
+
+    def refusing(call: Callable[..., Any], *, below_only: bool) -> Callable[..., Any]:
+        def checked(path: Any, *arguments: Any, **options: Any) -> Any:
+            where = Path(path).absolute() if isinstance(path, str | Path) else Path()
+            if folder in where.parents or (where == folder and not below_only):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return call(path, *arguments, **options)
+
+        return checked
+
+    for name, below_only in (("scandir", False), ("listdir", False), ("stat", True), ("lstat", True)):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name), below_only=below_only))
+
+
+def test_a_folder_of_images_with_a_subfolder_that_may_not_be_read_is_used_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos(tmp_path / "photos")  # a quarter of them in photos/below
+    close_folder(tmp_path / "photos" / "below", monkeypatch)
+    done = distill("photos", "--question", "What is it?", "--test", "0.2")
+    assert done.exit_code == 0, done.output
+    assert f"left out: 1 folders that may not be read, such as {Path('photos', 'below')}" in done.stdout
+    recipe = tmp_path / "photos-distill" / "recipe.toml"
+    assert len(read(recipe)) == 12  # of 15; the other three are test rows
+
+
+@pytest.mark.parametrize("command", ["init", "split"])
+def test_a_table_beside_a_folder_that_may_not_be_read_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    names = photos(tmp_path / "photos")
+    rows = [[name, "How many?", str(at)] for at, name in enumerate(names)]
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
+    (tmp_path / "photos" / "closed").mkdir()
+    close_folder(tmp_path / "photos" / "closed", monkeypatch)
+    done = CliRunner().invoke(cli.app, [command, "photos", "--out", "new"])
+    assert done.exit_code == 0, done.output
+    assert len((tmp_path / "new" / "train.csv").read_text().splitlines()) == 1 + 18
 
 
 @pytest.mark.parametrize(
