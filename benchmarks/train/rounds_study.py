@@ -2,17 +2,20 @@
 
     python benchmarks/train/rounds_study.py FOLDER [--recipe tiny-steps] [--rounds 2] [--steps 900] [--share 0.5]
                                             [--seeds 0 1 2] [--start last] [--samples N] [--questions N] [--test N]
-                                            [--pool 0.3] [--set student.dtype=bfloat16]
+                                            [--pool 0.3] [--random N N] [--set student.dtype=bfloat16]
 
 Each seed is a run in FOLDER. Its stage `reason` is the first pass. The control goes on from it for as many steps as
 the rounds have together, with the same settings, on the traces of the first pass. A resumed command goes on where it
 was. The difference is paired by question and by seed (distill/stats/paired_effects.py); tokens are those of training.
 The rounds read their own validation questions; the test questions decide nothing but the figures printed here.
 With --pool the first pass asks only this share of the questions. The student answers the others, and the rounds take
-its failures among them (`rounds.questions`); the last 7 % are the validation questions.
+its failures among them (`rounds.questions`); the last 7 % are the validation questions. With --random 514 102 the
+rounds take so many random questions of the others in the place of failures: what new questions do by themselves.
 """
 
 import argparse
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from distill.commands.whole_run import all_stages
 from distill.recipe.loading import derived_recipe, load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
+from distill.rounds import returned_questions
 from distill.rounds.results import rounds_text
 from distill.rounds.round_recipes import pass_folder
 from distill.stats.intervals import wilson
@@ -60,6 +64,22 @@ def study_recipe(options: argparse.Namespace, seed: int) -> Recipe:
     return derived_recipe(recipe, values, f"seed {seed}")
 
 
+def return_random_questions(counts: Sequence[int], seed: int) -> None:
+    """From now on so many random questions of the source go back in each round, none of them twice."""
+
+    def verdicts(path: Path) -> Iterator[dict[str, Any]]:
+        lines = list(read_jsonl(path))
+        number = int(path.parents[2].name)  # RUN/rounds/N/answers/eval/predictions.jsonl
+        order = sorted(line["sample_id"] for line in lines)
+        random.Random(seed).shuffle(order)
+        begin = sum(counts[: number - 1])
+        chosen = set(order[begin : begin + counts[number - 1]])
+        for line in lines:
+            yield line | {"verdict": "wrong" if line["sample_id"] in chosen else "correct"}
+
+    returned_questions.read_jsonl = verdicts
+
+
 def right(run: Path, arm: str) -> dict[str, bool]:
     lines = read_jsonl(run / "eval" / "predictions.jsonl")
     return {line["sample_id"]: line["verdict"] == "correct" for line in lines if line["arm"] == arm}
@@ -84,11 +104,14 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--test", type=int, default=0)
     parser.add_argument("--pool", type=float, default=0.0)
+    parser.add_argument("--random", type=int, nargs="+", default=[])
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     found: dict[str, list[dict[str, bool]]] = {"first": [], "control": [], "rounds": []}
     for seed in options.seeds:
         run = options.folder / f"seed-{seed}"
+        if options.random:
+            return_random_questions(options.random, seed)
         all_stages(study_recipe(options, seed), run)
         print(f"seed {seed}\n{rounds_text(run)}")
         last = pass_folder(run, options.rounds)
