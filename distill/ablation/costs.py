@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from distill.ablation.drafts import Arm
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import METRICS, rollouts_folder, train_data_folder
+from distill.artifacts.layout import METRICS, rollouts_folder
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
@@ -43,13 +43,13 @@ def measured_folder(planned: Arm, folder: Path) -> Path:
 
 def training_costs(planned: Arm, folder: Path) -> dict[str, float]:
     """Steps, tokens and seconds of all stages and rounds of a finished arm, and its seconds as a whole."""
-    trained = list(_stages(planned, folder))
-    manifests = [manifest for _, where in trained if (manifest := Manifest.read(where)) is not None]
+    manifests = [manifest for _, where in _stages(planned, folder) if (manifest := Manifest.read(where)) is not None]
+    spent = seconds(planned, folder, planned.stage)
     return {
         "train_steps": sum(manifest.counts["steps"] for manifest in manifests),
         "train_tokens": sum(manifest.tokens["trained"] for manifest in manifests),
-        "train_seconds": sum(_trained_seconds(where) for _, where in trained),
-        "all_seconds": seconds(planned, folder, planned.stage).total,
+        "train_seconds": spent.before + spent.training,
+        "all_seconds": spent.total,
     }
 
 
@@ -92,17 +92,13 @@ def _of_stages(recipe: Recipe, folder: Path) -> Iterator[float]:
 
 def _traces(folder: Path, stage: Stage) -> set[str]:
     """The ids of what a stage learns from: other arms may have scored more in the same journals."""
-    own = stage.rollouts is not None
-    rows = rollouts_folder(folder, stage.name) / "train" if own else train_data_folder(folder, _part(stage))
+    from student.data.rows import data_folder
+
     return {
         trace
-        for file in sorted(rows.glob("*.parquet"))
+        for file in sorted(data_folder(folder, stage).glob("*.parquet"))
         for trace in pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist()
     }
-
-
-def _part(stage: Stage) -> str:
-    return stage.data.partition(":")[2]
 
 
 def _of_rounds(planned: Arm, folder: Path) -> Iterator[float]:

@@ -25,9 +25,8 @@ def metrics_text(state: RunState, address: str) -> str:
         lines += [f"# HELP {name} {told}", f"# TYPE {name} gauge"]
         for label, value in values:
             labels = f'run="{_escaped(address)}"' + (f',state="{label}"' if label else "")
-            lines.append(
-                f"{name}{{{labels}}} {value:g}" if isinstance(value, float) else f"{name}{{{labels}}} {value}"
-            )
+            number = f"{value:g}" if isinstance(value, float) else value
+            lines.append(f"{name}{{{labels}}} {number}")
     return "\n".join([*lines, "# EOF", ""])
 
 

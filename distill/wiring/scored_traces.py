@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.layout import SAMPLES, part_paths, train_data_folder
+from distill.artifacts.layout import SAMPLES, part_paths
 from distill.artifacts.manifest import MANIFEST
 from distill.data import sample_files
 from distill.errors import DataError
@@ -111,7 +111,9 @@ def _selected(run: Path, stage: Stage) -> dict[str, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder = train_data_folder(run, stage.data.partition(":")[2])
+    from student.data.rows import data_folder
+
+    folder = data_folder(run, stage)
     traces: dict[str, str] = {}
     try:
         for file in sorted(folder.glob("*.parquet")):
