@@ -39,7 +39,7 @@ class _NoPandas:
 def leave_pandas_out() -> None:
     """Keep Arrow from loading pandas with its first array, as it does where pandas is installed.
 
-    It asks once only. `to_pandas()` loads pandas all the same, and pandas can be imported as before.
+    Arrow looks for pandas only once. `to_pandas()` still loads pandas, and pandas can be imported as before.
     """
     if "pandas" in sys.modules:
         return
