@@ -7,6 +7,7 @@ So these addresses are refused before anything is read or written.
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from distill.errors import RecipeError
 
@@ -23,9 +24,32 @@ _INSTEAD = {
 
 _STORE_RUNS = (
     "Only `distill generate`, `filter`, `train`, `eval` and `run` take the address of a store, as --run, "
-    "and `distill pull` copies such a run to a folder; of anything else copy or mount the store and give the path of "
-    "the copy"
+    "`distill pull` copies such a run to a folder, and a recipe may name one as data.NAME.source and "
+    "data.NAME.images_root; of anything else copy or mount the store and give the path of the copy"
 )
+
+
+_OF_STORES = tuple(f"{scheme}://" for scheme in STORE_SCHEMES)
+
+
+def is_store_address(value: str) -> bool:
+    """Whether a value is the address of an object or a folder of a store."""
+    return value.startswith(_OF_STORES)
+
+
+def store_problem(value: str) -> str:
+    """What is wrong with an address of a store; empty where nothing is, and for any other value."""
+    if not is_store_address(value):
+        return ""
+    parts = urlsplit(value)
+    if not parts.netloc:
+        return f"{value}: no bucket is named; an address of a store is {parts.scheme}://bucket/folder"
+    if parts.password or parts.query:
+        return (
+            f"{parts.scheme}://{parts.hostname}{parts.path}: credentials do not belong into an address; set the "
+            "variables of your store, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return ""
 
 
 def refuse_address(value: str | Path) -> None:

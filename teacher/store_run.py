@@ -25,7 +25,7 @@ import orjson
 
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
-from distill.data import sample_files
+from distill.data import sample_files, sources
 from distill.errors import CircuitOpen, RecipeError, StaleError, StorageError, TeacherError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
@@ -129,7 +129,7 @@ def _read_plan(
         plan: dict[str, Any] = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
         return None
-    there = recipe.local(recipe.data[ASKED].source).exists()
+    there = sources.is_there(recipe, ASKED)
     # Trace ids do not cover how a server is started.
     servers = server_settings(recipe)
     now = {

@@ -11,6 +11,7 @@ from distill import packages
 from distill.artifacts.manifest import MANIFEST
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
+from distill.data import sources
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -95,8 +96,8 @@ class CheckContext:
         return (self.run / stage / MANIFEST).is_file()
 
     def is_here(self, name: str) -> bool:
-        """Whether a source lies on this disk, so that reading it downloads nothing."""
-        return name in self.recipe.data and self.recipe.local(self.recipe.data[name].source).exists()
+        """Whether a source can be read without the hub: on this disk, or in a store."""
+        return name in self.recipe.data and sources.is_there(self.recipe, name)
 
     def survey(self, name: str) -> Survey:
         """What a source holds that is here. Raises DataError as reading it in a stage would."""

@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from distill.data import reader, sources
+from distill.data.images import image_files
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 
@@ -116,7 +116,7 @@ def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
 
 
 def _bytes(recipe: Recipe, survey: Survey, ref: ImageRef) -> float:
-    if not ref.column:
-        return Path(ref.path).stat().st_size
+    if (file := image_files.own_file(ref)) is not None and file.is_file():
+        return file.stat().st_size
     files = sources.locate(recipe, survey.name).files
     return sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())

@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.data import reader, sources
-from distill.data.images.image_files import open_arrow, read_bytes
+from distill.data.images.image_cells import open_arrow
+from distill.data.images.image_files import read_bytes
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, RecipeError

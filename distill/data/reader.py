@@ -9,6 +9,7 @@ Where rows lie is `distill.data.sources`' business, what their columns mean `dis
 import hashlib
 import os
 import struct
+import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,23 +21,26 @@ from typing import Any
 import numpy as np
 
 from distill.artifacts.compact_map import CompactMap
-from distill.artifacts.files import remembered_sha256
 from distill.artifacts.manifest import fingerprint
 from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
-from distill.data.images import image_files
-from distill.data.images.image_paths import path_within
+from distill.data.grown_sources import content_files, file_state
+from distill.data.images import image_cells, image_files, stored_images
+from distill.data.images.image_paths import name_in_other_case, path_exists, path_within
 from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES
 from distill.errors import DataError, ImageError
+from distill.local_paths import is_store_address
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
 from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)
+_REQUESTS = 32
+"""Images that are fetched from a store at the same time."""
 _FILES_REMEMBERED = 4096
 _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
@@ -127,7 +131,7 @@ def read(
     seen = _SeenSamples(before)
     good = last_row = 0
     rows = _checked_columns(table, source, name) if before is None else sources.rows(table, before.start)
-    for row, items in _ordered(reader.prepare, rows, _block_rows(table)):
+    for row, items in _ordered(reader.prepare, rows, table):
         last_row = row.row if isinstance(row, BadRow) else row.number
         for item in items:
             if isinstance(item, Sample):
@@ -182,12 +186,12 @@ def read_rows(
     """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
     source = sources.settings(recipe, name)
     reader = _SampleReader(source, table, lambda number: True)
-    yield from _ordered(reader.prepare, _checked_columns(table, source, name), _block_rows(table))
+    yield from _ordered(reader.prepare, _checked_columns(table, source, name), table)
 
 
 def _block_rows(table: SourceTable) -> int:
     """Rows that a thread takes at once: few where they may carry whole pictures."""
-    return 4 if table.kind in ("parquet", "arrow") else 64
+    return 4 if table.root_address or table.kind in ("parquet", "arrow") else 64
 
 
 def _repeated(sample: Sample, number: int, table: SourceTable, *, same: bool) -> BadRow:
@@ -211,19 +215,23 @@ def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Itera
 
 
 def _ordered(
-    work: Callable[[SourceRow | BadRow], list[Sample | BadRow]], rows: Iterator[SourceRow | BadRow], block_rows: int
+    work: Callable[[SourceRow | BadRow], list[Sample | BadRow]],
+    rows: Iterator[SourceRow | BadRow],
+    table: SourceTable,
 ) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
     """The rows with the results of `work`, in order, computed by a few threads a few blocks of rows ahead."""
 
     def work_on(block: list[SourceRow | BadRow]) -> list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
         return [(row, work(row)) for row in block]
 
-    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="images")
+    workers = _REQUESTS if table.root_address else _WORKERS
+    block_rows = _block_rows(table)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
     waiting: deque[Future[list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]]] = deque()
     try:
         while block := list(islice(rows, block_rows)):
             waiting.append(pool.submit(work_on, block))
-            if len(waiting) > 2 * _WORKERS:
+            if len(waiting) > 2 * workers:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
@@ -238,7 +246,8 @@ class _SampleReader:
         self.source = source
         self.table = table
         self._decode = decode
-        self._checked: OrderedDict[tuple[str, ...], ImageRef | ImageError] = OrderedDict()
+        self._checked: OrderedDict[tuple[str, ...], Future[ImageRef]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def prepare(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
         if isinstance(row, BadRow):
@@ -260,50 +269,75 @@ class _SampleReader:
             return self._file(value if isinstance(value, tuple) else (value,), decode=decode)
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
-        data = image_files.cell_bytes(value)
+        data = image_cells.cell_bytes(value)
         if decode:
             image_files.check(data, max_pixels=self.source.max_pixels)
         elif not data:
             raise ImageError("empty_image", "the image has no bytes")
-        return ImageRef(
-            sha256=image_files.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
-        )
+        digest = image_files.sha256(data)
+        if decode and is_store_address(row.table):
+            stored_images.keep(digest, data)
+        return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
 
     def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
-        """A reference to the first of these files that is there; what was found is kept by the names in the rows."""
-        known = self._checked.get(names)
-        if known is None:
-            try:
-                known = self._look_up(names, decode=decode)
-            except ImageError as error:
-                known = error
-            if not decode:
-                return _known_or_raised(known)
-            self._checked[names] = known
-            while len(self._checked) > _FILES_REMEMBERED:
-                self._checked.popitem(last=False)
-        return _known_or_raised(known)
+        """A reference to the first of these files that is there; what was found is kept by the names in the rows.
+
+        Of threads that want the same file at the same time one reads it.
+        """
+        with self._lock:
+            known = self._checked.get(names)
+            if known is None and decode:
+                found = self._checked[names] = Future()
+                while len(self._checked) > _FILES_REMEMBERED:
+                    self._checked.popitem(last=False)
+        if known is not None:
+            return known.result()
+        if not decode:
+            return self._look_up(names, decode=False)
+        try:
+            found.set_result(self._look_up(names, decode=True))
+        except BaseException as error:  # belongs to each of the threads
+            found.set_exception(error)
+        return found.result()
 
     def _look_up(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
+        if self.table.root_address:
+            return self._look_up_stored(names, decode=decode)
         paths = [path_within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
-        path = next((path for path in paths if _exists(path)), paths[0])
-        if other_case := _in_other_case(path):
+        path = next((path for path in paths if path_exists(path)), paths[0])
+        if other_case := name_in_other_case(path):
             raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")
-        return ImageRef(sha256=self._check(path), path=str(path)) if decode else _seen(path)
+        if not decode:
+            return _seen(path)
+        return ImageRef(sha256=self._check(image_files.read_file(path), path), path=str(path))
 
-    def _check(self, path: Path) -> str:
-        data = image_files.read_file(path)
+    def _look_up_stored(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
+        """A reference to the first of these objects that is there; it is fetched with one request."""
+        root, outside = self.table.root_address, self.source.allow_outside_root
+        *others, last = (stored_images.address_within(root, name, allow_outside=outside) for name in names)
+        for address in others:
+            try:
+                return self._stored(address, decode=decode)
+            except ImageError as error:
+                if error.reason != "missing_image":
+                    raise
+        return self._stored(last, decode=decode)
+
+    def _stored(self, address: str, *, decode: bool) -> ImageRef:
+        if not decode:
+            stored_images.require(address)
+            return ImageRef(sha256=hashlib.sha256(address.encode()).hexdigest(), path=address)
+        data = image_files.get_object(address)
+        digest = self._check(data, address)
+        stored_images.keep(digest, data)
+        return ImageRef(sha256=digest, path=address)
+
+    def _check(self, data: bytes, where: Path | str) -> str:
         try:
             image_files.check(data, max_pixels=self.source.max_pixels)
         except ImageError as error:
-            raise ImageError(error.reason, f"{path}: {error}") from None
+            raise ImageError(error.reason, f"{where}: {error}") from None
         return image_files.sha256(data)
-
-
-def _known_or_raised(known: ImageRef | ImageError) -> ImageRef:
-    if isinstance(known, ImageError):
-        raise known
-    return known
 
 
 def _seen(path: Path) -> ImageRef:
@@ -319,23 +353,6 @@ def _seen(path: Path) -> ImageRef:
 def _brief(text: str) -> str:
     """A sentence that may quote a cell, without what makes it unreadable."""
     return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}..."
-
-
-def _in_other_case(path: Path) -> str:
-    """The name of a file that a disk without upper and lower case would take for a missing one."""
-    if _exists(path):
-        return ""
-    stem, suffix = path.stem, path.suffix
-    names = (f"{stem}{suffix.lower()}", f"{stem}{suffix.upper()}", path.name.lower(), path.name.upper())
-    return next((name for name in names if name != path.name and _exists(path.with_name(name))), "")
-
-
-def _exists(path: Path) -> bool:
-    """Whether a path leads to something; a name that is too long or in a locked folder does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def _sample(question: RowQuestion, refs: tuple[ImageRef, ...]) -> Sample:
@@ -367,26 +384,11 @@ def source_fields(recipe: Recipe, name: str = ASKED) -> dict[str, Any]:
         fields["answer_type"] = source_answer_types.answer_type_of(source)
     if source.format not in FORMAT_NAMES:
         fields["format"] = formats.outside_format(source).code
-    path = recipe.local(source.source)
-    if not path.exists():
+    if not sources.is_there(recipe, name):
         return fields | {"source": source.source}
     table = sources.locate(recipe, name)
     # Shards in different folders may share a name, so their order is part of the key.
     digests = {
-        f"{position:05d} {file.name}": remembered_sha256(file) for position, file in enumerate(_content_files(table))
+        f"{position:05d} {file.name}": file_state(table, file) for position, file in enumerate(content_files(table))
     }
     return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
-
-
-def _content_files(table: SourceTable) -> list[Path]:
-    return [file for path in table.files for file in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
-
-
-def source_files(recipe: Recipe, name: str = ASKED) -> list[tuple[str, int, str]]:
-    """Name, size and digest of every file of a source; none for a hub name."""
-    if not recipe.local(sources.settings(recipe, name).source).exists():
-        return []
-    return [
-        (file.name, file.stat().st_size, remembered_sha256(file))
-        for file in _content_files(sources.locate(recipe, name))
-    ]

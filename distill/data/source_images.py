@@ -25,7 +25,7 @@ def pictures_digest(recipe: Recipe, name: str) -> str:
     `data.source_fields` cannot: it digests tables and no pictures. Empty where that is not known: for a hub name, for
     rows without pictures, and where one of them cannot be read now.
     """
-    if not recipe.local(sources.settings(recipe, name).source).exists():
+    if not sources.is_there(recipe, name):
         return ""
     first = list(islice(reader.read(recipe, name), _LOOKED_AT))
     if any(isinstance(row, BadRow) for row in first):

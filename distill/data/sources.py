@@ -5,40 +5,38 @@ in order. Rows come out as plain mappings; what their columns mean is `distill.d
 cannot be read is a BadRow; a source that cannot be read is a DataError.
 """
 
-import codecs
 import csv
 import difflib
 import re
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from distill.data.exact_json import parse_json
+from distill.data import stored_tables
 from distill.data.hub_datasets import dataset_files, is_hub_name
-from distill.data.images.image_files import open_arrow
 from distill.data.images.lfs_pointers import explain_pointers
-from distill.data.table_kinds import KINDS, PACKED_LINES, open_lines, stem_of, suffix_of
+from distill.data.images.stored_images import images_folder
+from distill.data.stored_tables import StoredFile
+from distill.data.table_kinds import KINDS, stem_of, suffix_of
+from distill.data.table_rows import READERS, jsonl
 from distill.errors import DataError
-from distill.local_paths import real_path
+from distill.local_paths import is_store_address, real_path
+from distill.object_store.recipe_stores import prepare_stores
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.types import BadRow
 
-_COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
-_BATCH_ROWS = 32
-"""Rows of a columnar file in memory at once: rows may carry whole pictures."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """The files of one source. `root` is the folder image paths are relative to, symbolic links resolved."""
+    """The files of one source. `root` is the folder image paths are relative to, symbolic links resolved.
+
+    Where it is in a store, `root_address` is its address, and `root` the folder that gets what is fetched.
+    """
 
     label: str
     kind: str
@@ -46,6 +44,19 @@ class SourceTable:
     root: Path
     hub: str = ""
     """Hub name when the files are a cache of it."""
+    root_address: str = ""
+    stored: Mapping[Path, StoredFile] = field(default_factory=dict)
+    """The objects that files are copies of, where they lie in a store."""
+
+    def fetch(self, path: Path | None = None) -> None:
+        """Bring files to this machine: all, or one, or those of a folder."""
+        for file, stored in self.stored.items():
+            if path is None or file.is_relative_to(path):
+                stored_tables.fetch(file, stored)
+
+    def name_of(self, file: Path) -> str:
+        """Where a file lies: its path, or the address of its object."""
+        return self.stored[file].address if file in self.stored else str(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,28 +87,53 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 def locate(recipe: Recipe, name: str) -> SourceTable:
     """The files a source consists of. Raises DataError with the next step when there are none."""
     source = settings(recipe, name)
-    path = recipe.local(source.source)
     where = f"[data.{name}] source = {source.source!r}"
+    stored: Mapping[Path, StoredFile] = {}
+    path = recipe.local(source.source)
+    if any(is_store_address(place or "") for place in (source.source, source.images_root)):
+        prepare_stores(recipe)
+    if is_store_address(source.source):
+        try:
+            path, stored = stored_tables.look_up(source.source)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
     if path.is_file():
         table = SourceTable(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
     elif path.is_dir():
-        table = _directory(path, source, where)
+        try:
+            table = _directory(path, source, where)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), source.source) if stored else str(error)) from None
     elif is_hub_name(source):
         files = tuple(dataset_files(source, path, where, _nearest_path(path)))
         table = SourceTable(label=source.source, kind="arrow", files=files, root=files[0].parent, hub=source.source)
     else:
         raise DataError(f"{where}: {path} does not exist{_nearest_path(path)}; paths are relative to the recipe")
+    if stored:
+        address_of = stored_tables.address_of
+        label, root = address_of(Path(table.label)), address_of(table.root)
+        table = replace(table, stored=stored, label=label, root_address=root)
     return _with_root(table, recipe, source, name)
 
 
+def is_there(recipe: Recipe, name: str) -> bool:
+    """Whether a source can be read without a download from the hub: on this machine, or in a store."""
+    source = settings(recipe, name).source
+    return is_store_address(source) or recipe.local(source).exists()
+
+
 def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str) -> SourceTable:
+    if source.images_root is not None:
+        table = replace(table, root_address=source.images_root if is_store_address(source.images_root) else "")
+    if table.root_address:
+        return replace(table, root=images_folder())
     root = table.root if source.images_root is None else recipe.local(source.images_root)
     if not root.is_dir():
         raise DataError(
             f"[data.{name}] images_root = {source.images_root!r}: {root} is not a directory{_nearest_path(root)}; "
             "paths are relative to the recipe"
         )
-    return SourceTable(label=table.label, kind=table.kind, files=table.files, root=real_path(root), hub=table.hub)
+    return replace(table, root=real_path(root))
 
 
 def _nearest_path(path: Path) -> str:
@@ -187,183 +223,20 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
     """The rows of a table in order, from `start` on. Raises DataError when a file cannot be read at all."""
     number = start.rows
     for position, file in enumerate(table.files[start.files :]):
+        table.fetch(file)
         if pointer := explain_pointers(file):
             raise DataError(f"{file}: {pointer}")
         try:
             grown = start.bytes and not position
-            items: Iterator[Any] = _jsonl(file, start.bytes) if grown else _READERS[table.kind](file)
+            items: Iterator[Any] = jsonl(file, start.bytes) if grown else READERS[table.kind](file)
             for item in items:
                 number += 1
                 if isinstance(item, str):
-                    yield BadRow(source=str(file), row=number, reason="malformed_row", detail=item)
+                    yield BadRow(source=table.name_of(file), row=number, reason="malformed_row", detail=item)
                 elif table.kind in ("parquet", "arrow"):
                     values, table_row = item
-                    yield SourceRow(number=number, values=values, table=str(file), table_row=table_row)
+                    yield SourceRow(number=number, values=values, table=table.name_of(file), table_row=table_row)
                 else:
                     yield SourceRow(number=number, values=item)
         except (OSError, pa.ArrowException, csv.Error) as error:
-            raise DataError(f"{file}: cannot be read after row {number}: {error}") from None
-
-
-def _jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
-    with open_lines(file) as lines:
-        if begin:
-            lines.seek(begin)
-        for number, line in enumerate(lines):
-            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == begin == 0 else line.strip()
-            if text:
-                yield _parsed(text)
-
-
-def _parsed(text: bytes) -> Mapping[str, Any] | str:
-    try:
-        value = parse_json(text)
-    except orjson.JSONDecodeError as error:
-        try:
-            text.decode()
-        except UnicodeDecodeError as wrong:
-            return f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line); convert the file with iconv"
-        return f"not valid JSON: {error}"
-    return value if isinstance(value, dict) else f"a JSON object is needed, not {type(value).__name__}"
-
-
-def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
-    """A JSON array of objects, or an object holding one; many tools also write JSON lines under this suffix."""
-    data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    try:
-        value = parse_json(data)
-    except orjson.JSONDecodeError as error:
-        if isinstance(_parsed(data.strip().split(b"\n", 1)[0]), str):
-            raise DataError(f"{file}: not valid JSON: {error}") from None
-        yield from _jsonl(file)
-        return
-    if isinstance(value, dict):
-        lists = [key for key, item in value.items() if isinstance(item, list)]
-        if len(lists) > 1:
-            raise DataError(f"{file}: holds several lists ({', '.join(lists)}); write the rows as JSON lines")
-        value = value[lists[0]] if lists else [value]
-    if not isinstance(value, list):
-        raise DataError(f"{file}: a JSON array of objects is needed, not {type(value).__name__}")
-    for item in value:
-        yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
-
-
-def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
-    csv.field_size_limit(sys.maxsize)
-    with file.open("rb") as opened:
-        begins_utf16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
-    encoding = "utf-16" if begins_utf16 else "utf-8-sig"
-    with file.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
-        delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
-        lines.seek(0)
-        table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
-        twice = [name for name, count in Counter(table.fieldnames or ()).items() if count > 1]
-        if twice:
-            yield f"the header has more than one column {twice[0]!r}; rename them"
-            return
-        while True:
-            begin = table.reader.line_num + 1
-            try:
-                item = next(table)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                # Lenient reading would put all lines up to the next quotation mark into one cell.
-                yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
-                continue
-            if "\0" in item or "\0" in item.values():
-                yield "the row has not as many cells as the header"
-            elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
-                yield "not valid UTF-8; convert the file with iconv"
-            else:
-                yield item
-
-
-def _delimiter(header: str) -> str:
-    """The separator of cells: a comma; a semicolon, which programs write beside decimal commas; or a tab."""
-    unquoted = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t", key=unquoted.count)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _parquet(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
-    with pq.ParquetFile(file) as table:
-        names = _class_names(table.schema_arrow)
-        row = 0
-        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-            for values in _batch_rows(batch, names):
-                yield values if isinstance(values, str) else (values, row)
-                row += 1
-
-
-def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
-    table = open_arrow(str(file))
-    names = _class_names(table.schema)
-    row = 0
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-        for values in _batch_rows(batch, names):
-            yield values if isinstance(values, str) else (values, row)
-            row += 1
-
-
-def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:
-    try:
-        batch_rows: list[Any] = batch.to_pylist()
-    except UnicodeDecodeError:
-        batch_rows = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
-    for values in batch_rows:
-        if not isinstance(values, str):
-            for column, labels in names.items():
-                label = values.get(column)
-                if isinstance(label, int) and 0 <= label < len(labels):
-                    values[column] = labels[label]
-        yield values
-
-
-def _row_or_reason(batch: Any) -> Mapping[str, Any] | str:
-    try:
-        values: Mapping[str, Any] = batch.to_pylist()[0]
-    except UnicodeDecodeError as error:
-        return f"not valid UTF-8: {error}"
-    return values
-
-
-def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Label names of the integer columns that the datasets library declared as class labels."""
-    try:
-        features = orjson.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return {}
-    labels = {name: item for name, item in features.items() if isinstance(item, dict)}
-    return {
-        name: item["names"] for name, item in labels.items() if item.get("_type") == "ClassLabel" and "names" in item
-    }
-
-
-def _cocoqa(folder: Path) -> Iterator[Mapping[str, Any] | str]:
-    """COCO-QA as published: parallel text files, one line a question."""
-    names = {name: folder / file for name, file in _COCOQA_FILES.items() if (folder / file).is_file()}
-    columns = {name: file.read_text(encoding="utf-8", errors="replace").splitlines() for name, file in names.items()}
-    if len({len(lines) for lines in columns.values()}) > 1:
-        sizes = ", ".join(f"{names[name].name} {len(lines)}" for name, lines in columns.items())
-        raise DataError(f"{folder}: the COCO-QA files have different numbers of lines: {sizes}")
-    for cells in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, cells, strict=True))
-
-
-_READERS: Mapping[str, Any] = {
-    "jsonl": _jsonl,
-    PACKED_LINES: _jsonl,
-    "json": _json,
-    "csv": _csv,
-    "parquet": _parquet,
-    "arrow": _arrow,
-    "cocoqa": _cocoqa,
-}
+            raise DataError(f"{table.name_of(file)}: cannot be read after row {number}: {error}") from None

@@ -1,4 +1,4 @@
-"""What an object store can do for a run: five operations, and nothing that some store lacks.
+"""What an object store can do for a run: six operations, and nothing that some store lacks.
 
 A commit is one small `create`. Stores have no rename that is atomic and no lock, and conditions on replacing or on
 multipart uploads differ between them, so nothing here offers these. A key is a relative path with `/`.
@@ -12,11 +12,15 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """One object of a listing. `modified_s` is seconds since 1970 by the clock of the store."""
+    """One object of a listing. `modified_s` is seconds since 1970 by the clock of the store.
+
+    `etag` is another one when the content is another one.
+    """
 
     key: str
     bytes: int
     modified_s: float
+    etag: str = ""
 
 
 class ObjectStore(Protocol):
@@ -28,6 +32,9 @@ class ObjectStore(Protocol):
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of an object from `start` to before `end`. FileNotFoundError where there is no such object."""
+
+    def look_up(self, key: str) -> StoredObject:
+        """One object as a listing shows it. FileNotFoundError where there is no such object."""
 
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         """All objects below a folder, by key."""

@@ -3,7 +3,9 @@
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from distill.artifacts.files import storage_errors, sync
@@ -27,16 +29,19 @@ class LocalStore:
             file.seek(start)
             return file.read(-1 if end is None else max(0, end - start))
 
+    def look_up(self, key: str) -> StoredObject:
+        path = self.folder / key
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(path)
+        etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+        return StoredObject(key=key, bytes=status.st_size, modified_s=status.st_mtime, etag=etag)
+
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         found = []
         for path in (self.folder / folder).rglob("[!.]*"):
-            try:
-                status = path.stat()
-            except FileNotFoundError:  # deleted since its name was read
-                continue
-            if path.is_file():
-                key = path.relative_to(self.folder).as_posix()
-                found.append(StoredObject(key=key, bytes=status.st_size, modified_s=status.st_mtime))
+            with suppress(FileNotFoundError):  # a folder, or deleted since its name was read
+                found.append(self.look_up(path.relative_to(self.folder).as_posix()))
         return sorted(found, key=lambda stored: stored.key)
 
     def put(self, key: str, data: bytes | Path) -> None:

@@ -20,11 +20,15 @@ _FIRST_PATIENCE_S = 15.0
 
 
 def open_store(
-    address: str | Path, *, config: Mapping[str, Any] | None = None, read_only: bool = False
+    address: str | Path,
+    *,
+    config: Mapping[str, Any] | None = None,
+    read_only: bool = False,
+    patient: bool = False,
 ) -> ObjectStore:
     """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused.
 
-    One that is only read is not probed, and requests wait for it for seconds, not for hours.
+    One that is only read is not probed, and unless `patient` requests wait for it for seconds, not for hours.
     """
     parts = urlsplit(str(address))
     if not parts.scheme or (parts.scheme == "file" and not parts.netloc):
@@ -51,6 +55,6 @@ def open_store(
     remote = RetryingStore(store=RemoteStore(str(address), config=options, http=http))
     impatient = replace(remote, patience_s=_FIRST_PATIENCE_S)
     if read_only:
-        return impatient
+        return remote if patient else impatient
     require_commits(impatient)
     return remote

@@ -63,13 +63,13 @@ class RemoteStore:
             options: Any = {"range": {"offset": start}} if start else None
             return bytes(obstore.get(self._store, key, options=options).bytes())
 
+    def look_up(self, key: str) -> StoredObject:
+        with self._errors("read", key):
+            return _stored(obstore.head(self._store, key))
+
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         with self._errors("list", folder):
-            found = [
-                StoredObject(key=each["path"], bytes=each["size"], modified_s=each["last_modified"].timestamp())
-                for batch in obstore.list(self._store, folder or None)
-                for each in batch
-            ]
+            found = [_stored(each) for batch in obstore.list(self._store, folder or None) for each in batch]
         return sorted(found, key=lambda stored: stored.key)
 
     def put(self, key: str, data: bytes | Path) -> None:
@@ -105,6 +105,11 @@ class RemoteStore:
             raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
         except BaseError as error:
             raise _as_ours(error, verb, where) from error
+
+
+def _stored(each: Mapping[str, Any]) -> StoredObject:
+    modified_s, etag = each["last_modified"].timestamp(), each["e_tag"] or ""
+    return StoredObject(key=each["path"], bytes=each["size"], modified_s=modified_s, etag=etag)
 
 
 def _as_ours(error: BaseError, verb: str, where: str) -> StorageError:

@@ -34,6 +34,9 @@ class RetryingStore:
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         return self._repeat(lambda: self.store.read(key, start, end))
 
+    def look_up(self, key: str) -> StoredObject:
+        return self._repeat(lambda: self.store.look_up(key))
+
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         return self._repeat(lambda: self.store.list_objects(folder))
 

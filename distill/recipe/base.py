@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from distill.extensions import problem
-from distill.local_paths import address_problem
+from distill.local_paths import address_problem, is_store_address, store_problem
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -67,6 +67,16 @@ def _not_an_address(value: str) -> str:
 
 LocalOrHub = Annotated[str, AfterValidator(_not_an_address)]
 """A path of this machine, or where one is possible the name of a hub."""
+
+
+def _place(value: str) -> str:
+    if problem := store_problem(value) if is_store_address(value) else address_problem(value):
+        raise ValueError(problem)
+    return value
+
+
+Place = Annotated[str, AfterValidator(_place)]
+"""A path of this machine, the name of a hub, or the address of a store."""
 
 
 def from_outside(group: str, known: Sequence[str]) -> Callable[[str], str]:

@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from distill import redact
 from distill.extensions import file_and_name
-from distill.local_paths import real_path
+from distill.local_paths import is_store_address, real_path
 from distill.recipe.backends import BACKENDS
 from distill.recipe.base import Name, Section, key
 from distill.recipe.messages import unknown_value
@@ -226,6 +226,10 @@ class Recipe(Section):
     def local(self, value: str) -> Path:
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
         return real_path(self._path.parent / Path(value).expanduser())
+
+    def place(self, value: str) -> str:
+        """A path of the recipe as `local` has it, or the address of a store as it is."""
+        return value if is_store_address(value) else str(self.local(value))
 
     def local_or_hub(self, value: str) -> str:
         """A directory beside the recipe if there is one, else the value itself: a hub name."""

@@ -6,9 +6,7 @@ run/recipe.toml, run/generate/*    the run directory without its journals, which
 """
 
 import hashlib
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -20,8 +18,9 @@ import orjson
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.layout import ENGINES, PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES, part_path, part_paths
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.errors import BusyError, RecipeError, StaleError
+from distill.errors import BusyError, StaleError
 from distill.object_store.interface import ObjectStore
+from distill.object_store.recipe_stores import files_in, scratch_root
 from distill.recipe.recipe import Recipe
 from distill.units.commits import Commit, Unit, decompress, read_commit, read_file
 from distill.units.run_state import PLAN_KEY
@@ -134,11 +133,7 @@ def read_traces(store: ObjectStore, unit: Unit, commit: Commit, teacher: str) ->
 @contextmanager
 def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
     """A folder that one process of this machine holds while it works on a run in a store; nothing in it counts."""
-    root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
-    root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
+    root = scratch_root(recipe)
     name = hashlib.sha256(address.encode()).hexdigest()[:16]
     for number in count():
         with ExitStack() as stack:
@@ -146,6 +141,7 @@ def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
                 stack.enter_context(locked(root / f"{name}-{number}"))
             except BusyError:  # another process of this machine works on the same run
                 continue
+            stack.enter_context(files_in(root / f"{name}-{number}", recipe))
             yield root / f"{name}-{number}"
             return
 

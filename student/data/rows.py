@@ -19,7 +19,7 @@ import orjson
 from distill.artifacts.layout import rollouts_folder, train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import reader, sources
-from distill.data.images import image_files
+from distill.data.images import image_cells, image_files
 from distill.errors import DataError
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.recipe import Recipe
@@ -112,7 +112,9 @@ def _of_source(recipe: Recipe, name: str, stage: Stage, dropped: Counter[str]) -
     """The rows of a named source; of one that holds traces with their rationales."""
     if recipe.data[name].format != TRACES:
         return _samples(recipe, name, dropped)
-    return _traces(sources.locate(recipe, name).files, name, recipe, stage, dropped)
+    table = sources.locate(recipe, name)
+    table.fetch()
+    return _traces(table.files, name, recipe, stage, dropped)
 
 
 def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[TrainingRow]:
@@ -212,7 +214,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
     pass_rate = signals.get("question_pass_rate")
     refs = tuple(
         ImageRef(
-            sha256=image_files.sha256(image_files.cell_bytes(cell)),
+            sha256=image_files.sha256(image_cells.cell_bytes(cell)),
             path=str(file),
             column="images",
             row=position,

@@ -15,6 +15,7 @@ from pathlib import Path
 from distill.data.bounded_reads import bounded
 from distill.data.images import image_files
 from distill.errors import ImageError
+from distill.local_paths import is_store_address
 from distill.types import ImageRef
 from teacher.engines.outage import Dependency, Failure, Say
 
@@ -109,7 +110,12 @@ def _readable(ref: ImageRef) -> bool:
 
 
 def _has_neighbour(ref: ImageRef) -> bool:
-    """Whether another file of its kind in the same folder can be read."""
+    """Whether another file of its kind in the same folder can be read.
+
+    A store that is away is waited for by every request, so of an image that it does not have others can be read.
+    """
+    if is_store_address(ref.path):
+        return True
     if ref.column:
         return False
     path_of_image = Path(ref.path)

@@ -24,6 +24,7 @@ from distill.artifacts.manifest import canonical
 from distill.data.bounded_reads import bounded
 from distill.data.images import image_files
 from distill.errors import ImageError
+from distill.local_paths import is_store_address
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.http.server_info import LOCAL_HOSTS
@@ -110,8 +111,9 @@ class ImageParts:
 
     def _changed(self, ref: ImageRef) -> bool:
         """Whether the file of an image is another one than when it was read."""
-        path, state = self._files.get(ref.sha256, (ref.path, None))
-        return state is not None and (_state(path) != state or (ref.path != path and _state(ref.path) is None))
+        file = _file(ref)
+        path, state = self._files.get(ref.sha256, (file, None))
+        return state is not None and (_state(path) != state or (file != path and _state(file) is None))
 
     async def inside(self, ref: ImageRef) -> orjson.Fragment:
         """The content part of one image with its bytes inside, whatever the server may read."""
@@ -132,23 +134,26 @@ class ImageParts:
     def _url(self, ref: ImageRef, by_path: bool) -> bytes:
         """The URL of an image as JSON text. Raises UnreadableError."""
         try:
-            state = _state(ref.path)
+            if is_store_address(ref.path):
+                self._folders.read(ref)  # which brings it to this machine
+            state = _state(_file(ref))
             original = self._folders.read(ref)
-            self._files[ref.sha256] = (ref.path, state)
+            self._files[ref.sha256] = (_file(ref), state)
+            file = image_files.own_file(ref)
             if (
                 by_path
-                and not ref.column
-                and self._in_root(ref)
+                and file is not None
+                and self._in_root(file)
                 and image_files.is_portable(original, max_pixels=self._max_pixels)
             ):
-                return orjson.dumps(Path(ref.path).resolve().as_uri())
+                return orjson.dumps(file.resolve().as_uri())
             data, mime = image_files.portable(original, max_pixels=self._max_pixels)
         except ImageError as error:
             raise UnreadableError(ref, error) from None
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
 
-    def _in_root(self, ref: ImageRef) -> bool:
-        return self._root is None or Path(ref.path).resolve().is_relative_to(self._root)
+    def _in_root(self, file: Path) -> bool:
+        return self._root is None or file.resolve().is_relative_to(self._root)
 
     def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
         if self._ready.get(name) is not task:
@@ -171,6 +176,11 @@ class ImageParts:
         self._files.pop(name, None)
         self._look_again.pop(name, None)
         self._bytes -= self._weights.pop(name)
+
+
+def _file(ref: ImageRef) -> str:
+    """The file of this machine that an image is in."""
+    return str(image_files.own_file(ref) or ref.path)
 
 
 _State = tuple[int, int, int] | None

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
 from distill.artifacts.manifest import fingerprint
 from distill.data import sources
+from distill.data.images import stored_images
+from distill.local_paths import is_store_address
+from distill.object_store.interface import StoredObject
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 
@@ -23,14 +26,22 @@ def images_root(recipe: Recipe) -> str:
     """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
     source = recipe.data[ASKED]
     if source.images_root is not None:
-        return str(recipe.local(source.images_root))
-    return str(sources.locate(recipe, ASKED).root) if recipe.local(source.source).exists() else ""
+        return recipe.place(source.images_root)
+    if not sources.is_there(recipe, ASKED):
+        return ""
+    table = sources.locate(recipe, ASKED)
+    return table.root_address or str(table.root)
 
 
 def images_state(path: Path) -> str:
-    """Digest over size and time of change of every file that the planned samples' images lie in."""
+    """Digest over size and time of change of every file that the planned samples' images lie in.
+
+    Of objects of a store it is over size and ETag, by one listing.
+    """
     try:
-        return fingerprint({name: _size_and_time(name) for name in _image_paths(path)})
+        names = _image_paths(path)
+        stored = stored_images.states(name for name in names if is_store_address(name))
+        return fingerprint({name: _state(name, stored) for name in names})
     except (OSError, pa.ArrowException, KeyError):
         return ""  # there is none, or a damaged one, which is made anew
 
@@ -42,6 +53,12 @@ def _image_paths(path: Path) -> list[str]:
             images: Any = batch["images"]
             paths.update(images.values.field("path").to_pylist())
     return sorted(paths)
+
+
+def _state(name: str, stored: Mapping[str, StoredObject]) -> list[int | str]:
+    if is_store_address(name):
+        return [stored[name].bytes, stored[name].etag] if name in stored else []
+    return [*_size_and_time(name)]
 
 
 def _size_and_time(name: str) -> list[int]:
@@ -57,7 +74,8 @@ def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
         saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
         if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
             return []
-        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _size_and_time(name)}
+        names = (name for name in _image_paths(folder / SAMPLES) if not is_store_address(name))
+        missing = {str(Path(name).parent) for name in names if not _size_and_time(name)}
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
         return []
     return sorted(name for name in missing if not _has_entries(name))

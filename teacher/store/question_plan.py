@@ -23,7 +23,7 @@ from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sample_files, sources
-from distill.data.grown_sources import unchanged_start
+from distill.data.grown_sources import source_files, unchanged_start
 from distill.errors import DataError, RecipeError
 from distill.ocr import reader as reader_of_text
 from distill.recipe.effects import affecting
@@ -210,7 +210,7 @@ def write_pending_plan(
             )
             sample_files.write_samples(pending / SAMPLES, with_text(_count_routed(recipe, chosen, routed)))
             check_coverage(recipe, coverage)
-    files = reader.source_files(recipe, ASKED) if rows_read and limit is None else []
+    files = source_files(recipe, ASKED) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()
     write_json(pending / PLAN_STATE, {"rows": sum(rows_read), "source": files, "extends": extends})
     return pending, dict(routed)

@@ -24,6 +24,7 @@ class World:
         self.teachers: list[dict[str, Any]] = []
         self.sampling: dict[str, Any] = {"max_tokens": 16}
         self.head = "[generate]\npatience_s = 2.0"
+        self.source, self.images_root = "rows.jsonl", "."
 
     def add_rows(self, count: int, *, text: str = "How many?", domain: str = "", images: int = 3) -> None:
         for _ in range(count):
@@ -40,7 +41,7 @@ class World:
 
     def recipe(self) -> Recipe:
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
-        lines = [self.head, "[data.questions]", 'source = "rows.jsonl"', 'images_root = "."']
+        lines = [self.head, "[data.questions]", f'source = "{self.source}"', f'images_root = "{self.images_root}"']
         for teacher in self.teachers:
             lines.append("[[teachers]]")
             lines += [f"{key} = {orjson.dumps(value).decode()}" for key, value in teacher.items()]

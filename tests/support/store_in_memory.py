@@ -30,6 +30,12 @@ class MemoryStore:
             raise FileNotFoundError(key)
         return self.objects[key][0][start:end]
 
+    def look_up(self, key: str) -> StoredObject:
+        found = [stored for stored in self.list_objects() if stored.key == key]
+        if not found:
+            raise FileNotFoundError(key)
+        return found[0]
+
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         self._request()
         prefix = f"{folder}/" if folder else ""

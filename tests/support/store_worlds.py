@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from generate_world import World
+from store_servers import BUCKET
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.layout import train_data_folder
+from distill.object_store.interface import ObjectStore
 
 PASSING = {"latency_s", "created", "crc"}
 """What two records of the same trace need not share."""
@@ -33,3 +35,11 @@ def dataset(run: Path) -> dict[str, str]:
     """Digests of the dataset's files."""
     folder = train_data_folder(run)
     return {path.name: file_sha256(path) for path in sorted(folder.rglob("*.parquet"))}
+
+
+def put_data(world: World, bucket: ObjectStore) -> None:
+    """Put the rows and images of a world into a bucket, and let its recipe read them there."""
+    world.recipe()
+    for path in [world.folder / "rows.jsonl", *world.folder.glob("*.png")]:
+        bucket.put(f"data/{path.name}", path)
+    world.source, world.images_root = f"s3://{BUCKET}/data/rows.jsonl", f"s3://{BUCKET}/data"

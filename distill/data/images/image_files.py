@@ -10,18 +10,12 @@ import io
 import os
 import stat
 import struct
-import threading
 import warnings
 import zlib
-from bisect import bisect_right
-from collections import OrderedDict
-from functools import lru_cache, partial
-from itertools import accumulate
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
@@ -37,10 +31,14 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from distill.data import stored_tables
 from distill.data.bounded_reads import bounded
+from distill.data.images import stored_images
 from distill.data.images.bit_depth import eight_bits
+from distill.data.images.image_cells import MAX_BYTES, read_cell
 from distill.data.images.image_metadata import without_metadata
-from distill.errors import ImageError
+from distill.errors import DataError, ImageError
+from distill.local_paths import is_store_address
 from distill.types import ImageRef
 
 _READERS = (
@@ -55,14 +53,8 @@ _READERS = (
     AvifImagePlugin.AvifImageFile,
 )
 FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.OPEN)
-MAX_BYTES = 1 << 28
-"""A larger file is refused unread: no picture that a model can use needs 256 MiB."""
-
 MAX_ASPECT = 200
 """A longer shape is refused: image processors raise errors on it, and it is not readable."""
-
-CACHE_BYTES = 1 << 28
-"""Row groups of tables with embedded images that a process keeps in memory."""
 
 # What decoders raise on damaged input, over all FORMATS. Found by damaging files at random (the tests do).
 _DECODER_ERRORS = (
@@ -164,10 +156,46 @@ def read_bytes(ref: ImageRef) -> bytes:
     Raises ImageError: missing_image, unreadable_image, too_many_bytes, or changed_image when the bytes are no
     longer those that the sample was made from.
     """
+    if is_store_address(ref.path):
+        return _read_stored(ref)
     data = read_cell(ref.path, ref.column, ref.row, ref.index) if ref.column else read_file(Path(ref.path))
     if ref.sha256 and sha256(data) != ref.sha256:
         raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
     return data
+
+
+def _read_stored(ref: ImageRef) -> bytes:
+    """The bytes of an image in a store, which are kept on this machine. Raises ImageError."""
+    data = stored_images.read_kept(ref.sha256)
+    if data is not None:
+        return data
+    if not ref.column:
+        data = get_object(ref.path)
+    else:
+        try:
+            table = stored_tables.fetch_address(ref.path)
+        except DataError as error:
+            raise ImageError("missing_image", str(error)) from None
+        data = read_cell(str(table), ref.column, ref.row, ref.index)
+    if sha256(data) != ref.sha256:
+        raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
+    stored_images.keep(ref.sha256, data)
+    return data
+
+
+def get_object(address: str) -> bytes:
+    """The bytes of an image that is an object of a store. Raises ImageError missing_image, too_many_bytes."""
+    data = stored_images.get(address)
+    if len(data) > MAX_BYTES:
+        raise ImageError("too_many_bytes", f"{address}: {len(data)} bytes, more than {MAX_BYTES}")
+    return data
+
+
+def own_file(ref: ImageRef) -> Path | None:
+    """The file of this machine that holds nothing but this image, once it was read; None for a row of a table."""
+    if is_store_address(ref.path):
+        return stored_images.file_of(ref.sha256)
+    return None if ref.column else Path(ref.path)
 
 
 def sha256(data: bytes) -> str:
@@ -202,103 +230,6 @@ def _read_file(path: Path) -> bytes:
         raise ImageError("unreadable_image", f"{path}: {error}") from None
     finally:
         os.close(descriptor)
-
-
-def cell_bytes(cell: Any) -> bytes:
-    """The bytes held by one image cell of a table: raw bytes, or a struct with `bytes`. Raises ImageError."""
-    data = cell.get("bytes") if isinstance(cell, dict) else cell
-    if isinstance(data, bytearray | memoryview):
-        data = bytes(data)
-    if not isinstance(data, bytes):
-        raise ImageError("missing_image", "the image cell holds no bytes")
-    if len(data) > MAX_BYTES:
-        raise ImageError("too_many_bytes", f"{len(data)} bytes, more than {MAX_BYTES}")
-    return data
-
-
-_Group = tuple[str, int, str, int]
-"""Path, modification time, column and number of a row group."""
-
-_groups: OrderedDict[_Group, Any] = OrderedDict()
-_lock = threading.Lock()
-# A child forked while another thread reads must not inherit a lock that is never released.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-
-
-def read_cell(path: str, column: str, row: int, index: int) -> bytes:
-    """Item `index` of `column` in row `row` of a Parquet or Arrow file.
-
-    The last row groups are kept in memory (CACHE_BYTES of them), so reading rows in order touches each group of
-    the file once. Random access to a larger Parquet file reads a whole row group a cell: write small groups.
-    """
-    try:
-        cell = bounded(partial(_cell, path, column, row))
-    except FileNotFoundError:
-        raise ImageError("missing_image", f"{path}: no such file") from None
-    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-        raise ImageError("unreadable_image", f"{path}: row {row} of column {column!r}: {error}") from None
-    if isinstance(cell, list):
-        if index >= len(cell):
-            raise ImageError("missing_image", f"{path}: row {row} of column {column!r} has {len(cell)} images")
-        cell = cell[index]
-    return cell_bytes(cell)
-
-
-def _cell(path: str, column: str, row: int) -> Any:
-    modified_ns = Path(path).stat().st_mtime_ns
-    if path.endswith(".arrow"):
-        return _arrow_column(path, modified_ns, column)[row].as_py()
-    group, offset = _row_group(path, modified_ns, row)
-    return _parquet_column((path, modified_ns, column, group))[offset].as_py()
-
-
-def _parquet_column(key: _Group) -> Any:
-    path, modified_ns, column, group = key
-    with _lock:
-        if key in _groups:
-            _groups.move_to_end(key)
-            return _groups[key]
-        values = _parquet_file(path, modified_ns).read_row_group(group, columns=[column])[column]
-        _groups[key] = values
-        while len(_groups) > 1 and sum(item.nbytes for item in _groups.values()) > CACHE_BYTES:
-            _groups.popitem(last=False)
-        return values
-
-
-def _row_group(path: str, modified_ns: int, row: int) -> tuple[int, int]:
-    """The row group that holds a row, and the row's place in it."""
-    starts = _row_group_starts(path, modified_ns)
-    if not 0 <= row < starts[-1]:
-        raise IndexError(f"the file has {starts[-1]} rows")
-    group = bisect_right(starts, row) - 1
-    return group, row - starts[group]
-
-
-@lru_cache(maxsize=32)
-def _row_group_starts(path: str, modified_ns: int) -> tuple[int, ...]:
-    metadata = _parquet_file(path, modified_ns).metadata
-    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-    return tuple(accumulate(sizes, initial=0))
-
-
-@lru_cache(maxsize=32)
-def _parquet_file(path: str, modified_ns: int) -> pq.ParquetFile:
-    return pq.ParquetFile(path)
-
-
-@lru_cache(maxsize=32)
-def _arrow_column(path: str, modified_ns: int, column: str) -> Any:
-    return open_arrow(path)[column]
-
-
-def open_arrow(path: str) -> pa.Table:
-    """An Arrow file in stream format (as the datasets library writes) or file format, mapped, not read."""
-    source = pa.memory_map(path)
-    try:
-        return pa.ipc.open_stream(source).read_all()
-    except pa.ArrowInvalid:
-        source.seek(0)
-        return pa.ipc.open_file(source).read_all()
 
 
 def _open(data: bytes, max_pixels: int) -> Image.Image:

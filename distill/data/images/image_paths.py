@@ -35,3 +35,20 @@ def _is_blob_of(root: Path, path: Path) -> bool:
     """Whether a file is a blob of the hub's cache and `root` lies in a snapshot of the same repository."""
     repositories = [folder.parent for folder in (root, *root.parents) if folder.name == "snapshots"]
     return any(path.is_relative_to(repository / "blobs") for repository in repositories)
+
+
+def name_in_other_case(path: Path) -> str:
+    """The name of a file that a disk without upper and lower case would take for a missing one."""
+    if path_exists(path):
+        return ""
+    stem, suffix = path.stem, path.suffix
+    names = (f"{stem}{suffix.lower()}", f"{stem}{suffix.upper()}", path.name.lower(), path.name.upper())
+    return next((name for name in names if name != path.name and path_exists(path.with_name(name))), "")
+
+
+def path_exists(path: Path) -> bool:
+    """Whether a path leads to something; a name that is too long or in a locked folder does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, PrivateAttr, WithJsonSchema, model_validator
 
 from distill.extensions import ANSWER_TYPES, DATA_FORMATS
-from distill.recipe.base import LocalOrHub, Section, Share, from_outside, key, outside_schema
+from distill.recipe.base import Place, Section, Share, from_outside, key, outside_schema
 
 ASKED = "questions"
 """The source that teachers are asked about."""
@@ -44,12 +44,12 @@ class Columns(Section):
 class DataSource(Section):
     """A named source of samples."""
 
-    source: LocalOrHub = key(
+    source: Place = key(
         ...,
         "File (.jsonl, .jsonl.gz, .jsonl.zst, .json, .csv, .parquet), dataset directory, image folder with a "
-        "table, or hub name.",
+        "table, or hub name. The file or directory may lie in a store: s3://bucket/questions.parquet.",
         affects="source",
-        compared_by="the content of the files; for a hub name the name",
+        compared_by="the content of the files; in a store their sizes and ETags; for a hub name the name",
     )
     subset: str | None = key(None, "Subset (configuration) of a dataset of the hub.", affects="source")
     split: str = key("train", "Split of a dataset of the hub or of a dataset directory.", affects="source")
@@ -61,9 +61,10 @@ class DataSource(Section):
         '"FILE.py:NAME", or an entry point of a package.',
         affects="source",
     )
-    images_root: LocalOrHub | None = key(
+    images_root: Place | None = key(
         None,
-        "Folder that image paths are relative to; default: the folder of the source.",
+        "Folder that image paths are relative to, on this machine or in a store (s3://bucket/images); default: the "
+        "folder of the source.",
         affects="source",
         compared_by="the bytes of the images, and in generate the folder",
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
-from distill.data.images.image_files import open_arrow
+from distill.data.images.image_cells import open_arrow
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, is_traces
@@ -157,7 +157,7 @@ def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
     """Whether a stage's rows can be read without running or downloading anything."""
     if is_traces(stage):
         return Manifest.read(run / "filter") is not None and bool(_trace_files(run, stage))
-    return recipe.local(recipe.data[stage.data].source).exists()
+    return sources.is_there(recipe, stage.data)
 
 
 def _trace_files(run: Path, stage: Stage) -> list[Path]:
@@ -189,7 +189,7 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
 def questions(recipe: Recipe, name: str) -> int | None:
     """Questions of a source, by the counts of its files and its first rows; None when only a download would tell."""
     source = recipe.data[name]
-    if not recipe.local(source.source).exists():
+    if not sources.is_there(recipe, name):
         return source.limit
     table = sources.locate(recipe, name)
     held = []
@@ -205,6 +205,7 @@ def questions(recipe: Recipe, name: str) -> int | None:
 def _table_rows(table: sources.SourceTable) -> int:
     import pyarrow.parquet as pq
 
+    table.fetch()
     if table.kind == "parquet":
         return sum(pq.ParquetFile(file).metadata.num_rows for file in table.files)
     if table.kind == "arrow":

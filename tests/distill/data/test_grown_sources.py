@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from distill.data import sources
-from distill.data.grown_sources import unchanged_start
-from distill.data.reader import source_files
+from distill.data.grown_sources import source_files, unchanged_start
 from distill.data.sources import SourceStart
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, PngImagePlugin
 
-from distill.data.images import image_files, image_paths
+from distill.data.images import image_cells, image_files, image_paths
 from distill.errors import ImageError
 from distill.types import ImageRef
 
@@ -342,7 +342,7 @@ def test_a_row_group_read_in_order_is_read_from_disk_once(tmp_path: Path, monkey
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     for row in range(20):
-        image_files.read_cell(path, "image", row, 0)
+        image_cells.read_cell(path, "image", row, 0)
     assert groups == [0, 1, 2, 3]
 
 
@@ -360,7 +360,7 @@ def test_a_cell_that_is_not_there_has_a_reason(tmp_path: Path) -> None:
     }
     for (file, column, row, index), expected in cases.items():
         with pytest.raises(ImageError) as caught:
-            image_files.read_cell(file, column, row, index)
+            image_cells.read_cell(file, column, row, index)
         assert caught.value.reason == expected
 
 
@@ -371,4 +371,4 @@ def test_arrow_files_are_read_in_both_of_their_layouts(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.arrow"
         with writer(str(path), table.schema) as sink:
             sink.write_table(table, max_chunksize=2)
-        assert [image_files.read_cell(str(path), "image", row, 0) for row in range(5)] == data
+        assert [image_cells.read_cell(str(path), "image", row, 0) for row in range(5)] == data

@@ -1,0 +1,102 @@
+"""Tables of sources that lie in a store, as files of this machine.
+
+A table is fetched when its first row is read, and again only when the store has another object under its name: name,
+size and ETag tell. Until then an empty file stands in its place, so that a folder of a store is understood as one of
+this machine is. Fetched files may be deleted while no command runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from distill.artifacts.files import atomic_path, storage_errors
+from distill.data.table_kinds import KINDS, suffix_of
+from distill.errors import DataError
+from distill.object_store.interface import StoredObject
+from distill.object_store.recipe_stores import files_folder, open_address
+
+_READ_BYTES = 32 << 20
+_DESCRIPTIONS = ("state.json", "dataset_dict.json")
+"""Small files that say which tables a folder has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """An object of which a file of this machine is, or will be, a copy."""
+
+    address: str
+    bytes: int
+    etag: str
+
+
+def look_up(address: str) -> tuple[Path, Mapping[Path, StoredFile]]:
+    """The path that stands for a table or a folder of tables, and what each file of it is a copy of.
+
+    Raises DataError where there is no such object, and no object below such a folder.
+    """
+    store, key = open_address(address, patient=False)
+    path = _path(address)
+    try:
+        if suffix_of(path) in KINDS:
+            return path, dict([_placed(address, store.look_up(key))])
+    except FileNotFoundError:
+        raise DataError(f"{address}: the store has no such object; correct the address") from None
+    base = address.rstrip("/").removesuffix(key)
+    tables = [found for found in store.list_objects(key) if suffix_of(Path(found.key)) in {*KINDS, ".txt"}]
+    if not tables:
+        raise DataError(f"{address}: the store has no table below this address; correct it")
+    files = dict(_placed(f"{base}{found.key}", found) for found in tables)
+    for there in path.rglob("*"):
+        if there.is_file() and not there.name.startswith(".") and there not in files:
+            there.unlink()  # the store has it no longer
+    for file, stored in files.items():
+        if file.name in _DESCRIPTIONS:
+            fetch(file, stored)
+    return path, files
+
+
+def address_of(path: Path) -> str:
+    """The address that a path of a copy, or of a folder of copies, stands for."""
+    scheme, bucket, *names = path.relative_to(files_folder() / "tables").parts
+    return "/".join([f"{scheme}://{bucket}", *names])
+
+
+def _path(address: str) -> Path:
+    parts = urlsplit(address)
+    return files_folder() / "tables" / parts.scheme / parts.netloc / parts.path.strip("/")
+
+
+def _placed(address: str, found: StoredObject) -> tuple[Path, StoredFile]:
+    path = _path(address)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return path, StoredFile(address=address, bytes=found.bytes, etag=found.etag)
+
+
+def fetch(path: Path, stored: StoredFile) -> None:
+    """Let a file be a copy of its object. Raises DataError where the object is gone or another one."""
+    note = path.with_name(f".{path.name}.etag")
+    if note.is_file() and note.read_text() == stored.etag and path.stat().st_size == stored.bytes:
+        return
+    store, key = open_address(stored.address)
+    note.unlink(missing_ok=True)
+    try:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            for start in range(0, stored.bytes, _READ_BYTES):
+                file.write(store.read(key, start, min(start + _READ_BYTES, stored.bytes)))
+        now = store.look_up(key)
+    except FileNotFoundError:
+        raise DataError(f"{stored.address}: deleted while it was read; put it back, and run again") from None
+    if now.etag != stored.etag:
+        raise DataError(f"{stored.address}: replaced while it was read; run the same command again")
+    note.write_text(stored.etag)
+
+
+def fetch_address(address: str) -> Path:
+    """The copy of a table. Raises DataError where the store does not have it."""
+    path, files = look_up(address)
+    for file, stored in files.items():
+        fetch(file, stored)
+    return path

@@ -1,0 +1,190 @@
+"""The rows of one file of each kind, as mappings; a text in the place of a row says why it cannot be read.
+
+Rows of Parquet and Arrow files come with their number, because images in them are referred to by it.
+"""
+
+import codecs
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from distill.data.exact_json import parse_json
+from distill.data.images.image_cells import open_arrow
+from distill.data.table_kinds import PACKED_LINES, open_lines
+from distill.errors import DataError
+
+_COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
+_BATCH_ROWS = 32
+"""Rows of a columnar file in memory at once: rows may carry whole pictures."""
+
+
+def jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
+    """The rows of a file of JSON lines from byte `begin` on; a text where a line is no row."""
+    with open_lines(file) as lines:
+        if begin:
+            lines.seek(begin)
+        for number, line in enumerate(lines):
+            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == begin == 0 else line.strip()
+            if text:
+                yield _parsed(text)
+
+
+def _parsed(text: bytes) -> Mapping[str, Any] | str:
+    try:
+        value = parse_json(text)
+    except orjson.JSONDecodeError as error:
+        try:
+            text.decode()
+        except UnicodeDecodeError as wrong:
+            return f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line); convert the file with iconv"
+        return f"not valid JSON: {error}"
+    return value if isinstance(value, dict) else f"a JSON object is needed, not {type(value).__name__}"
+
+
+def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
+    """A JSON array of objects, or an object holding one; many tools also write JSON lines under this suffix."""
+    data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        value = parse_json(data)
+    except orjson.JSONDecodeError as error:
+        if isinstance(_parsed(data.strip().split(b"\n", 1)[0]), str):
+            raise DataError(f"{file}: not valid JSON: {error}") from None
+        yield from jsonl(file)
+        return
+    if isinstance(value, dict):
+        lists = [key for key, item in value.items() if isinstance(item, list)]
+        if len(lists) > 1:
+            raise DataError(f"{file}: holds several lists ({', '.join(lists)}); write the rows as JSON lines")
+        value = value[lists[0]] if lists else [value]
+    if not isinstance(value, list):
+        raise DataError(f"{file}: a JSON array of objects is needed, not {type(value).__name__}")
+    for item in value:
+        yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
+
+
+def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
+    csv.field_size_limit(sys.maxsize)
+    with file.open("rb") as opened:
+        begins_utf16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
+    encoding = "utf-16" if begins_utf16 else "utf-8-sig"
+    with file.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
+        delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
+        lines.seek(0)
+        table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
+        twice = [name for name, count in Counter(table.fieldnames or ()).items() if count > 1]
+        if twice:
+            yield f"the header has more than one column {twice[0]!r}; rename them"
+            return
+        while True:
+            begin = table.reader.line_num + 1
+            try:
+                item = next(table)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                # Lenient reading would put all lines up to the next quotation mark into one cell.
+                yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
+                continue
+            if "\0" in item or "\0" in item.values():
+                yield "the row has not as many cells as the header"
+            elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
+                yield "not valid UTF-8; convert the file with iconv"
+            else:
+                yield item
+
+
+def _delimiter(header: str) -> str:
+    """The separator of cells: a comma; a semicolon, which programs write beside decimal commas; or a tab."""
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t", key=unquoted.count)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parquet(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
+    with pq.ParquetFile(file) as table:
+        names = _class_names(table.schema_arrow)
+        row = 0
+        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+            for values in _batch_rows(batch, names):
+                yield values if isinstance(values, str) else (values, row)
+                row += 1
+
+
+def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
+    table = open_arrow(str(file))
+    names = _class_names(table.schema)
+    row = 0
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        for values in _batch_rows(batch, names):
+            yield values if isinstance(values, str) else (values, row)
+            row += 1
+
+
+def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:
+    try:
+        batch_rows: list[Any] = batch.to_pylist()
+    except UnicodeDecodeError:
+        batch_rows = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    for values in batch_rows:
+        if not isinstance(values, str):
+            for column, labels in names.items():
+                label = values.get(column)
+                if isinstance(label, int) and 0 <= label < len(labels):
+                    values[column] = labels[label]
+        yield values
+
+
+def _row_or_reason(batch: Any) -> Mapping[str, Any] | str:
+    try:
+        values: Mapping[str, Any] = batch.to_pylist()[0]
+    except UnicodeDecodeError as error:
+        return f"not valid UTF-8: {error}"
+    return values
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Label names of the integer columns that the datasets library declared as class labels."""
+    try:
+        features = orjson.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return {}
+    labels = {name: item for name, item in features.items() if isinstance(item, dict)}
+    return {
+        name: item["names"] for name, item in labels.items() if item.get("_type") == "ClassLabel" and "names" in item
+    }
+
+
+def _cocoqa(folder: Path) -> Iterator[Mapping[str, Any] | str]:
+    """COCO-QA as published: parallel text files, one line a question."""
+    names = {name: folder / file for name, file in _COCOQA_FILES.items() if (folder / file).is_file()}
+    columns = {name: file.read_text(encoding="utf-8", errors="replace").splitlines() for name, file in names.items()}
+    if len({len(lines) for lines in columns.values()}) > 1:
+        sizes = ", ".join(f"{names[name].name} {len(lines)}" for name, lines in columns.items())
+        raise DataError(f"{folder}: the COCO-QA files have different numbers of lines: {sizes}")
+    for cells in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, cells, strict=True))
+
+
+READERS: Mapping[str, Any] = {
+    "jsonl": jsonl,
+    PACKED_LINES: jsonl,
+    "json": _json,
+    "csv": _csv,
+    "parquet": _parquet,
+    "arrow": _arrow,
+    "cocoqa": _cocoqa,
+}
