@@ -37,7 +37,6 @@ from distill.units.stored_run import (
     pull_generate,
     pull_manifest,
     samples_key,
-    teachers_of,
     write_bytes,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
@@ -76,7 +75,7 @@ def filter_in_store(
     pull_manifest(store, run)
     inputs = read_inputs(recipe, run, measurers)
     work = f"{SIGNAL_UNITS}/{measure.measured_by(inputs.extractors, corpus_scheme(recipe))[:16]}"
-    units = [Unit(round=0, partition=unit.partition, work=work) for unit in generate_units(plan)]
+    units = [Unit(round=0, partition=name, work=work) for name in sorted(plan["partitions"])]
 
     def find() -> Manifest | None:
         return _read_finished(store, inputs, scratch / "finished", fresh=fresh)
@@ -138,7 +137,7 @@ def _measure_units(
 
     def tell(unit: Unit) -> None:
         done.add(unit)
-        count = traces_of(plan, (each.partition for each in done))
+        count = traces_of(plan, generate_units(plan, (each.partition for each in done)))
         on_progress(Progress(stage="filter: signals", done=count, total=plan["traces"], unit="traces"))
 
     queue = UnitQueue(agent, set(units) - done, tell, work, retries=recipe.engine.retries)
@@ -152,20 +151,25 @@ def _measure_units(
             if unit is None:
                 time.sleep(_LOOK_S)
                 continue
-            own += _measure_unit(recipe, Attempt(store=store, unit=unit), extractors, scratch, workers)
+            own += _measure_unit(recipe, Attempt(store=store, unit=unit), plan, extractors, scratch, workers)
             queue.done(unit)
             tell(unit)
     queue.require_all()
 
 
 def _measure_unit(
-    recipe: Recipe, attempt: Attempt, extractors: tuple[Extractor, ...], scratch: Path, workers: Workers
+    recipe: Recipe,
+    attempt: Attempt,
+    plan: Mapping[str, Any],
+    extractors: tuple[Extractor, ...],
+    scratch: Path,
+    workers: Workers,
 ) -> int:
     """Measure the traces of a unit, and commit. Returns their number."""
     store, folder = attempt.store, scratch / "units" / attempt.name
-    source = Unit(round=0, partition=attempt.unit.partition)
-    collect_units(store, [source], teachers_of(store, [source]), folder)
-    write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(source.partition)))
+    partition = attempt.unit.partition
+    collect_units(store, plan, folder, generate_units(plan, [partition]))
+    write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(partition)))
     _write_plan(scratch / PLAN, folder / "generate")
     traces = index(folder / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
     files = measure.measure(

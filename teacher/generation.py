@@ -7,7 +7,7 @@ Reads the journals of every teacher when it is made. `jobs` are what engines hav
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -54,11 +54,13 @@ class Generation:
         fresh: bool = False,
         engines: Path | None = None,
         media_root: Path | None = None,
+        settled: Collection[str] = (),
     ) -> None:
         """`complete`: there are traces of everything, so no server is waited for. `fresh`: errors are asked again.
 
         A `progress` that several plans share counts the traces of each. `engines` gets what engines leave that
-        outlive a plan; `media_root` is the folder of the images where it is not that of the source.
+        outlive a plan; `media_root` is the folder of the images where it is not that of the source. `settled` names
+        teachers that will not be asked again: their errors are final.
         """
         self.recipe = recipe
         self.plan = plan
@@ -71,13 +73,16 @@ class Generation:
             if index.damaged:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             rewrite_parts(index, teacher, drop_errors=False)
+            if teacher.name in settled:
+                index.settle_errors()
         self.finals = FinalTraces(recipe.teachers, self.indexes)
         self.finals.load(plan)
         notes = list(copy_traces_of_renamed_teachers(recipe, models, plan, plan.folder, self.indexes))
         if fresh:
             for index in self.indexes.values():
                 index.errors.clear()
-        outcomes = sum((index.outcomes() for index in self.indexes.values()), Counter[str]())
+        asked = (index for name, index in self.indexes.items() if name not in settled)
+        outcomes = sum((index.outcomes() for index in asked), Counter[str]())
         total = sum(
             plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
         )

@@ -41,6 +41,11 @@ class GenerateProgress:
         self._resumed += sum(outcomes.values()) + elsewhere
         self._done += sum(outcomes.values()) + elsewhere
 
+    def begin_round(self) -> None:
+        """Count traces, tokens and seconds anew: other teachers work from now on, at another rate."""
+        self._resumed, self._tokens, self._without_usage = self._done, 0, 0
+        self._started = time.monotonic()
+
     def follow(self, in_flight: Callable[[], int]) -> None:
         """Show how many requests an engine has under way, too."""
         self._in_flight.append(in_flight)
@@ -73,7 +78,7 @@ class GenerateProgress:
             self._report()
 
     def facts(self, idle_s: float = 0.0) -> dict[str, Any]:
-        """Figures of this process so far, for those who watch a run of several processes.
+        """Figures of this process in this round so far, for those who watch a run of several processes.
 
         `idle_s` of its seconds do not count.
         """

@@ -6,34 +6,34 @@
 
 One process reads the source when the run begins. Each process is an agent: it claims open units and works on them.
 What is sealed and committed is in the store, so the same command joins or goes on from any machine that sees the
-images at the same paths. At the end one agent collects the journals in its scratch folder, and the stage is finished
-there as a run in a folder is.
+images at the same paths. Teachers that take turns are asked in rounds: a round begins when all units of the round
+before are committed, so a process starts the server of a teacher once. At the end one agent collects the journals in
+its scratch folder, and the stage is finished there as a run in a folder is.
 """
 
-import logging
-import random
 import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files, sources
-from distill.errors import CircuitOpen, RecipeError, StaleError, StorageError, TeacherError
+from distill.errors import CircuitOpen, RecipeError, StaleError, TeacherError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Unit, committed_units
+from distill.units.commits import Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
 from distill.units.stored_run import (
@@ -43,7 +43,6 @@ from distill.units.stored_run import (
     pull_manifest,
     pull_plan,
     samples_key,
-    write_bytes,
 )
 from distill.units.unit_queue import UNDRAWN, UnitQueue, remove_all_leftovers
 from teacher.agent import Agent
@@ -51,15 +50,10 @@ from teacher.engines.provenance import server_settings
 from teacher.generation import Generation
 from teacher.messages.request import Model
 from teacher.progress import GenerateProgress, announce
-from teacher.scheduling.concurrent_teachers import group_teachers
-from teacher.scheduling.routing import route
+from teacher.scheduling.concurrent_teachers import fit_together, group_teachers
 from teacher.store import question_plan
-from teacher.store.question_plan import QuestionPlan
-from teacher.unit_exchange import UnitExchange
-from teacher.unit_journals import Sealer, put_journals, write_sealed
+from teacher.unit_plans import UnitPlans
 
-_SHARED_PART = 64
-"""An agent without a unit joins one of which more than this part of the samples of a unit is not drawn."""
 _HELD_SAMPLES = 200_000
 """Samples in memory while a source is cut into partitions; a larger one is read several times."""
 
@@ -79,7 +73,7 @@ def generate_in_store(
     raises, and StorageError for a store that cannot hold a run.
     """
     started, models = time.monotonic(), question_plan.check_teachers(recipe)
-    _require_one_round(recipe)
+    _refuse_batches(recipe)
     store = open_store(address, config=recipe.store.client_options())
     folder = scratch / "run" / "generate"
     fields = question_plan.result_settings(recipe, models)
@@ -90,8 +84,7 @@ def generate_in_store(
 
     def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
-        teachers = [teacher.name for teacher in recipe.teachers]
-        commits = collect_units(store, generate_units(plan), teachers, scratch / "run")
+        commits = collect_units(store, plan, scratch / "run")
         finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
             {}, fields, plan, started
         )
@@ -108,12 +101,7 @@ def generate_in_store(
         return agent.make_once("finish", lambda: pull_manifest(store, scratch / "run"), lambda: finish(plan))
 
 
-def _require_one_round(recipe: Recipe) -> None:
-    if len(group_teachers(recipe.teachers)) > 1:
-        raise RecipeError(
-            f"{recipe.path}: teachers that take turns on the same GPUs cannot share a run in a store yet; name "
-            "different gpus in [teachers.server], or write to a run directory"
-        )
+def _refuse_batches(recipe: Recipe) -> None:
     if batch := [teacher.name for teacher in recipe.teachers if teacher.backend == "batch"]:
         raise RecipeError(
             f"{recipe.path}: teachers {', '.join(batch)}: batch files are noted in a run directory and would be paid "
@@ -144,7 +132,19 @@ def _read_plan(
             f"{store.address} was begun with other settings:\n{differences(before, now)}\n"
             "undo the change, or choose another --run"
         )
+    for names, teachers in zip((each["teachers"] for each in plan["rounds"]), _rounds(recipe, plan), strict=True):
+        if not fit_together(teachers):
+            raise StaleError(
+                f"{store.address} was begun with teachers {', '.join(names)} at the same time, but with this recipe "
+                "they use the same GPUs or are loaded into one process; undo the change, or choose another --run"
+            )
     return plan
+
+
+def _rounds(recipe: Recipe, plan: Mapping[str, Any]) -> list[list[Teacher]]:
+    """The teachers of each round of a plan."""
+    named = {teacher.name: teacher for teacher in recipe.teachers}
+    return [[named[name] for name in each["teachers"]] for each in plan["rounds"]]
 
 
 def _write_plan(
@@ -178,7 +178,14 @@ def _write_plan(
         "partitions": counts,
         "routed": routed,
     }
-    plan["traces"] = sum(routed[each.name] * each.samples for each in recipe.teachers if each.after is None)
+    plan["rounds"] = [
+        {
+            "teachers": [each.name for each in teachers],
+            "traces": sum(routed[each.name] * each.samples for each in teachers if each.after is None),
+        }
+        for teachers in group_teachers(recipe.teachers)
+    ]
+    plan["traces"] = sum(each["traces"] for each in plan["rounds"])
     plan |= {"content": inputs["content"], "limit": inputs["limit"], "servers": server_settings(recipe)}
     store.create(PLAN_KEY, canonical(plan))
     # Another agent may have come first.
@@ -195,119 +202,52 @@ def _ask_units(
     scratch: Path,
     on_progress: ProgressCallback,
 ) -> None:
-    """Let this process work until every unit is committed."""
-    store, committed = agent.store, committed_units(agent.store)
-    done = traces_of(plan, (unit.partition for unit in committed))
-    progress = GenerateProgress(on_progress, done=done, total=plan["traces"], outcomes={})
+    """Let this process work until every unit is committed, or set aside."""
+    committed = set(committed_units(agent.store))
+    progress = GenerateProgress(on_progress, done=traces_of(plan, committed), total=plan["traces"], outcomes={})
     queue = UnitQueue(
         agent,
-        set(generate_units(plan)).difference(committed),
-        lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit.partition])),
+        on_elsewhere=lambda unit: progress.found({}, elsewhere=traces_of(plan, [unit])),
         retries=recipe.engine.retries,
     )
-    if not queue.ended:
+    if not committed.issuperset(generate_units(plan)):
         # It was made of other commits.
-        store.delete([f"run/generate/{MANIFEST}"])
-    source = UnitPlans(recipe, models, agent, queue, scratch, progress)
-    agent.live = lambda: {**progress.facts(agent.away_s), "units": queue.at_work, UNDRAWN: source.undrawn()}
-    engines = Agent(recipe.teachers, progress, source)
+        agent.store.delete([f"run/generate/{MANIFEST}"])
+    rounds = _rounds(recipe, plan)
+    names = [each["teachers"] for each in plan["rounds"]]
+    with UnitPlans(recipe, models, names, agent, queue, scratch, progress) as source:
+        while units := _open_units(plan, set(committed_units(agent.store)), queue.set_aside):
+            queue.add(units)
+            _work_round(rounds[units[0].round], progress, source, agent, queue)
+    queue.require_all()
+
+
+def _open_units(plan: Mapping[str, Any], committed: Collection[Unit], aside: Collection[Unit]) -> list[Unit]:
+    """The open units of the first round that has any; those of partitions whose earlier rounds are committed."""
+    ready = sorted(plan["partitions"])
+    for number in range(len(plan["rounds"])):
+        units = [Unit(round=number, partition=name) for name in ready]
+        if found := [unit for unit in units if unit not in committed and unit not in aside]:
+            return found
+        ready = [unit.partition for unit in units if unit in committed]
+    return []
+
+
+def _work_round(
+    teachers: Sequence[Teacher], progress: GenerateProgress, source: UnitPlans, agent: AgentRecord, queue: UnitQueue
+) -> None:
+    """Let this process work until every unit of the queue is committed, or set aside."""
+    progress.begin_round()
+    away_before_s = agent.away_s
+    agent.live = lambda: {
+        **progress.facts(agent.away_s - away_before_s),
+        "units": queue.at_work,
+        UNDRAWN: source.undrawn(),
+    }
+    engines = Agent(teachers, progress, source)
     try:
-        with source:
-            engines.run()
+        engines.run()
     except (TeacherError, CircuitOpen) as error:
         if isinstance(error, CircuitOpen) or not engines.served:  # the teacher is away; no unit is at fault
             agent.give_back()
         raise
-    queue.require_all()
-
-
-class UnitPlans:
-    """The units of a run as plans of an agent: opened with what earlier attempts sealed, committed at the end."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        models: Mapping[str, Model],
-        agent: AgentRecord,
-        queue: UnitQueue,
-        scratch: Path,
-        progress: GenerateProgress,
-    ) -> None:
-        self._recipe, self._models, self._agent, self._queue = recipe, models, agent, queue
-        self._store, self._scratch, self._progress = agent.store, scratch, progress
-        self._least = max(1, recipe.engine.unit_rows // _SHARED_PART)
-        self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
-
-    @property
-    def ended(self) -> bool:
-        return self._queue.ended
-
-    def undrawn(self) -> dict[str, int]:
-        """Samples of each open unit that are not drawn, about."""
-        return {
-            attempt.unit.name: max((job.queue.undrawn for job in generation.open_jobs), default=0)
-            for generation, attempt, _ in [*self._open.values()]
-        }
-
-    def draw(self) -> Generation | None:
-        unit = self._queue.draw()
-        if unit is not None:
-            return self._open_unit(unit)
-        joined = self._queue.join(self._least, 2 * self._recipe.engine.seal_s)
-        return None if joined is None else self._open_unit(*joined)
-
-    def _open_unit(self, unit: Unit, joined_as: int = 0) -> Generation:
-        """Open a unit of this agent, or one of others, as the first, second, ... that joins it."""
-        attempt = Attempt(store=self._store, unit=unit)
-        folder = self._scratch / "units" / attempt.name
-        write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
-        if joined_as:
-            # The first one begins at the far end, the others anywhere, so that few samples are drawn twice.
-            backwards = [*sample_files.read_samples(folder / SAMPLES)][::-1]
-            start = random.randrange(len(backwards)) if joined_as > 1 else 0
-            sample_files.write_samples(folder / SAMPLES, backwards[start:] + backwards[:start])
-        samples = sample_files.count_samples(folder / SAMPLES)
-        routed = Counter(
-            teacher.name
-            for sample in sample_files.read_samples(folder / SAMPLES)
-            for teacher in route(self._recipe.teachers, sample)
-        )
-        for teacher in self._recipe.teachers:
-            write_sealed(attempt, folder / teacher.name)
-            (self._scratch / "engines" / teacher.name).mkdir(parents=True, exist_ok=True)
-        plan = QuestionPlan(folder=folder, samples=samples, quarantined=Counter(), routed=routed)
-        generation = Generation(self._recipe, self._models, plan, self._progress, engines=self._scratch / "engines")
-        names = [teacher.name for teacher in self._recipe.teachers]
-        exchange = UnitExchange(
-            attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=joined_as > 0
-        )
-        sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
-        sealer.__enter__()
-        self._open[id(generation)] = generation, attempt, sealer
-        return generation
-
-    def take_news(self) -> None:
-        for _, _, sealer in [*self._open.values()]:
-            sealer.exchange.take_news()
-
-    def finish(self, generation: Generation) -> None:
-        _, attempt, sealer = self._open[id(generation)]
-        sealer.__exit__(None)
-        lines = put_journals(attempt, generation.plan.folder, self._recipe)
-        attempt.commit({"samples": generation.plan.samples} | lines)
-        del self._open[id(generation)]
-        self._queue.done(attempt.unit)
-        shutil.rmtree(generation.plan.folder)
-
-    def __enter__(self) -> Self:
-        shutil.rmtree(self._scratch / "units", ignore_errors=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for generation, attempt, sealer in self._open.values():
-            try:
-                sealer.__exit__(BaseException)
-            except StorageError as error:  # the run ends with an error already
-                logging.getLogger(__name__).warning(
-                    f"unit {attempt.unit.partition}: last traces are only in {generation.plan.folder}: {error}"
-                )

@@ -11,7 +11,6 @@ from typing import Self
 
 from distill.artifacts.files import atomic_path
 from distill.artifacts.layout import ENGINES, part_path
-from distill.recipe.recipe import Recipe
 from distill.units.commits import Attempt, compress
 from distill.units.stored_run import traces_file
 from teacher.store.trace_journal import trace_parts
@@ -31,15 +30,15 @@ def write_sealed(attempt: Attempt, folder: Path) -> None:
     part_path(folder, 1, ".jsonl").touch()
 
 
-def put_journals(attempt: Attempt, folder: Path, recipe: Recipe) -> Counter[str]:
+def put_journals(attempt: Attempt, folder: Path, teachers: Sequence[str]) -> Counter[str]:
     """Put the journal of every teacher as one file. Returns the number of lines of each."""
     lines = Counter[str]()
-    for teacher in recipe.teachers:
-        data = b"".join(part.read_bytes() for part in trace_parts(folder / teacher.name))
-        lines[teacher.name] = data.count(b"\n")
-        attempt.put_file(traces_file(teacher.name), compress(data), count=lines[teacher.name])
-        if (engines := folder / teacher.name / ENGINES).is_file():
-            attempt.put_file(f"{teacher.name}/{ENGINES}", engines.read_bytes())
+    for name in teachers:
+        data = b"".join(part.read_bytes() for part in trace_parts(folder / name))
+        lines[name] = data.count(b"\n")
+        attempt.put_file(traces_file(name), compress(data), count=lines[name])
+        if (engines := folder / name / ENGINES).is_file():
+            attempt.put_file(f"{name}/{ENGINES}", engines.read_bytes())
     return lines
 
 

@@ -124,11 +124,11 @@ def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> Non
         return
     agents = sum(bool(agent["works"]) for agent in state.agents)
     if verb == "filter":
-        report = Progress(stage="filter: signals", done=state.measured, total=state.units, unit="units")
+        report = Progress(stage="filter: signals", done=state.measured, total=state.partitions, unit="units")
     else:
         report = Progress(stage="generate", done=state.traces, total=state.total_traces, unit="traces")
-    units = f"{state.measured if verb == 'filter' else state.done:,} of {state.units:,}"
-    on_progress(replace(report, facts={"units": units, "agents": agents}))
+        report = replace(report, facts={"units": f"{state.done:,} of {state.units:,}"})
+    on_progress(replace(report, facts={**report.facts, "agents": agents}))
 
 
 def any_status(
@@ -189,7 +189,7 @@ def _work_of(agent: Mapping[str, Any]) -> str:
 
 def _stage_lines(state: RunState) -> list[str]:
     counts = state.filtered.items()
-    lines = [f"filter: signals of {state.measured:,} of {state.units:,} units"] if state.measured else []
+    lines = [f"filter: signals of {state.measured:,} of {state.partitions:,} partitions"] if state.measured else []
     told = ", ".join(f"{name} {count:,}" for name, count in counts if name in FUNNEL["filter"])
     finished = [("filter", told)] if told else []
     if state.trained:

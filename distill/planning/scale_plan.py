@@ -6,7 +6,7 @@ no price is not known. Requests are those that teacher/store_run.py and filters/
 fails.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +19,7 @@ from distill.errors import RecipeError
 from distill.planning.plan import duration
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.teachers import Teacher
 from distill.reports.text_table import table
 from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
@@ -27,6 +28,7 @@ from distill.units.agent_record import BEATS
 from distill.units.commits import compress
 from distill.units.partitions import range_count
 from teacher.estimate import attempt_growth, most_traces, summarize_journals
+from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
 _RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 57, 25
@@ -98,15 +100,17 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         raise RecipeError(f"{recipe.path}: distill plan --engine needs [[teachers]]: it plans generate and filter")
     count, machines = samples or _samples(recipe), agents or recipe.engine.agents
     load = measured_load(recipe, run) or _largest_load(recipe)
-    units = range_count(count, recipe.engine.unit_rows)
-    hours = _generate_hours(load, count, machines)
+    rounds = group_teachers(recipe.teachers)
+    partitions = range_count(count, recipe.engine.unit_rows)
+    units = partitions * len(rounds)
+    hours = _generate_hours(load, rounds, count, machines)
     unit_s = hours * 3600 * machines / units if hours is not None else None
     filter_hours = None
     if load.filter_s is not None:
         alone = load.filter_s * count / 3600
         filter_hours = alone / machines, alone
     store_bytes = _bytes(load, count)
-    requests = _requests(recipe, units, unit_s, machines, hours)
+    requests = _requests(recipe, partitions, rounds, unit_s, machines, hours)
     outputs = [each.output_tokens for each in load.teachers]
     return ScalePlan(
         engine=engine,
@@ -116,7 +120,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         basis=load.basis,
         traces=count * sum(each.traces for each in load.teachers),
         output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
-        objects=_objects(recipe, units),
+        objects=_objects(recipe, partitions, len(rounds)),
         store_bytes=store_bytes,
         unit_s=unit_s,
         generate_hours=hours,
@@ -205,14 +209,14 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
     return SampleLoad(teachers=teachers, basis="the most that the recipe allows; a finished small run tells more")
 
 
-def _generate_hours(load: SampleLoad, samples: int, agents: int) -> float | None:
-    """Hours of the slowest teacher: all work at the same time."""
-    hours = 0.0
+def _generate_hours(load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int) -> float | None:
+    """Hours of the slowest teacher of each round: those of a round work at the same time."""
+    hours: dict[str, float] = {}
     for each in load.teachers:
         if each.output_tokens is None or (each.output_tokens and each.tokens_per_s is None):
             return None
-        hours = max(hours, samples * each.output_tokens / (each.tokens_per_s or 1.0) / agents / 3600)
-    return hours
+        hours[each.teacher] = samples * each.output_tokens / (each.tokens_per_s or 1.0) / agents / 3600
+    return sum(max(hours[teacher.name] for teacher in teachers) for teachers in rounds)
 
 
 def _bytes(load: SampleLoad, samples: int) -> float | None:
@@ -224,29 +228,36 @@ def _bytes(load: SampleLoad, samples: int) -> float | None:
     return samples * (sum(known) + (load.sample_bytes or 0.0)) if len(known) == len(parts) else None
 
 
-def _objects(recipe: Recipe, units: int) -> int:
-    """Objects that stay: each unit has samples, two commits, traces with their engines, signals."""
-    return _RUN_OBJECTS + units * (4 + 2 * len(recipe.teachers))
+def _objects(recipe: Recipe, partitions: int, rounds: int) -> int:
+    """Objects that stay: of each partition samples, commits of all rounds and of signals, traces with engines."""
+    return _RUN_OBJECTS + partitions * (3 + rounds + 2 * len(recipe.teachers))
 
 
 def _requests(
-    recipe: Recipe, units: int, unit_s: float | None, agents: int, hours: float | None
+    recipe: Recipe,
+    partitions: int,
+    rounds: Sequence[Sequence[Teacher]],
+    unit_s: float | None,
+    agents: int,
+    hours: float | None,
 ) -> tuple[float, float] | None:
     """Requests that write or list, and those that read, of generate and filter; None without a time."""
     if unit_s is None or hours is None:
         return None
-    teachers, looks = len(recipe.teachers), unit_s / recipe.engine.seal_s
+    teachers, turns, looks = len(recipe.teachers), len(rounds), unit_s / recipe.engine.seal_s
     beats = agents * hours * 3600 * BEATS / recipe.engine.lease_s
-    # Samples, claim, attempt, segments, traces with their engines, commit.
-    puts = 4 + teachers * (looks + 2)
-    # Claims, segments of others at the start and at every look, left-overs, claims that end.
-    lists = 4 + teachers + looks
+    # Samples; of each round claim, attempt, commit; segments, traces with their engines.
+    puts = 1 + 3 * turns + teachers * (looks + 2)
+    # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
+    lists = turns * (4 + looks) + teachers
     filter_puts, filter_lists = 3, 4
-    # The commit before and after, samples; then traces and engines, by the agent that collects them.
-    reads = 4 + 2 * teachers
-    filter_reads = 5 + 2 * teachers + 3 + 2 * teachers
-    writes = _RUN_WRITES + units * (puts + lists + filter_puts + filter_lists) + beats
-    return writes, _RUN_READS + units * (reads + filter_reads)
+    # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces
+    # and engines, by the agent that collects them.
+    earlier = sum(1 + len(each) for number in range(turns) for each in rounds[:number])
+    reads = 4 * turns + earlier + 2 * teachers
+    filter_reads = 4 + turns + 2 * teachers + 3 + 2 * teachers
+    writes = _RUN_WRITES + partitions * (puts + lists + filter_puts + filter_lists) + beats
+    return writes, _RUN_READS + partitions * (reads + filter_reads)
 
 
 def _costs(

@@ -11,7 +11,7 @@ import orjson
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import AGENTS, FAILURES
-from distill.units.commits import committed_units
+from distill.units.commits import Unit, committed_units
 from distill.units.stored_stage import stage_counts
 from distill.units.unit_queue import claimed_units
 
@@ -24,7 +24,9 @@ SIGNAL_UNITS = "filter/signals"
 class RunState:
     """Counts of a run. `traces` are about those of committed units, of `total_traces`."""
 
+    partitions: int
     units: int
+    """One for each partition and each round of teachers."""
     done: int
     claimed: int
     traces: int
@@ -34,7 +36,7 @@ class RunState:
     failures: tuple[Mapping[str, Any], ...]
     """Agents that ended with an error."""
     measured: int = 0
-    """Units whose signals are committed, of the filter that measured last."""
+    """Partitions whose signals are committed, of the filter that measured last."""
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Counts of a finished filter stage."""
     trained: Mapping[str, int] = field(default_factory=dict)
@@ -60,7 +62,17 @@ class RunState:
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
-        names = ["units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s", "eta_s"]
+        names = [
+            "partitions",
+            "units",
+            "done",
+            "claimed",
+            "waiting",
+            "traces",
+            "total_traces",
+            "traces_per_s",
+            "eta_s",
+        ]
         names += ["agents", "failures", "measured", "filtered", "trained", "evaluated"]
         return {name: getattr(self, name) for name in names}
 
@@ -75,13 +87,14 @@ def read_run_state(store: ObjectStore) -> RunState:
         state = f"{hosts} still reads the source" if hosts else "no run has begun here; `distill generate` begins one"
         raise StaleError(f"{store.address}: {state}") from None
     committed = set(committed_units(store))
-    rows, total = plan["partitions"], plan["traces"]
+    partitions = len(plan["partitions"])
     return RunState(
-        units=len(rows),
+        partitions=partitions,
+        units=partitions * len(plan["rounds"]),
         done=len(committed),
         claimed=len(set(claimed_units(store)) - committed),
-        traces=traces_of(plan, (unit.partition for unit in committed)),
-        total_traces=total,
+        traces=traces_of(plan, committed),
+        total_traces=plan["traces"],
         agents=tuple(agents),
         failures=tuple(_objects(store, FAILURES)),
         measured=_count_measured(store),
@@ -99,11 +112,11 @@ def _count_measured(store: ObjectStore) -> int:
     return works[last.key.partition("/commits/")[0]] if last is not None else 0
 
 
-def traces_of(plan: Mapping[str, Any], partitions: Iterable[str]) -> int:
-    """Traces of some partitions of a plan, about: some samples get more than others, or fewer."""
+def traces_of(plan: Mapping[str, Any], units: Iterable[Unit]) -> int:
+    """Traces of some units of a plan, about: some samples get more than others, or fewer."""
     rows: Mapping[str, int] = plan["partitions"]
-    share: int = plan["traces"] * sum(rows[name] for name in partitions) // max(sum(rows.values()), 1)
-    return share
+    traces: list[int] = [each["traces"] for each in plan["rounds"]]
+    return sum(traces[unit.round] * rows[unit.partition] for unit in units) // max(sum(rows.values()), 1)
 
 
 def read_agents(store: ObjectStore) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ run/recipe.toml, run/generate/*    the run directory without its journals, which
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -39,9 +39,10 @@ def traces_file(teacher: str) -> str:
     return f"{teacher}/traces.jsonl.zst"
 
 
-def generate_units(plan: Mapping[str, Any]) -> list[Unit]:
-    """The units in which the traces of a run are, by partition."""
-    return [Unit(round=0, partition=name) for name in sorted(plan["partitions"])]
+def generate_units(plan: Mapping[str, Any], partitions: Iterable[str] | None = None) -> list[Unit]:
+    """The units in which the traces of some partitions are, or of the whole run: one for each round."""
+    names = sorted(plan["partitions"] if partitions is None else partitions)
+    return [Unit(round=number, partition=name) for number in range(len(plan["rounds"])) for name in names]
 
 
 def finished_plan(store: ObjectStore) -> dict[str, Any]:
@@ -59,21 +60,14 @@ def pull_generate(store: ObjectStore, run: Path) -> Manifest:
 
     Raises StaleError where it is not finished.
     """
-    units = generate_units(finished_plan(store))
+    plan = finished_plan(store)
     write_bytes(run / RECIPE, store.read(f"run/{RECIPE}"))
     pull_plan(store, run)
-    collect_units(store, units, teachers_of(store, units), run)
+    collect_units(store, plan, run)
     write_bytes(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
     manifest = pull_manifest(store, run)
     assert manifest is not None
     return manifest
-
-
-def teachers_of(store: ObjectStore, units: Sequence[Unit]) -> list[str]:
-    """The teachers whose traces are in units, by name."""
-    ending = traces_file("")
-    commits = (finished_commit(store, unit) for unit in units[:1])  # each unit has a file of every teacher
-    return [name.removesuffix(ending) for commit in commits for name in commit.files if name.endswith(ending)]
 
 
 def pull_manifest(store: ObjectStore, run: Path) -> Manifest | None:
@@ -93,20 +87,22 @@ def pull_plan(store: ObjectStore, run: Path) -> None:
 
 
 def collect_units(
-    store: ObjectStore, units: Sequence[Unit], teachers: Sequence[str], run: Path
+    store: ObjectStore, plan: Mapping[str, Any], run: Path, units: Iterable[Unit] | None = None
 ) -> dict[Unit, Commit]:
     """Write the traces of committed units to a new run directory, one part a unit. Returns their commits.
 
-    Raises StaleError for a unit that is open, and for a directory that holds traces.
+    Units are all those of the plan where none are given. Raises StaleError for a unit that is open, and for a
+    directory that holds traces.
     """
-    for name in teachers:
+    rounds = [each["teachers"] for each in plan["rounds"]]
+    engines: dict[str, dict[str, Any]] = {name: {} for teachers in rounds for name in teachers}
+    for name in engines:
         if part_paths(folder := run / "generate" / name, ".jsonl"):
             raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
-    engines: dict[str, dict[str, Any]] = {name: {} for name in teachers}
     commits: dict[Unit, Commit] = {}
-    for number, unit in enumerate(units):
+    for number, unit in enumerate(generate_units(plan) if units is None else units):
         commit = commits[unit] = finished_commit(store, unit)
-        for name in teachers:
+        for name in rounds[unit.round]:
             part = part_path(run / "generate" / name, number, ".jsonl")
             write_bytes(part, read_traces(store, unit, commit, name))
             if (key := f"{name}/{ENGINES}") in commit.files:

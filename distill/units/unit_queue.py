@@ -31,7 +31,7 @@ class UnitQueue:
     def __init__(
         self,
         agent: AgentRecord,
-        units: Iterable[Unit],
+        units: Iterable[Unit] = (),
         on_elsewhere: Callable[[Unit], None] = lambda _: None,
         work: str = GENERATE,
         *,
@@ -39,18 +39,28 @@ class UnitQueue:
     ) -> None:
         """`units` are open ones of this work; `on_elsewhere` is told of those that another agent commits."""
         self._agent, self._on_elsewhere, self._work, self._retries = agent, on_elsewhere, work, retries
-        self._open = set(units)
+        self._open: set[Unit] = set()
         self._set_aside: dict[Unit, int] = {}
         """And how many agents were lost or failed at it."""
         self._alone: Unit | None = None
-        claimed = set(claimed_units(agent.store, work))
-        self._unclaimed = sorted(self._open - claimed, key=lambda unit: unit.name)
-        # Agents that begin together do not run after the same units.
-        random.Random(agent.name).shuffle(self._unclaimed)
+        self._unclaimed: list[Unit] = []
         self._at_work: set[Unit] = set()
         self._next_look_s = self._next_join_s = 0.0
         # Signs of the agent, which name its units, are also given while a unit is drawn.
         self._lock = threading.RLock()
+        self.add(units)
+
+    def add(self, units: Iterable[Unit]) -> None:
+        """Take further open units on."""
+        with self._lock:
+            added = set(units)
+            self._open |= added
+            unclaimed = sorted(
+                added.difference(claimed_units(self._agent.store, self._work)), key=lambda each: each.name
+            )
+            # Agents that begin together do not run after the same units.
+            random.Random(self._agent.name).shuffle(unclaimed)
+            self._unclaimed += unclaimed
 
     def draw(self) -> Unit | None:
         """A unit that is this agent's now; None when others have all that is open."""
@@ -141,6 +151,12 @@ class UnitQueue:
         """The units of this agent, by name."""
         with self._lock:
             return sorted(unit.name for unit in self._at_work)
+
+    @property
+    def set_aside(self) -> set[Unit]:
+        """Open units at which too many agents were lost or have failed."""
+        with self._lock:
+            return self._open & self._set_aside.keys()
 
     @property
     def ended(self) -> bool:

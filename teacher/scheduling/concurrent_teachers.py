@@ -1,11 +1,12 @@
 """Which teachers work at the same time.
 
 Servers that are up anyway work together. One that the run starts shares its round with others only if their GPUs are
-named and differ; otherwise they take turns, so teachers that do not fit on one GPU together
-run one after the other. A teacher never comes in an earlier round than the one it comes after.
+named and differ; otherwise they take turns, so teachers that do not fit on one GPU together run one after the other.
+A teacher never comes in an earlier round than the one it comes after.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from distill.recipe.sections.teachers import Teacher
 
@@ -25,6 +26,11 @@ def group_teachers(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
         rounds_so_far[number].append(teacher)
         round_of[teacher.name] = number
     return rounds_so_far
+
+
+def fit_together(teachers: Sequence[Teacher]) -> bool:
+    """Whether all of them can work at the same time."""
+    return all(_may_share_round(first, second) for first, second in combinations(teachers, 2))
 
 
 def _may_share_round(first: Teacher, second: Teacher) -> bool:

@@ -101,6 +101,10 @@ class TraceIndex:
         """How the finished traces ended, those included that the recipe no longer wants."""
         return Counter({OUTCOMES[code]: count for code, count in Counter(self._done.first_bytes()).items()})
 
+    def settle_errors(self) -> None:
+        """Take the errors of earlier runs as those of this one: they are not asked again."""
+        self.failed, self.errors = self.errors | self.failed, {}
+
     def replace_with(self, other: "TraceIndex") -> None:
         """Take over what another index of the same folder holds: the parts have been rewritten."""
         self.close()

@@ -29,7 +29,8 @@ from distill.units.unit_queue import claimed_units
 from filters.apply import apply
 from teacher.agent import Agent
 from teacher.generation import Generation
-from teacher.store_run import UnitPlans, generate_in_store
+from teacher.store_run import generate_in_store
+from teacher.unit_plans import UnitPlans
 
 
 @pytest.fixture

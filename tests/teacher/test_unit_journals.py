@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from store_worlds import small_world
 
 from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
@@ -41,14 +40,14 @@ def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> N
 
 
 def test_units_are_collected_when_all_are_committed_and_into_a_new_folder(tmp_path: Path) -> None:
-    store, recipe = LocalStore(tmp_path / "store"), small_world(tmp_path, "http://127.0.0.1:9/v1").recipe()
+    store, plan = LocalStore(tmp_path / "store"), {"partitions": {"00": 1}, "rounds": [{"teachers": ["stub"]}]}
     with pytest.raises(StaleError, match="unit 0/00 is not finished"):
-        collect_units(store, [UNIT], ["stub"], tmp_path / "first")
+        collect_units(store, plan, tmp_path / "first")
     attempt = Attempt(store=store, unit=UNIT)
     write_sealed(attempt, tmp_path / "scratch" / "stub")
     (tmp_path / "scratch" / "stub" / "part-000001.jsonl").write_bytes(b"{}\n")
-    attempt.commit(dict(put_journals(attempt, tmp_path / "scratch", recipe)))
-    collect_units(store, [UNIT], ["stub"], tmp_path / "second")
+    attempt.commit(dict(put_journals(attempt, tmp_path / "scratch", ["stub"])))
+    collect_units(store, plan, tmp_path / "second")
     assert [part.read_bytes() for part in (tmp_path / "second" / "generate" / "stub").glob("part-*")] == [b"{}\n"]
     with pytest.raises(StaleError, match="holds traces"):
-        collect_units(store, [UNIT], ["stub"], tmp_path / "second")
+        collect_units(store, plan, tmp_path / "second")

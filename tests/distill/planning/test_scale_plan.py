@@ -18,6 +18,7 @@ from distill.object_store.interface import StoredObject
 from distill.object_store.local_store import LocalStore
 from distill.planning.scale_plan import plan_scale
 from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from filters.apply import apply
 
 
@@ -99,6 +100,27 @@ def test_more_agents_take_fewer_hours_and_ten_times_the_samples_ten_times_the_wo
     assert one.costs["teachers"] == pytest.approx(3.0 * one.generate_hours)
     assert ten.costs["teachers"] == pytest.approx(10 * one.costs["teachers"])
     assert one.filter_hours is None and one.store_bytes is None, "filter did not run there"
+
+
+def test_teachers_that_take_turns_take_the_sum_of_their_hours_and_a_unit_of_each_partition(
+    world: World, url: str
+) -> None:
+    world.add_teacher(url, "other", prompt="Look: {question}")
+    world.generate()
+    together = plan_scale(world.recipe(), world.run, engine="ray", samples=10**6, agents=1)
+    for each in world.teachers:
+        del each["base_url"]
+    turns = plan_scale(world.recipe(), world.run, engine="ray", samples=10**6, agents=1)
+    assert turns.units == 2 * together.units and turns.objects > together.objects
+    assert together.generate_hours and turns.generate_hours and turns.generate_hours > 1.1 * together.generate_hours
+    alone = [plan_scale(only(world, name), world.run, engine="ray", samples=10**6, agents=1) for name in (0, 1)]
+    assert turns.generate_hours == pytest.approx(sum(plan.generate_hours or 0.0 for plan in alone))
+
+
+def only(world: World, number: int) -> Recipe:
+    """The recipe with one of its teachers."""
+    recipe = world.recipe()
+    return recipe.model_copy(update={"teachers": (recipe.teachers[number],)})
 
 
 def test_without_a_run_a_plan_names_bounds_and_invents_neither_prices_nor_hours(world: World) -> None:

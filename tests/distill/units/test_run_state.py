@@ -26,7 +26,8 @@ UNITS = [Unit(round=0, partition=f"{number:02x}") for number in range(4)]
 
 def begin(store: ObjectStore) -> None:
     """A run of four units of 10 samples each, two traces a sample; one is committed, one claimed."""
-    store.put(PLAN_KEY, canonical({"partitions": {unit.partition: 10 for unit in UNITS}, "traces": 80}))
+    plan = {"partitions": {unit.partition: 10 for unit in UNITS}, "traces": 80}
+    store.put(PLAN_KEY, canonical(plan | {"rounds": [{"teachers": ["stub"], "traces": 80}]}))
     made = {"traces": 30, "seconds": 10.0, "in_flight": 4, "outcomes": {"complete": 29, "error": 1}}
     facts = {"host": "node-1", "pid": 7, "lease_s": 60.0, "since": "2026-01-01T00:00:00+00:00"}
     agent = AgentRecord(store=store, facts=facts, live=lambda: {**made, "units": queue.at_work})
