@@ -126,9 +126,11 @@ def test_a_run_goes_on_elsewhere_in_the_round_where_it_stopped_and_each_server_s
     assert started(tmp_path / "here") == ["small", "large"], "one after the other"
     monkeypatch.setenv("COUNTED_STARTS", str(starts_of(tmp_path / "there")))
     manifest = generate_in_store(world.recipe(), address, tmp_path / "second")
-    assert started(tmp_path / "there") == ["large", "editor"], "not that of a round that is finished"
+    there = started(tmp_path / "there")
+    # Sealed traces may be all of the second round.
+    assert there in (["large", "editor"], ["editor"]), "not that of a round that is finished"
     assert generate_in_store(world.recipe(), address, tmp_path / "third").counts == manifest.counts
-    assert len(started(tmp_path / "there")) == 2 and not store.list_objects("claims")
+    assert started(tmp_path / "there") == there and not store.list_objects("claims")
     done = read_run_state(store)
     assert done.done == done.units and 0.9 * done.total_traces <= done.traces <= done.total_traces
     require_equal(world, store, tmp_path / "pulled")
