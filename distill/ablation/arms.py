@@ -197,10 +197,6 @@ def _unchanged(draft: Draft, name: str) -> tuple[str, str]:
     return before, f"the student of {before}, before it learned to reason"
 
 
-def _reference(draft: Draft) -> str:
-    return "the recipe as it stands"
-
-
 def _answers_only(draft: Draft) -> str:
     draft.studied["target"] = "answer"
     for key in ("distill", "no_think", "visual"):
@@ -347,7 +343,7 @@ def _visual(draft: Draft, percent: str) -> str:
 
 
 _PLAIN: dict[str, _Change] = {
-    REFERENCE: _reference,
+    REFERENCE: lambda draft: "the recipe as it stands",
     "answers_only": _answers_only,
     "unfiltered": _traces_of("unfiltered", "every complete trace, right or wrong"),
     "random": _traces_of("random", "traces at random, as many tokens as the dataset"),

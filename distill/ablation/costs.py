@@ -75,8 +75,7 @@ def _stages(planned: Arm, folder: Path) -> Iterator[tuple[str, Path]]:
 def _trained_seconds(stage: Path) -> float:
     """Of one stage. The manifest has those of the last command, and the log those of all that trained steps."""
     manifest = Manifest.read(stage)
-    path = stage / METRICS
-    logs = list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+    logs = list(read_jsonl(stage / METRICS, on_damage=lambda _: None))
     return max(manifest.seconds if manifest else 0.0, float(logs[-1]["seconds"]) if logs else 0.0)
 
 

@@ -130,10 +130,14 @@ def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict
             result[name] = metric_table.MetricCell(text="reference")
             continue
         text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
-        if p := probability(effect.get("p")):
-            text += f" p {p}" if p.startswith("<") else f" p = {p}"
+        text += _with_p(" ", effect)
         result[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
     return {"label": label, "cells": result}
+
+
+def _with_p(separator: str, effect: Mapping[str, Any]) -> str:
+    p = probability(effect.get("p"))
+    return f"{separator}p {'' if p.startswith('<') else '= '}{p}" if p else ""
 
 
 def _effects(caption: str, effects: Mapping[str, Mapping[str, Any] | None]) -> plots.Estimates | None:
@@ -235,9 +239,8 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         summary = f"{percent(effect['delta'], signed=True)} points"
         if effect.get("ci95"):
             summary += f" {interval(effect['ci95'], signed=True)}"
-        if p := probability(effect.get("p")):
-            summary += f", p {p}" if p.startswith("<") else f", p = {p}"
-        if (adjusted := probability(claim.get("p_adjusted"))) and adjusted != p:
+        summary += _with_p(", ", effect)
+        if (adjusted := probability(claim.get("p_adjusted"))) and adjusted != probability(effect.get("p")):
             summary += f" (corrected {adjusted})"
         if verdict == "undecided" and metric_table.is_number(effect.get("detectable")):
             summary += f"; these runs can find {percent(effect['detectable'])} points"

@@ -99,8 +99,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
 
 
 def _logs(folder: Path) -> list[dict[str, Any]]:
-    path = folder / METRICS
-    return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+    return list(read_jsonl(folder / METRICS, on_damage=lambda _: None))
 
 
 def write(
@@ -335,15 +334,7 @@ def _study(study: Study, outcomes: Outcomes, spread: "SeedSpread | None") -> dic
     }
     for claim in study.claims:
         measured = effect(outcomes[claim.better], outcomes[claim.than], spread, domain=claim.domain)
-        result["claims"].append(
-            {
-                "text": claim.text,
-                "better": claim.better,
-                "than": claim.than,
-                "domain": claim.domain,
-                "effect": measured,
-            }
-        )
+        result["claims"].append({**claim.model_dump(), "effect": measured})
     return result
 
 

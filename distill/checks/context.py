@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,30 +66,30 @@ class CheckContext:
     @cached_property
     def uses(self) -> Mapping[str, Sequence[str]]:
         """By source of the recipe, the keys that will still read it."""
-        recipe = self.recipe
         keys_by_source: dict[str, list[str]] = {}
-        if not self.is_done("generate") and (recipe.teachers or any(is_traces(stage) for stage in recipe.stages)):
-            keys_by_source.setdefault(ASKED, []).append(TEACHERS)
+        for source, key in self._sources_and_keys():
+            if source is not None:
+                keys_by_source.setdefault(source, []).append(key)
+        return keys_by_source
+
+    def _sources_and_keys(self) -> Iterator[tuple[str | None, str]]:
+        recipe, rounds = self.recipe, self.recipe.rounds
+        if not self.is_done("generate") and (recipe.teachers or any(map(is_traces, recipe.stages))):
+            yield ASKED, TEACHERS
         for stage in recipe.stages:
             if self.is_done(f"train/{stage.name}"):
                 continue
             where = f"stages.{stage.name}"
-            if not is_traces(stage):
-                keys_by_source.setdefault(stage.data, []).append(f"{where}.data")
-            for name in stage.replay:
-                keys_by_source.setdefault(name, []).append(f"{where}.replay")
-            if stage.validation is not None and stage.validation.data is not None:
-                keys_by_source.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
+            yield None if is_traces(stage) else stage.data, f"{where}.data"
+            yield from ((source, f"{where}.replay") for source in stage.replay)
+            yield stage.validation.data if stage.validation else None, f"{where}.validation.data"
         if recipe.evaluates:
-            keys_by_source.setdefault(recipe.eval.data, []).append("eval.data")
-        if recipe.rounds.count and recipe.rounds.questions != ASKED:
-            keys_by_source.setdefault(recipe.rounds.questions, []).append("rounds.questions")
-        if recipe.rounds.count and recipe.rounds.validation is not None:
-            keys_by_source.setdefault(recipe.rounds.validation, []).append("rounds.validation")
+            yield recipe.eval.data, "eval.data"
+        if rounds.count:
+            yield rounds.questions if rounds.questions != ASKED else None, "rounds.questions"
+            yield rounds.validation, "rounds.validation"
         if "contamination" in recipe.filter.signals and not self.is_done("filter"):
-            for name in recipe.filter.contamination.sources or ():
-                keys_by_source.setdefault(name, []).append(TEST_SETS)
-        return keys_by_source
+            yield from ((source, TEST_SETS) for source in recipe.filter.contamination.sources or ())
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage is finished in the run directory, so that what it needed is needed no longer."""

@@ -37,9 +37,7 @@ def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:
             key, f"{run} is the address of an object store, and a run needs a folder", "give a local folder"
         )
         return
-    existing = run
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
+    existing = _existing(run)
     if not existing.is_dir():
         yield problem(key, f"{existing} is a file, so {run} cannot be a folder", "choose another --run")
     elif not os.access(existing, os.W_OK | os.X_OK):
@@ -48,6 +46,11 @@ def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:
         yield problem(key, f"another process is working in {run}", "wait for it, or choose another --run")
     else:
         yield fine(key, f"{run} can be written")
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the closest folder above it that exists."""
+    return next(each for each in (path, *path.parents) if each.exists())
 
 
 def _is_locked(run: Path) -> bool:
@@ -98,9 +101,7 @@ def check_limits(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_disk(context: CheckContext) -> Iterator[CheckResult]:
     """Room for traces, dataset, image caches and checkpoints."""
-    existing = context.run
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
+    existing = _existing(context.run)
     free = shutil.disk_usage(existing).free
     dataset_bytes, max_trace_bytes = _dataset_bytes(context), _trace_bytes(context)
     models = _model_bytes(context)

@@ -81,10 +81,6 @@ Hear = Callable[[str, str], AbstractContextManager[None]]
 """Hears the model that is asked in the block, by its name and what it is."""
 
 
-def _unheard(_name: str, _model: str) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
 def ask(
     place: str,
     image: Path,
@@ -93,7 +89,7 @@ def ask(
     kinds: Sequence[str],
     students: Sequence[str],
     on_reply: Callable[[ModelReply], None],
-    hear: Hear = _unheard,
+    hear: Hear = lambda _name, _model: nullcontext(),
     begin: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> list[ModelReply]:
     """The replies of the models of a run, or of one model by its folder or hub name; `on_reply` gets each

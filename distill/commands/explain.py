@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from rapidfuzz.distance import Prefix
 
 from distill.artifacts import layout
 from distill.artifacts.json_lines import LineReader, record_at
@@ -50,7 +51,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
     if not samples:
         raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
     record = _record(tables, generate, folder / layout.SAMPLE_PARTS / layout.PLACES, planned_row["teacher"], name)
-    signals = _parts(folder / layout.SIGNALS) if decided else []
+    signals = layout.part_paths(folder / layout.SIGNALS, ".parquet") if decided else []
     side_tables = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
@@ -158,13 +159,7 @@ def _nearest_ids(tables: _Tables, plan: Path, prefix: str) -> list[str]:
     before = tables.rows([plan], "id < $1", prefix, columns="id", end=f"ORDER BY id DESC LIMIT {_SHOWN}")
     after = tables.rows([plan], "id >= $1", prefix, columns="id", end=f"ORDER BY id LIMIT {_SHOWN}")
     around = [row["id"] for row in before + after]
-    return sorted(around, key=lambda trace_id: (-_common_prefix_length(prefix, trace_id), trace_id))[:3]
-
-
-def _common_prefix_length(left: str, right: str) -> int:
-    """How many first characters are the same."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+    return sorted(around, key=lambda trace_id: (-Prefix.similarity(prefix, trace_id), trace_id))[:3]
 
 
 def _record(tables: _Tables, generate: Path, index_path: Path, teacher: str, trace_id: str) -> dict[str, Any]:
@@ -214,10 +209,6 @@ def _records_of_trace(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
                     if isinstance(record, tuple) and record[1]["id"] == trace_id:
                         yield record[1]
                 position = lines.find(needle, end)
-
-
-def _parts(folder: Path) -> list[Path]:
-    return layout.part_paths(folder, ".parquet")
 
 
 def _side_tables(folder: Path) -> dict[str, list[Path]]:

@@ -105,7 +105,8 @@ def as_text(explanation: Explanation) -> str:
         ),
         _listed("duplicates within the question", [_twin(twin, "stays") for twin in explanation.duplicates]),
         _listed(
-            "near duplicates across the run" + ("" if _is_beaten(explanation.twins) else " (this one is preferred)"),
+            "near duplicates across the run"
+            + ("" if any(twin.preferred for twin in explanation.twins) else " (this one is preferred)"),
             [_twin(twin, "preferred") for twin in explanation.twins],
         ),
         _listed(
@@ -170,10 +171,6 @@ def _value(value: Any) -> str:
 def _brief(value: Any) -> str:
     text = _value(value)
     return text if len(text) <= 4 * _DIGEST_CHARACTERS else f"{text[:_DIGEST_CHARACTERS]}..."
-
-
-def _is_beaten(twins: Sequence[Twin]) -> bool:
-    return any(twin.preferred for twin in twins)
 
 
 def _twin(twin: Twin, role: str) -> str:

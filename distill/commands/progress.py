@@ -9,9 +9,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -142,11 +143,11 @@ def watch(note: Path | None = None) -> "Iterator[ProgressCallback]":
 
     def show_and_note(progress: "Progress") -> None:
         nonlocal noted_s
-        watcher(progress)
-        clock = clocks.setdefault(progress.stage, _Clock(progress))
+        line = partial(_line, progress, clocks.setdefault(progress.stage, _Clock(progress)))
+        watcher(progress, line)
         if note is not None and time.monotonic() - noted_s > NOTE_INTERVAL_S:
             noted_s = time.monotonic()
-            write_json(note, {**asdict(progress), "line": _line(progress, clock), "pid": os.getpid()})
+            write_json(note, {**asdict(progress), "line": line(), "pid": os.getpid()})
 
     try:
         yield show_and_note
@@ -177,19 +178,17 @@ class _Lines:
     """One plain line a stage every few seconds, for logs and pipes."""
 
     def __init__(self) -> None:
-        self._clocks: dict[str, _Clock] = {}
         self._shown: dict[str, float] = {}
         self._now: str | int | float = ""
 
-    def __call__(self, progress: "Progress") -> None:
+    def __call__(self, progress: "Progress", line: Callable[[], str]) -> None:
         now = time.monotonic()
-        clock = self._clocks.setdefault(progress.stage, _Clock(progress))
         news, self._now = progress.facts.get("now", "") not in ("", self._now), progress.facts.get("now", "")
         last = progress.done >= progress.total
         if not (last or news) and now - self._shown.get(progress.stage, float("-inf")) < LINE_INTERVAL_S:
             return
         self._shown[progress.stage] = now
-        sys.stderr.write(f"{_line(progress, clock)}\n")
+        sys.stderr.write(f"{line()}\n")
         sys.stderr.flush()
 
     def close(self) -> None:
@@ -218,16 +217,14 @@ class _Live:
             console=Console(stderr=True),
             expand=True,
         )
-        self._tasks: dict[str, tuple[_Clock, TaskID]] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._bars.start()
 
-    def __call__(self, progress: "Progress") -> None:
+    def __call__(self, progress: "Progress", line: Callable[[], str]) -> None:
         if progress.stage not in self._tasks:
-            task = self._bars.add_task(progress.stage, total=progress.total, line="")
-            self._tasks[progress.stage] = (_Clock(progress), task)
-        clock, task = self._tasks[progress.stage]
-        line = _line(progress, clock).removeprefix(f"{progress.stage}: ")
-        self._bars.update(task, completed=progress.done, total=progress.total, line=line)
+            self._tasks[progress.stage] = self._bars.add_task(progress.stage, total=progress.total, line="")
+        shown = line().removeprefix(f"{progress.stage}: ")
+        self._bars.update(self._tasks[progress.stage], completed=progress.done, total=progress.total, line=shown)
 
     def close(self) -> None:
         self._bars.stop()
@@ -238,18 +235,12 @@ def _line(progress: "Progress", clock: _Clock) -> str:
     if progress.done < progress.total:
         parts.append(f"{clock.rate(progress):.1f}/s")
         parts.append(f"ETA {clock.eta(progress)}")
-    if progress.facts:
-        parts.append(_facts(progress.facts))
+    facts = progress.facts.items()
+    parts += [f"{name.replace('_per_s', '/s').replace('_', ' ')} {_fact(fact)}" for name, fact in facts]
     return visible(redact.message(", ".join(parts)))
 
 
-def _facts(facts: Mapping[str, str | int | float]) -> str:
-    return ", ".join(
-        f"{name.replace('_per_s', '/s').replace('_', ' ')} {_shown(fact)}" for name, fact in facts.items()
-    )
-
-
-def _shown(fact: str | int | float) -> str:
+def _fact(fact: str | int | float) -> str:
     if isinstance(fact, str):
         return fact
     if isinstance(fact, float):

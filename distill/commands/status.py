@@ -96,13 +96,10 @@ def evaluation_fields(run: Path) -> dict[str, Any]:
 def _stages(run: Path) -> str:
     rows = []
     for stage in STAGES:
-        manifest = Manifest.read(run / stage)
-        if manifest is not None:
-            damaged = len(changed(run / stage, manifest.outputs.items()))
-            state = f"finished, {damaged:,} files damaged" if damaged else "finished"
-            rows.append((stage, state, f"{manifest.seconds:,.0f} s", manifest.created))
-        else:
-            rows.append((stage, "unfinished" if (run / stage).exists() else "not started", "", ""))
+        state = _state(run / stage, stage)
+        damaged = f", {len(state['damaged_files']):,} files damaged" if state.get("damaged_files") else ""
+        seconds = f"{state['seconds']:,.0f} s" if "seconds" in state else ""
+        rows.append((stage, state["state"] + damaged, seconds, state.get("finished_at", "")))
     return table(("stage", "state", "took", "finished at"), rows)
 
 
@@ -250,7 +247,7 @@ def evaluation(run: Path) -> str:
         (
             name,
             f"{arm['n']:,}",
-            f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
+            _accuracy(arm),
             *(columns[head][at] for head in columns),
         )
         for at, (name, arm) in enumerate(arms.items())
@@ -263,13 +260,18 @@ def evaluation(run: Path) -> str:
             for name, arm in arms.items()
         ]
         blocks.append(table(("accuracy %", *domains), shares))
-    deltas = [
-        (name, f"{percent(delta['delta'], sign=True)} {interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
-        for name, delta in metrics["deltas"].items()
-    ]
+    deltas = [(name, _difference(delta), f"{delta['p']:.2g}") for name, delta in metrics["deltas"].items()]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
     return "\n\n".join([*blocks, *_errors(arms), *filter(None, [diagnosis(path.parent.parent, "eval")])])
+
+
+def _accuracy(arm: Mapping[str, Any]) -> str:
+    return f"{percent(arm['accuracy'])} {interval(arm['ci95'])}"
+
+
+def _difference(difference: Mapping[str, Any]) -> str:
+    return f"{percent(difference['delta'], sign=True)} {interval(difference['ci95'], sign=True)}"
 
 
 def _errors(arms: Mapping[str, Any]) -> list[str]:
@@ -295,13 +297,12 @@ def ablation(folder: Path, study: str | None = None) -> str:
     rows = []
     for name in arm_names:
         arm = results["arms"][name]
-        effect = arm["effect"]
         rows.append(
             (
                 name,
                 str(len(arm["seeds"])),
-                f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
-                f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}" if effect else "",
+                _accuracy(arm),
+                _difference(arm["effect"]) if arm["effect"] else "",
                 f"{arm['cost']['train_tokens']:,.0f}",
                 f"{arm['cost'].get('all_seconds', arm['cost']['train_seconds']):,.0f}",
             )
@@ -312,7 +313,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
         (
             claim["text"],
             name,
-            f"{percent(claim['effect']['delta'], sign=True)} {interval(claim['effect']['ci95'], sign=True)}",
+            _difference(claim["effect"]),
             f"{claim['p_adjusted']:.2g}" if "p_adjusted" in claim else "",
             claim["verdict"],
         )

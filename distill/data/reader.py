@@ -351,7 +351,7 @@ def _seen(path: Path) -> ImageRef:
 
 
 def _brief(text: str) -> str:
-    """A sentence that may quote a cell, without what makes it unreadable."""
+    """A message, cut: it may quote a long cell."""
     return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}..."
 
 

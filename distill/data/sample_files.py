@@ -51,8 +51,8 @@ _KEYS_AT_ONCE = 1 << 14
 def write_samples(path: Path, written: Iterable[Sample], *, before: Path | None = None) -> int:
     """Write samples (references to images, not images) to a Parquet file that appears only when complete.
 
-    With `before` they follow the samples of that file: the bytes are those of one writing. Returns how many were
-    written anew.
+    With `before` they follow the samples of that file, and the bytes are as if all had been written at once. Returns
+    the number of samples beside those of `before`.
     """
     count = content = 0
     rows = iter(written)

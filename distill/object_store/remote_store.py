@@ -25,7 +25,7 @@ _PART_BYTES, _PARTS = 8 << 20, 9_000
 """Of an upload in parts; S3 takes 10,000 parts at most."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""Other statuses stay as they are when the same request is sent again."""
+"""Statuses after which the same request may succeed when it is sent again."""
 _EXPIRED = "ExpiredToken"
 """Temporary credentials of a role: the client gets new ones by itself, which may take a while."""
 

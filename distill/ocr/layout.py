@@ -238,7 +238,10 @@ def _as_table(
     labels: Iterable[str],
 ) -> ChartTable:
     written = {
-        float(form) for run in digits for form in (run.replace(",", ""), run.replace(",", ".")) if _is_plain(form)
+        float(form)
+        for run in digits
+        for form in (run.replace(",", ""), run.replace(",", "."))
+        if form.count(".") < 2 and len(form) <= 15
     }
     rows = [tuple(numbers) for numbers in under.values() if len(numbers) > 1]
     return ChartTable(
@@ -252,7 +255,3 @@ def _as_table(
         counts=frozenset([len(under), len(values)]),
         years=False,
     )
-
-
-def _is_plain(run: str) -> bool:
-    return run.count(".") < 2 and len(run) <= 15

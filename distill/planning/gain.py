@@ -246,16 +246,12 @@ def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[st
 
 def _require_traces(recipe: Recipe, run: Path) -> None:
     if Manifest.read(run / "generate") is None:
-        written = _written(run / "generate")
+        written = sum(part.read_bytes().count(b"\n") for part in part_paths(run / "generate", ".jsonl", below="*"))
         has = f"has {written:,} traces of an unfinished stage" if written else "has no traces"
         raise StaleError(_more_traces(recipe, run, has))
     require_finished(
         run, "filter", next_step=f"run `distill filter {recipe.name} --run {run}` first; it judges the traces"
     )
-
-
-def _written(generate: Path) -> int:
-    return sum(part.read_bytes().count(b"\n") for part in part_paths(generate, ".jsonl", below="*"))
 
 
 def _more_traces(recipe: Recipe, run: Path, has: str) -> str:

@@ -4,7 +4,6 @@ Models are outlined from their configurations, data is sampled where it is there
 Times are those of the kernels of a step (distill/planning/stage_times.py).
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 from distill.errors import RecipeError
 from distill.machine import hardware
 from distill.machine.hardware import Gpu
-from distill.planning.stage_plans import GpuFit, StagePlan, fit, local_gpu, plans
-from distill.planning.stage_times import StageTime, advice, stage_time
+from distill.planning.stage_plans import GpuFit, StagePlan, local_gpu, plans
+from distill.planning.stage_times import StageTime, advice, on_card
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import table
@@ -33,17 +32,15 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
     ModelError for a student whose configuration cannot be read, and what reading the data raises.
     """
     chosen = chosen_gpu(recipe, gpu)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
-        outline, stage_plans = plans(recipe, run)
+    outline, stage_plans = plans(recipe, run)
     blocks = [
         _student(outline, stage_plans[0]),
         _stages(stage_plans),
         _generation(recipe),
         _rounds(recipe, stage_plans),
+        _card(stage_plans, chosen, price) if chosen else _cards(stage_plans, price),
+        _measured(stage_plans),
     ]
-    blocks += [_card(stage_plans, chosen, price) if chosen else _cards(stage_plans, price)]
-    blocks.append(_measured(stage_plans))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -87,7 +84,7 @@ def _stages(plans: Sequence[StagePlan]) -> str:
         notes.setdefault(note, []).append(planned.stage.name)
     head = ("stage", "trained", "rows", "tokens a row", "steps", "tokens", "FLOPs", "memory", "checkpointed")
     copies = ", ".join(f"{planned.stage.name} {_gib(planned.memory.checkpoint)}" for planned in plans)
-    lines = [*(f"{', '.join(names)}: {note}" for note, names in notes.items())]
+    lines = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
     return "\n".join([table(head, rows), *lines, f"checkpoints, on disk and copied to host memory: {copies}"])
 
 
@@ -132,9 +129,7 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
     """How every stage goes on one card."""
     rate = f"{gpu.bf16 / 1e12:,.0f} TFLOP/s in bf16" if gpu.bf16 else "no bf16"
     lines = [f"{gpu.name}: {gpu.memory_gib:.1f} GiB, {rate}, {gpu.bandwidth / 1e12:.2f} TB/s ({gpu.source})"]
-    fits = [fit(planned, gpu) for planned in plans]
-    times = [stage_time(planned, gpu, gpu_fit) for planned, gpu_fit in zip(plans, fits, strict=True)]
-    any_bound = any(planned.load.is_bound for planned in plans)
+    stages = on_card(plans, gpu)
     rows = [
         (
             planned.stage.name,
@@ -144,20 +139,21 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
             *((f"{time.bound.mfu:.0%}", f"{time.bound.hfu:.0%}") if time else ("?", "?")),
             *_priced(time.hours if time else None, price),
         )
-        for planned, gpu_fit, time in zip(plans, fits, times, strict=True)
+        for planned, gpu_fit, time in stages
     ]
     if len(plans) > 1:
-        total = _total(times)
+        total = _total([time for _, _, time in stages])
+        any_bound = any(planned.load.is_bound for planned in plans)
         rows.append(("all", "", "", *_hours(total, any_bound), "", "", *_priced(total, price)))
     head = ("stage", "fits", "micro_batch_tokens up to", *_TIMES, "MFU at most", "HFU at most")
     lines.append(table((*head, *(("cost",) if price is not None else ())), rows))
-    lines += _advice(plans, fits, gpu)
+    lines += _advice(stages, gpu)
     limits: dict[str, list[str]] = {}
-    for planned, gpu_fit, time in zip(plans, fits, times, strict=True):
+    for planned, gpu_fit, time in stages:
         if time is not None:
             limits.setdefault(advice(planned, gpu, gpu_fit, time), []).append(planned.stage.name)
     lines += [f"{', '.join(names)}: {text}" for text, names in limits.items()]
-    return "\n".join([*lines, *([_TIMES_NOTE] if any(times) else [])])
+    return "\n".join([*lines, *([_TIMES_NOTE] if limits else [])])
 
 
 def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
@@ -165,14 +161,13 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     rows = []
     any_bound = any(planned.load.is_bound for planned in plans)
     for gpu in (hardware.find_gpu(name) for name in hardware.USUAL):
-        fits = [fit(planned, gpu) for planned in plans]
-        times = [stage_time(planned, gpu, gpu_fit) for planned, gpu_fit in zip(plans, fits, strict=True)]
-        total = _total(times)
+        stages = on_card(plans, gpu)
+        total = _total([time for _, _, time in stages])
         rows.append(
             (
                 gpu.name,
                 f"{gpu.memory_gib:.0f} GiB",
-                *(_cell(gpu_fit, time) for gpu_fit, time in zip(fits, times, strict=True)),
+                *(_cell(gpu_fit, time) for _, gpu_fit, time in stages),
                 *_hours(total, any_bound),
                 *_priced(total, price),
             )
@@ -185,14 +180,15 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
 
 
-def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> list[str]:
+def _advice(stages: Sequence[tuple[StagePlan, GpuFit, StageTime | None]], gpu: Gpu) -> list[str]:
     """Settings to change, by stage."""
     lines = []
-    if plans[0].dtype != "bfloat16":
-        lines.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")
+    dtype = stages[0][0].dtype
+    if dtype != "bfloat16":
+        lines.append(f"student.dtype is {dtype}: times are estimated for bfloat16 only")
     elif gpu.bf16 is None:
         lines.append(f"{gpu.name} has no bf16: set student.dtype to float32, for which no time is estimated")
-    for planned, gpu_fit in zip(plans, fits, strict=True):
+    for planned, gpu_fit, _ in stages:
         name = planned.stage.name
         if not gpu_fit.fits:
             advice = (
@@ -202,14 +198,9 @@ def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> lis
             )
             lines.append(f"{name}: does not fit; {advice}, or take a card with more memory")
         elif gpu_fit.checkpointing and planned.stage.gradient_checkpointing is not True:
-            plain = planned.memory.most_tokens(
-                gpu.usable_bytes,
-                patches_per_token=planned.load.patches_per_token(),
-                checkpointing=False,
-            )
             lines.append(
                 f"{name}: needs gradient_checkpointing = true at these {planned.micro_batch_tokens:,.0f} tokens; "
-                f"without it micro_batch_tokens up to {plain:,}"
+                f"without it micro_batch_tokens up to {planned.most_tokens(gpu, checkpointing=False):,}"
             )
     return lines
 

@@ -1,6 +1,5 @@
 """What `distill plan --json` prints: the plan of a training as plain values. The text: distill/planning/plan.py."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 from distill.machine import hardware
 from distill.machine.hardware import Gpu
 from distill.planning.plan import chosen_gpu
-from distill.planning.stage_plans import StagePlan, fit, plans
-from distill.planning.stage_times import stage_time
+from distill.planning.stage_plans import StagePlan, plans
+from distill.planning.stage_times import on_card
 from distill.recipe.recipe import Recipe
 
 
@@ -19,9 +18,7 @@ def plan_fields(recipe: Recipe, run: Path, *, gpu: str | None = None, price: flo
     Null stands for what is not known. Hours are those at least and those to expect; costs are hours times `price`.
     """
     chosen = chosen_gpu(recipe, gpu)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
-        _, stage_plans = plans(recipe, run)
+    _, stage_plans = plans(recipe, run)
     cards = [chosen] if chosen else [hardware.find_gpu(name) for name in hardware.USUAL]
     parts = {row.part: row.parameters for row in stage_plans[0].parts if row.part != "adapters"}
     return {
@@ -53,18 +50,15 @@ def _stage(planned: StagePlan) -> dict[str, Any]:
 
 
 def _card(stage_plans: Sequence[StagePlan], card: Gpu, price: float | None) -> dict[str, Any]:
-    stages = []
-    for planned in stage_plans:
-        gpu_fit = fit(planned, card)
-        time = stage_time(planned, card, gpu_fit)
-        stages.append(
-            {
-                "stage": planned.stage.name,
-                "fits": gpu_fit.fits,
-                "checkpointing": gpu_fit.checkpointing,
-                "most_micro_batch_tokens": gpu_fit.most_tokens,
-                "hours": list(time.hours) if time else None,
-                "cost": [each * price for each in time.hours] if time and price is not None else None,
-            }
-        )
+    stages = [
+        {
+            "stage": planned.stage.name,
+            "fits": gpu_fit.fits,
+            "checkpointing": gpu_fit.checkpointing,
+            "most_micro_batch_tokens": gpu_fit.most_tokens,
+            "hours": list(time.hours) if time else None,
+            "cost": [each * price for each in time.hours] if time and price is not None else None,
+        }
+        for planned, gpu_fit, time in on_card(stage_plans, card)
+    ]
     return {"name": card.name, "memory_gib": card.memory_gib, "stages": stages}

@@ -4,6 +4,7 @@ Memory is that of tensors in a step (student/training/cost/memory.py) beside a r
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +59,11 @@ class StagePlan:
         patches = tokens * self.load.patches_per_token()
         return self.memory.needed(tokens=tokens, patches=patches, checkpointing=checkpointing)
 
+    def most_tokens(self, gpu: Gpu, *, checkpointing: bool) -> int:
+        """The largest micro-batch on a card."""
+        patches = self.load.patches_per_token()
+        return self.memory.most_tokens(gpu.usable_bytes, patches_per_token=patches, checkpointing=checkpointing)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFit:
@@ -76,16 +82,16 @@ def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
     asked = planned.stage.gradient_checkpointing is True
     checkpointing = asked or planned.bytes(checkpointing=False) > available
     fits = planned.bytes(checkpointing=checkpointing) <= available
-    max_tokens = planned.memory.most_tokens(
-        available, patches_per_token=planned.load.patches_per_token(), checkpointing=checkpointing
-    )
-    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=max_tokens)
+    most_tokens = planned.most_tokens(gpu, checkpointing=checkpointing)
+    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=most_tokens)
 
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
     """The outline of the student and the plans of its stages."""
-    planner = StagePlanner(recipe, run)
-    return planner.outline, [planner.plan(stage) for stage in recipe.stages]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
+        planner = StagePlanner(recipe, run)
+        return planner.outline, [planner.plan(stage) for stage in recipe.stages]
 
 
 class StagePlanner:
@@ -215,7 +221,7 @@ def local_gpu() -> Gpu | None:
 
 def _tokens_per_s(metrics: Path) -> float | None:
     """Real tokens a second over the log steps so far, by what they had in between."""
-    lines = list(read_jsonl(metrics, on_damage=lambda _: None)) if metrics.is_file() else []
+    lines = list(read_jsonl(metrics, on_damage=lambda _: None))
     if not lines or not lines[-1].get("seconds"):
         return None
     return float(lines[-1]["tokens"] / lines[-1]["seconds"])

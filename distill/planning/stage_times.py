@@ -5,12 +5,12 @@ metrics.jsonl.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distill.machine.hardware import Gpu
-from distill.planning.stage_plans import GpuFit, StagePlan
+from distill.planning.stage_plans import GpuFit, StagePlan, fit
 
 if TYPE_CHECKING:
     from student.training.cost.roofline import Bound
@@ -62,6 +62,11 @@ def stage_time(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit) -> StageTime | Non
     return StageTime(settings=settings, bound=_bound(planned, gpu, settings), steps=planned.schedule.steps)
 
 
+def on_card(plans: Sequence[StagePlan], gpu: Gpu) -> list[tuple[StagePlan, GpuFit, StageTime | None]]:
+    """Each stage with how it fits a card and how long it takes there."""
+    return [(planned, gpu_fit := fit(planned, gpu), stage_time(planned, gpu, gpu_fit)) for planned in plans]
+
+
 def bottleneck(bound: "Bound") -> str:
     """The part of a step that takes most of its time."""
     part, kind, share = bound.largest()
@@ -102,9 +107,7 @@ def _changes(
         yield 'kernels = "compile"', {"kernels": "compile"}
     if settings.kernels == "none":
         yield 'kernels = "liger"', {"kernels": "liger"}
-    plain = planned.memory.most_tokens(
-        gpu.usable_bytes, patches_per_token=planned.load.patches_per_token(), checkpointing=False
-    )
+    plain = planned.most_tokens(gpu, checkpointing=False)
     if settings.checkpointing and plain > planned.load.tokens:
         tokens = min(plain, round(settings.micro_batch_tokens))
         yield (

@@ -79,26 +79,20 @@ def affecting(section: Section, effect: str) -> dict[str, Any]:
     Left out are keys that are compared by something else, and keys that were added later and have their default.
     """
     values = section.model_dump(mode="json")
-    return {name: value for name, value in _chosen(section, values, effect) if _counts(section, name, effect)}
-
-
-def _chosen(section: Section, values: Mapping[str, Any], effect: str) -> Iterator[tuple[str, Any]]:
-    fields = type(section).model_fields
+    affected: dict[str, Any] = {}
     for name in _names(type(section), effect):
-        held = getattr(section, name)
+        field, held = type(section).model_fields[name], getattr(section, name)
+        if effect in _noted(field).get("omit_default", ()) and held == field.default:
+            continue
         if isinstance(held, Section):
-            yield name, affecting(held, effect)
+            affected[name] = affecting(held, effect)
         elif held and isinstance(held, tuple) and isinstance(held[0], Section):
-            yield name, [affecting(item, effect) for item in held]
-        elif held and isinstance(held, Mapping) and list(inner_sections(fields[name].annotation)):
-            yield name, {item: affecting(value, effect) for item, value in held.items()}
+            affected[name] = [affecting(item, effect) for item in held]
+        elif held and isinstance(held, Mapping) and list(inner_sections(field.annotation)):
+            affected[name] = {item: affecting(value, effect) for item, value in held.items()}
         else:
-            yield name, values[name]
-
-
-def _counts(section: Section, name: str, effect: str) -> bool:
-    field = type(section).model_fields[name]
-    return effect not in _noted(field).get("omit_default", ()) or getattr(section, name) != field.default
+            affected[name] = values[name]
+    return affected
 
 
 @cache

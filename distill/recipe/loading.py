@@ -66,7 +66,7 @@ def _with_trackers(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
-    """A recipe of values that stand for the file at `path`, or for a `part` of it that is made of them."""
+    """The recipe of these values. Errors name the file at `path`, and the `part` that the values were made for."""
     where = f"{path}: {part}" if part else f"{path}"
     redact.know_environment()
     redact.know_recipe(values)

@@ -30,9 +30,9 @@ def unusable(where: str, problems: Iterable[str]) -> str:
 
 
 def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
-    """The values that TOML or a program can hold and a recipe cannot, by key: JSON has no text for them.
+    """A message for each value that a recipe cannot hold because JSON has no text for it.
 
-    nan and inf would pass as a key that is not set.
+    Without this check nan and inf would be read as keys that are not set.
     """
     if isinstance(value, dict):
         for name, item in value.items():

@@ -4,7 +4,7 @@ Every default of the toolkit lives in the section models and nowhere else. disti
 Paths stay as written; `Recipe.local()` resolves one against the recipe's folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self
 
@@ -69,55 +69,44 @@ class Recipe(Section):
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
                 raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}")
-        names = [teacher.name for teacher in self.teachers]
-        if self.filter.judge.teacher is not None and self.filter.judge.teacher not in names:
-            raise ValueError(unknown_value("filter.judge.teacher", self.filter.judge.teacher, names))
-        for part, licences, known_names in (
-            ("sources", self.filter.card.sources, list(self.data)),
-            ("teachers", self.filter.card.teachers, names),
-        ):
-            for name in licences:
-                if name not in known_names:
-                    raise ValueError(unknown_value(f"filter.card.{part}", name, known_names))
-        asked: list[str] = []
-        for teacher in self.teachers:
-            if teacher.after is not None and teacher.after not in asked:
-                raise ValueError(unknown_value(f"teachers.{teacher.name}.after", teacher.after, asked))
-            asked.append(teacher.name)
-        seen: list[str] = []
+        for key_name, name, known in self._named():
+            if name is not None and name not in known:
+                raise ValueError(unknown_value(key_name, name, list(known)))
         for stage in self.stages:
-            known_names = ["traces", *(f"traces:{arm}" for arm in (*ARMS, PAIRS, ROLLOUTS)), *self.data]
-            if stage.data not in known_names:
-                raise ValueError(unknown_value(f"stages.{stage.name}.data", stage.data, known_names))
-            for source in stage.replay:
-                if source not in self.data:
-                    raise ValueError(unknown_value(f"stages.{stage.name}.replay", source, list(self.data)))
-            for teacher_name in stage.teachers:
-                if teacher_name not in names:
-                    raise ValueError(unknown_value(f"stages.{stage.name}.teachers", teacher_name, names))
+            where = f"stages.{stage.name}"
+            if stage.name == BASE:
+                raise ValueError(f"{where}: {BASE} means the student before any stage; choose another name")
             if stage.distill and self.teachers and not any(teacher.logprobs for teacher in self.teachers):
                 raise ValueError(
-                    f"stages.{stage.name}.distill learns the distributions that teachers store; set logprobs under "
-                    "[[teachers]]"
+                    f"{where}.distill learns the distributions that teachers store; set logprobs under [[teachers]]"
                 )
             if stage.visual is not None:
-                self._require_scorers(f"stages.{stage.name}.visual", stage.visual.teacher)
+                self._require_scorers(f"{where}.visual", stage.visual.teacher)
             if stage.rollouts is not None:
-                self._require_scorers(f"stages.{stage.name}.rollouts", stage.rollouts.teacher)
-            asked_of = stage.validation.data if stage.validation is not None else None
-            if asked_of is not None and asked_of not in self.data:
-                raise ValueError(unknown_value(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
-            if stage.name == BASE:
-                raise ValueError(f"stages.{BASE}: {BASE} means the student before any stage; choose another name")
-            if stage.start is not None and stage.start not in (BASE, *seen):
-                raise ValueError(unknown_value(f"stages.{stage.name}.start", stage.start, [BASE, *seen]))
-            if stage.rollouts is not None:
+                self._require_scorers(f"{where}.rollouts", stage.rollouts.teacher)
                 self._require_own_teacher(stage, stage.rollouts.teacher)
-            seen.append(stage.name)
-        for arm, stage_name in self.eval.arms.items():
-            if stage_name not in (BASE, *seen):
-                raise ValueError(unknown_value(f"eval.arms.{arm}", stage_name, [BASE, *seen]))
         return self
+
+    def _named(self) -> Iterator[tuple[str, str | None, Collection[str]]]:
+        """Every key that names a part of the recipe, the name, and the names that it can hold."""
+        teachers = [teacher.name for teacher in self.teachers]
+        stages = [BASE, *(stage.name for stage in self.stages)]
+        rows = ["traces", *(f"traces:{arm}" for arm in (*ARMS, PAIRS, ROLLOUTS)), *self.data]
+        yield "filter.judge.teacher", self.filter.judge.teacher, teachers
+        yield from (("filter.card.sources", source, self.data) for source in self.filter.card.sources)
+        yield from (("filter.card.teachers", teacher, teachers) for teacher in self.filter.card.teachers)
+        for index, teacher in enumerate(self.teachers):
+            yield f"teachers.{teacher.name}.after", teacher.after, teachers[:index]
+        for index, stage in enumerate(self.stages):
+            where = f"stages.{stage.name}"
+            yield f"{where}.data", stage.data, rows
+            yield from ((f"{where}.replay", source, self.data) for source in stage.replay)
+            yield from ((f"{where}.teachers", teacher, teachers) for teacher in stage.teachers)
+            for kind in ("visual", "rollouts"):
+                yield f"{where}.{kind}.teacher", getattr(getattr(stage, kind), "teacher", None), teachers
+            yield f"{where}.validation.data", stage.validation.data if stage.validation else None, self.data
+            yield f"{where}.start", stage.start, stages[: index + 1]
+        yield from ((f"eval.arms.{arm}", stage, stages) for arm, stage in self.eval.arms.items())
 
     @model_validator(mode="after")
     def _rounds_can_be_made(self) -> Self:
@@ -167,15 +156,11 @@ class Recipe(Section):
     @property
     def round_stage(self) -> Stage:
         """The stage that rounds train again. Raises IndexError for a recipe that can have no rounds."""
-        return [each for each in self.stages if learns_rationales(each) and self.rounds.stage in (None, each.name)][
-            -1
-        ]
+        stages = [stage for stage in self.stages if learns_rationales(stage)]
+        return [stage for stage in stages if self.rounds.stage in (None, stage.name)][-1]
 
     def _require_scorers(self, where: str, name: str | None) -> None:
         """Raise ValueError where a teacher is to score texts that cannot, or that sees more than the student."""
-        names = [teacher.name for teacher in self.teachers]
-        if name is not None and name not in names:
-            raise ValueError(unknown_value(f"{where}.teacher", name, names))
         for teacher in self.teachers:
             if name not in (None, teacher.name):
                 continue
@@ -269,29 +254,24 @@ class Recipe(Section):
     def resolved(self, *, exclude_none: bool = False) -> dict[str, Any]:
         """The values of all keys, local paths absolute and secrets masked."""
         values: dict[str, Any] = redact.settings(self.model_dump(mode="json", exclude_none=exclude_none))
+
+        def resolve(section: dict[str, Any] | None, names: Collection[str], resolved: Callable[[str], str]) -> None:
+            for name in names:
+                if section is not None and section.get(name) is not None:
+                    section[name] = resolved(section[name])
+
         for source in values["data"].values():
-            for path in ("source", "images_root"):
-                if source.get(path) is not None:
-                    source[path] = self.local_or_hub(source[path])
-            for name in ("format", "answer_type"):
-                if source.get(name) is not None:
-                    source[name] = self.whole_name(source[name])
+            resolve(source, ("source", "images_root"), self.local_or_hub)
+            resolve(source, ("format", "answer_type"), self.whole_name)
         for teacher in values["teachers"]:
-            teacher["model"] = self.local_or_hub(teacher["model"])
-            teacher["prompt"] = self.whole_name(teacher["prompt"])
+            resolve(teacher, ("model",), self.local_or_hub)
+            resolve(teacher, ("prompt",), self.whole_name)
         for section, names in (("filter", "signals"), ("filter", "exports"), ("eval", "metrics")):
             values[section][names] = [self.whole_name(value) for value in values[section][names]]
         for arm in values["ablate"]["own"].values():
-            if arm.get("change") is not None:
-                arm["change"] = self.whole_name(arm["change"])
-        for part in ("model", "vision", "language"):
-            if (values.get("student") or {}).get(part) is not None:
-                values["student"][part] = self.local_or_hub(values["student"][part])
+            resolve(arm, ("change",), self.whole_name)
+        resolve(values.get("student"), ("model", "vision", "language"), self.local_or_hub)
         for student in values["eval"]["students"].values():
-            for part in ("model", "adapter") if student.get("base_url") is None else ():
-                if student.get(part) is not None:
-                    student[part] = self.local_or_hub(student[part])
-        of_student = values["filter"]["student"]
-        if of_student.get("checkpoint") is not None:
-            of_student["checkpoint"] = self.local_or_hub(of_student["checkpoint"])
+            resolve(student, ("model", "adapter") if student.get("base_url") is None else (), self.local_or_hub)
+        resolve(values["filter"]["student"], ("checkpoint",), self.local_or_hub)
         return values

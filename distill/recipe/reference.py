@@ -26,7 +26,8 @@ The last column names what a change of the key makes stale. `distill plan RECIPE
 A stage that runs again makes the stages after it stale. Where nothing is stale, the column says why.
 """
 _TABLE = ("| key | type | default | meaning | makes stale |", "| --- | --- | --- | --- | --- |")
-_FEW = 60
+_DEFAULT_CHARACTERS = 60
+"""A longer default is not shown."""
 
 
 def reference() -> str:
@@ -73,7 +74,7 @@ def _default(field: FieldInfo, *, is_section: bool) -> str:
     if is_section:
         return "none" if not value else "its defaults" if isinstance(value, Section) else f"{len(value)} of them"
     text = json.dumps(value)
-    return f"`{text}`" if len(text) <= _FEW else "a longer value: `distill recipes schema`"
+    return f"`{text}`" if len(text) <= _DEFAULT_CHARACTERS else "a longer value: `distill recipes schema`"
 
 
 def _type(field: FieldInfo) -> str:

@@ -68,9 +68,13 @@ def is_above(count: int, total: int, limit: float) -> bool:
     return total >= FEWEST and wilson(count, total)[0] > limit
 
 
+def is_below(count: int, total: int, limit: float) -> bool:
+    """Whether a share is surely below a limit, as `is_above`."""
+    return total >= FEWEST and wilson(count, total)[1] < limit
+
+
 def read_findings(run: Path) -> list[dict[str, Any]]:
-    """What the stages of a run say of themselves, in the order of the stages, each with its `stage`; a run of an
-    earlier version says nothing."""
+    """The findings of a run's stages in their order, each with its `stage`; runs of earlier versions have none."""
     trained = sorted((run / "train").glob(f"*/{DIAGNOSIS}"), key=lambda path: path.stat().st_mtime)
     files = [
         ("filter", run / "filter" / HEALTH),

@@ -129,7 +129,10 @@ def cards(
         _card(sample, by_sample[sample.id], arms, before, after, arm_teachers or {}, domain_teachers or {})
         for sample in chosen
     ]
-    return sorted(gallery_cards, key=lambda card: (FAILURES_FIRST.index(card.kind), _right(card)))
+    return sorted(
+        gallery_cards,
+        key=lambda card: (FAILURES_FIRST.index(card.kind), sum(reply.verdict == RIGHT for reply in card.replies)),
+    )
 
 
 def kind_of(by_arm: Mapping[str, Mapping[str, Any]], before: str, after: str) -> str:
@@ -140,10 +143,6 @@ def kind_of(by_arm: Mapping[str, Mapping[str, Any]], before: str, after: str) ->
     if last == RIGHT:
         return BOTH if first == RIGHT else GAINED
     return LOST if first == RIGHT else NEITHER
-
-
-def _right(card: GalleryCard) -> int:
-    return sum(reply.verdict == RIGHT for reply in card.replies)
 
 
 def _card(

@@ -115,12 +115,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=_count, percent=_percent, plain=_plain, digest=_digest, slug=_slug)
+    environment.filters.update(count="{:,.0f}".format, percent=_percent, plain=_plain, digest=_digest, slug=_slug)
     return environment
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
 
 
 def _percent(share: float, digits: int = 1) -> str:

@@ -232,24 +232,12 @@ def _tight(full_axis: Axis, low: float, high: float) -> Axis:
     """The axis without the room beyond the first and last value: a line fills its chart."""
     if high - low < _EVEN:
         return full_axis
+    width = full_axis.high - full_axis.low
+    values = [(full_axis.low + tick.place / 100 * width, tick.text) for tick in full_axis.ticks]
     inner = [
-        tick
-        for tick in full_axis.ticks
-        if low <= full_axis.low + tick.place / 100 * (full_axis.high - full_axis.low) <= high
+        Tick(place=100 * (value - low) / (high - low), text=text) for value, text in values if low <= value <= high
     ]
-    return Axis(
-        low=low,
-        high=high,
-        ticks=tuple(
-            Tick(
-                place=100
-                * (full_axis.low + tick.place / 100 * (full_axis.high - full_axis.low) - low)
-                / (high - low),
-                text=tick.text,
-            )
-            for tick in inner
-        ),
-    )
+    return Axis(low=low, high=high, ticks=tuple(inner))
 
 
 def _band(band: Band, to_point: Callable[[float, float], str]) -> str:

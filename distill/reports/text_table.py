@@ -8,15 +8,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Plain aligned columns: the first one to the left, the others to the right."""
     lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    text = [
-        "  ".join(_cell(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
+    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
     return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
-
-
-def _cell(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
 def percent(share: float, *, sign: bool = False) -> str:

@@ -149,7 +149,8 @@ def _uri(source: _ReadImage, side: int, quality: int) -> str:
         image.thumbnail((side, side))
     elif source.original is not None:
         encodings.append(source.original)
-    if _scale(source.image) > 1 or _few_colours(image):
+    # Drawings and charts have few colours: stored without loss they are both smaller and sharper.
+    if _scale(source.image) > 1 or image.getcolors(1024) is not None:
         encodings.append((_encoded(image, "png", optimize=True), "image/png"))
         if _TYPE == "webp":
             encodings.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
@@ -164,11 +165,6 @@ def _encoded(image: Image.Image, kind: str, **settings: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **settings)
     return buffer.getvalue()
-
-
-def _few_colours(image: Image.Image) -> bool:
-    """Drawings and charts: stored without loss they are both smaller and sharper."""
-    return image.getcolors(1024) is not None
 
 
 def _scale(image: Image.Image) -> int:

@@ -13,7 +13,7 @@ from leaving out one student at a time, and counts students, because errors of o
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from distill.errors import DataError
@@ -89,13 +89,7 @@ class GainModel:
         )
 
     def as_fields(self) -> dict[str, Any]:
-        return {
-            "coefficients": dict(self.coefficients),
-            "spread": self.spread,
-            "ranges": {name: list(ends) for name, ends in self.ranges.items()},
-            "pairs": self.pairs,
-            "students": self.students,
-        }
+        return asdict(self)
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> "GainModel":
@@ -155,17 +149,14 @@ def fit_model(pairs: Sequence[GainPair]) -> GainModel:
     if students < FEWEST_STUDENTS:
         raise DataError(f"gain: pairs of {students} students; {FEWEST_STUDENTS} at least")
     errors = [pair.gain - predicted for pair, predicted in zip(pairs, left_out(pairs, student_of), strict=True)]
+    measured = {name: [pair.measures[name] for pair in pairs] for name in MEASURES}
     return GainModel(
         coefficients=coefficients(pairs),
         spread=math.sqrt(statistics.fmean(error * error for error in errors)),
-        ranges={name: _range([pair.measures[name] for pair in pairs]) for name in MEASURES},
+        ranges={name: (min(values), max(values)) for name, values in measured.items()},
         pairs=len(pairs),
         students=students,
     )
-
-
-def _range(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)
 
 
 def _within(value: float, low: float, high: float) -> bool:

@@ -6,6 +6,7 @@ p-value is exact, the interval is wide, and the text says what so few can show a
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from distill.errors import DataError
@@ -56,8 +57,9 @@ def rank_correlation(
             raise DataError(f"teacher {teacher}: there is no value of its fit, or no student trained on it")
     teachers = sorted(fits)
     fit = np.array([float(np.median(fits[name])) for name in teachers])
-    accuracy = np.array([_accuracy(answers[name]) for name in teachers])
-    goodness = -fit if LOW_FITS[signal] else fit
+    accuracy = np.array([fmean(correct / n for correct, n in answers[name]) for name in teachers])
+    sign = -1 if LOW_FITS[signal] else 1
+    goodness = sign * fit
     ranks = [rankdata(-goodness), rankdata(-accuracy)]
     rows = [
         {
@@ -80,7 +82,6 @@ def rank_correlation(
         empty = dict.fromkeys(("spearman", "kendall", "p", "ci95", "ci95_measured"))
         return result | empty | {"text": why}
     rng = np.random.default_rng(seed)
-    sign = -1 if LOW_FITS[signal] else 1
     medians = sign * np.stack([_resampled_medians(fits[name], rng) for name in teachers], axis=1)
     shares = np.stack([_resampled_accuracy(answers[name], rng) for name in teachers], axis=1)
     result |= {
@@ -119,7 +120,7 @@ def kendall(first: "Values", second: "Values") -> float | None:
     return None if math.isnan(tau) else tau
 
 
-def permutation_p(first: "Values", second: "Values", seed: int = 0) -> float:
+def permutation_p(first: "Values", second: "Values") -> float:
     """Share of orders whose Spearman correlation is at least as far from 0: of all, or of many random ones."""
     import numpy as np
     from scipy.stats import permutation_test, rankdata
@@ -132,17 +133,13 @@ def permutation_p(first: "Values", second: "Values", seed: int = 0) -> float:
         alternative="greater",
         vectorized=True,
         n_resamples=math.factorial(len(ranks)) if len(ranks) <= _ALL_ORDERS_UP_TO else _RANDOM_ORDERS,
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(0),
     )
     return float(test.pvalue)
 
 
 def _plain(rank: float) -> int | float:
     return int(rank) if rank == int(rank) else float(rank)
-
-
-def _accuracy(answers: Answers) -> float:
-    return math.fsum(correct / n for correct, n in answers) / len(answers)
 
 
 def _resampled_medians(values: Sequence[float], rng: "np.random.Generator") -> "Values":

@@ -8,6 +8,7 @@ best one is refined. Intervals are of a bootstrap over seeds and answers. Reads 
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,10 @@ class Observation:
     n: int
     arm: str = ""
 
+    @property
+    def share(self) -> float:
+        return self.correct / self.n
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
@@ -67,9 +72,7 @@ def of_results(results: Mapping[str, Any], arms: Sequence[str], *, seed: int = 0
     return scaling(result, seed=seed)
 
 
-def scaling(
-    observations: Sequence[Observation], *, x_name: str = "traces", seed: int = 0, replicates: int = REPLICATES
-) -> dict[str, Any]:
+def scaling(observations: Sequence[Observation], *, seed: int = 0, replicates: int = REPLICATES) -> dict[str, Any]:
     """The measured points, the fitted curve, and in plain words what they say.
 
     `curve` and `curve_ci95` are [x, accuracy] and [x, low, high] over the measured range; they are empty, and
@@ -78,7 +81,7 @@ def scaling(
     """
     sizes = _by_size(observations)
     result: dict[str, Any] = {
-        "x_name": x_name,
+        "x_name": "traces",
         "points": [_point(x, group) for x, group in sizes.items()],
         "curve": [],
         "curve_ci95": [],
@@ -88,17 +91,17 @@ def scaling(
         "doubled": None,
         "aicc": None,
     }
-    shares = {observation.correct / observation.n for observation in observations}
+    shares = {observation.share for observation in observations}
     if len(sizes) < FEWEST_SIZES:
         amounts = " and ".join(f"{x:,.0f}" for x in sizes) or "none"
         return result | {
-            "text": f"A curve needs {FEWEST_SIZES} different numbers of {x_name}; there are {len(sizes)} ({amounts})."
+            "text": f"A curve needs {FEWEST_SIZES} different numbers of traces; there are {len(sizes)} ({amounts})."
         }
     if len(shares) == 1:
         return result | {
-            "text": f"Accuracy is {100 * shares.pop():.1f} % at every number of {x_name}: there is no growth to fit."
+            "text": f"Accuracy is {100 * shares.pop():.1f} % at every number of traces: there is no growth to fit."
         }
-    return result | _fitted(list(sizes.values()), x_name, seed, replicates)
+    return result | _fitted(list(sizes.values()), seed, replicates)
 
 
 def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observation]]:
@@ -120,14 +123,10 @@ def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observatio
 
 def _point(x: float, group: Sequence[Observation]) -> dict[str, Any]:
     """The mean over seeds with Wilson's interval over the questions, widened by what seeds differ."""
-    accuracy = math.fsum(observation.correct / observation.n for observation in group) / len(group)
+    shares = [observation.share for observation in group]
+    accuracy = math.fsum(shares) / len(group)
     questions = min(observation.n for observation in group)
-    spread = 0.0
-    if len(group) > 1:
-        variance = math.fsum((observation.correct / observation.n - accuracy) ** 2 for observation in group) / (
-            len(group) - 1
-        )
-        spread = variance / len(group)
+    spread = statistics.variance(shares) / len(group) if len(group) > 1 else 0.0
     # All seeds answer the same questions, so more seeds are not more questions.
     low, high = wilson(accuracy * questions, questions)
     centre, half = (low + high) / 2, math.hypot((high - low) / 2, Z95 * math.sqrt(spread))
@@ -136,14 +135,14 @@ def _point(x: float, group: Sequence[Observation]) -> dict[str, Any]:
     return {"x": x, "accuracy": accuracy, "ci95": ci95, "arm": ", ".join(arms), "seeds": len(group)}
 
 
-def _fitted(groups: Sequence[Sequence[Observation]], x_name: str, seed: int, replicates: int) -> dict[str, Any]:
+def _fitted(groups: Sequence[Sequence[Observation]], seed: int, replicates: int) -> dict[str, Any]:
     import numpy as np
 
     every = [member for group in groups for member in group]
     x = np.array([member.x for member in every])
-    error = np.array([1 - member.correct / member.n for member in every])
+    error = np.array([1 - member.share for member in every])
     variance = _variances(groups)
-    law = _polished(x, error, variance, _grid_fit(x, error[:, None], variance))
+    law = _polished(x, error, variance, _grid_fit(x, error[:, None], variance)[0])
     laws = _grid_fit(x, _resampled(groups, np.random.default_rng(seed), replicates), variance)
     exponents = np.quantile([member.exponent for member in laws], [0.025, 0.975])
     aicc = {"power_law": _aicc(x, error, variance, law), "constant": _aicc(x, error, variance, None)}
@@ -165,7 +164,7 @@ def _fitted(groups: Sequence[Sequence[Observation]], x_name: str, seed: int, rep
         "doubled": doubled,
         "aicc": aicc,
         "trend": (trend := _trend(x, error, variance)),
-        "text": _text(law, exponents.tolist(), gain.tolist(), doubled, aicc, trend, (smallest, largest), x_name),
+        "text": _text(law, exponents.tolist(), gain.tolist(), doubled, aicc, trend, (smallest, largest)),
     }
 
 
@@ -185,9 +184,7 @@ def _variances(groups: Sequence[Sequence[Observation]]) -> "Values":
     free = sum(len(group) - 1 for group in groups)
     beyond = 0.0
     if free:
-        squares = [
-            np.var([observation.correct / observation.n for observation in group]) * len(group) for group in groups
-        ]
+        squares = [np.var([observation.share for observation in group]) * len(group) for group in groups]
         expected = [(len(group) - 1) * own[0] for group, own in zip(groups, binomial, strict=True)]
         beyond = max(0.0, float(sum(squares) - sum(expected)) / free)
     return np.array([value + beyond for own in binomial for value in own])
@@ -199,7 +196,7 @@ def _resampled(groups: Sequence[Sequence[Observation]], rng: "np.random.Generato
 
     rows = []
     for group in groups:
-        shares = np.array([observation.correct / observation.n for observation in group])
+        shares = np.array([observation.share for observation in group])
         for observation in group:
             drawn = rng.choice(shares, size=replicates)
             rows.append(1 - rng.binomial(observation.n, drawn) / observation.n)
@@ -234,15 +231,14 @@ def _grid_fit(x: "Values", errors: "Values", variance: "Values") -> list[Law]:
     ]
 
 
-def _polished(x: "Values", error: "Values", variance: "Values", result: Sequence[Law]) -> Law:
+def _polished(x: "Values", error: "Values", variance: "Values", start: Law) -> Law:
     """The grid's best law refined: scipy's bounded least squares from there."""
     import numpy as np
     from scipy.optimize import least_squares
 
-    (start,) = result
-    middle = math.exp(float(np.log(x).mean()))
     if not start.scale:
         return start
+    middle = math.exp(float(np.log(x).mean()))
 
     def residuals(values: "Values") -> "Values":
         made: Values = (values[0] + values[1] * (x / middle) ** -values[2] - error) / np.sqrt(variance)
@@ -290,10 +286,9 @@ def _text(
     aicc: Mapping[str, float | None],
     trend: Sequence[float],
     ends: tuple[float, float],
-    x_name: str,
 ) -> str:
     first, last = (100 * (1 - law.error(end)) for end in ends)
-    span = f"from {first:.1f} % at {ends[0]:,.0f} {x_name} to {last:.1f} % at {ends[1]:,.0f}"
+    span = f"from {first:.1f} % at {ends[0]:,.0f} traces to {last:.1f} % at {ends[1]:,.0f}"
     points = f"{100 * gain[0]:+.1f} to {100 * gain[1]:+.1f} points"
     power, constant = aicc["power_law"], aicc["constant"]
     if power is None or constant is None:
@@ -307,20 +302,20 @@ def _text(
         )
     if trend[2] < 0:
         return (
-            f"Accuracy does not grow but falls with the number of {x_name}: each doubling costs "
+            f"Accuracy does not grow but falls with the number of traces: each doubling costs "
             f"{-100 * trend[0]:.1f} points ({-100 * trend[2]:.1f} to {-100 * trend[1]:.1f}); {support}."
         )
     if not grows:
         return (
-            f"It is not sure that accuracy grows with the number of {x_name}: the curve goes {span} ({points}); "
+            f"It is not sure that accuracy grows with the number of traces: the curve goes {span} ({points}); "
             f"{support}."
         )
     low, high = exponents
     pinned = high - low < 0.5 and low > 1.01 * LEAST_EXPONENT and high < 0.99 * MOST_EXPONENT
     ci_low, ci_high = (100 * end for end in doubled["ci95"])
     return (
-        f"Accuracy grows with the number of {x_name}: {span} ({points}); {support}. Error falls as the power "
+        f"Accuracy grows with the number of traces: {span} ({points}); {support}. Error falls as the power "
         f"-{law.exponent:.2f} ({low:.2f} to {high:.2f}) towards {100 * law.floor:.0f} %"
         f"{'' if pinned else ', which so few sizes do not pin down'}. If that law goes on, "
-        f"{doubled['x']:,.0f} {x_name} give {100 * doubled['accuracy']:.1f} % ({ci_low:.1f} to {ci_high:.1f})."
+        f"{doubled['x']:,.0f} traces give {100 * doubled['accuracy']:.1f} % ({ci_low:.1f} to {ci_high:.1f})."
     )

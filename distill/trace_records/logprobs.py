@@ -25,7 +25,7 @@ NO_TOKEN = -1
 
 
 def encode(token_ids: "np.ndarray", values: "np.ndarray") -> dict[str, Any]:
-    """What a record keeps of ids and log-probabilities, both of shape [tokens, 1 + k], the sampled token first."""
+    """The `logprobs` of a record; ids and log-probabilities have shape [tokens, 1 + k], the sampled token first."""
     import numpy as np
 
     if token_ids.shape != values.shape or token_ids.ndim != 2:

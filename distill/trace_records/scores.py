@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = "score"
 FIELD = "scores."
-"""What the fields of a training stage begin with that say which journals it read, by teacher."""
+"""Prefix of the fields of a training stage that name the journal it read of each teacher."""
 PICTURE, BLIND = "picture", "blind"
 """The views: a text after its prompt with its picture, and without."""
 check_score = requiring("key", "trace", "view", "text", "logprobs", "ends")
@@ -89,31 +89,35 @@ def settings(run: Path, stage: str) -> dict[str, Any] | None:
     return read
 
 
+def _records(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of the journals that a stage reads, each with the teacher that scored."""
+    for teacher, name in (settings(run, stage) or {"journals": {}})["journals"].items():
+        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None):
+            yield teacher, record
+
+
 def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
     """Of every trace that has the scores of both views for a stage, its lines by view."""
     waiting: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for name in (settings(run, stage) or {"journals": {}})["journals"].values():
-        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None):
-            views = waiting.setdefault(record["trace"], {})
-            views[record["view"]] = record
-            if len(views) == 2:
-                yield record["trace"], waiting.pop(record["trace"])
+    for _, record in _records(run, stage):
+        views = waiting.setdefault(record["trace"], {})
+        views[record["view"]] = record
+        if len(views) == 2:
+            yield record["trace"], waiting.pop(record["trace"])
 
 
 def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
     """The lines of the texts after their prompt with the picture, with `id` and `teacher` as records of traces."""
-    for teacher, name in (settings(run, stage) or {"journals": {}})["journals"].items():
-        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None):
-            if record["view"] == PICTURE:
-                yield {**record, "id": record["trace"], "teacher": teacher}
+    for teacher, record in _records(run, stage):
+        if record["view"] == PICTURE:
+            yield {**record, "id": record["trace"], "teacher": teacher}
 
 
 def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
     """How long the scores of a stage took, those of `traces` or all; journals of earlier versions do not say it."""
     return sum(
         float(record.get("seconds", 0.0))
-        for name in (settings(run, stage) or {"journals": {}})["journals"].values()
-        for record in read_jsonl(run / FOLDER / name, check=check_score, on_damage=lambda _: None)
+        for _, record in _records(run, stage)
         if traces is None or record["trace"] in traces
     )
 

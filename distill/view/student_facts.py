@@ -164,8 +164,7 @@ def _is_right(question: Mapping[str, Any], arm: str, right: bool) -> bool:
 
 
 def _curve(folder: Path, name: str, key: str, title: str) -> dict[str, Any] | None:
-    path = folder / name
-    lines = read_jsonl(path, on_damage=lambda _: None) if path.is_file() else ()
+    lines = read_jsonl(folder / name, on_damage=lambda _: None)
     points = [(line["step"], line[key]) for line in lines if isinstance(line.get(key), int | float)]
     if len(points) < 2:
         return None

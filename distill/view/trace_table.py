@@ -243,21 +243,18 @@ class TraceTable:
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows of a query, at most LIMIT_S seconds of it."""
         with self._lock:
-            return self._rows_alone(sql, list(values))
-
-    def _rows_alone(self, sql: str, values: list[Any]) -> list[dict[str, Any]]:
-        timer = threading.Timer(LIMIT_S, self._database.interrupt)
-        timer.start()
-        try:
-            result = self._database.execute(sql, values)
-            heads = [head[0] for head in result.description or []]
-            return [dict(zip(heads, row, strict=True)) for row in result.fetchall()]
-        except duckdb.InterruptException:
-            raise DataError(f"the query was stopped after {LIMIT_S:g} seconds; ask for less at a time") from None
-        except duckdb.Error as error:
-            raise DataError(f"the condition fails on a trace: {first_line(error)}") from None
-        finally:
-            timer.cancel()
+            timer = threading.Timer(LIMIT_S, self._database.interrupt)
+            timer.start()
+            try:
+                result = self._database.execute(sql, list(values))
+                heads = [head[0] for head in result.description or []]
+                return [dict(zip(heads, row, strict=True)) for row in result.fetchall()]
+            except duckdb.InterruptException:
+                raise DataError(f"the query was stopped after {LIMIT_S:g} seconds; ask for less at a time") from None
+            except duckdb.Error as error:
+                raise DataError(f"the condition fails on a trace: {first_line(error)}") from None
+            finally:
+                timer.cancel()
 
 
 def _filter_version(run: Path) -> tuple[str, str] | None:

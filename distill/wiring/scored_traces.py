@@ -44,10 +44,9 @@ def note_scorers(recipe: Recipe, run: Path) -> None:
             continue
         scorers = [each for each in recipe.teachers if each.name in chosen]
         journals = {each.name: journal_name(recipe, each, top_k=top_k) for each in scorers}
-        path = scores.settings_path(run, stage.name)
         noted = {"journals": journals}
         if scores.settings(run, stage.name) != noted:
-            write_json(path, noted)
+            write_json(scores.settings_path(run, stage.name), noted)
 
 
 def score_stages(
@@ -128,15 +127,12 @@ def _texts(run: Path, traces: set[str]) -> "Iterator[GivenText]":
     """What the teachers wrote, and the sample of each trace, in the order of the journals."""
     from teacher.score import GivenText
 
-    generate, left = run / "generate", set(traces)
-    check = requiring("id", "sample_id", "text", "error")
-    samples = {}
-    of_trace = {}
+    generate, check = run / "generate", requiring("id", "sample_id", "text", "error")
+    of_trace: dict[str, tuple[str, str]] = {}
     for journal in part_paths(generate, ".jsonl", below="*"):
         for record in read_jsonl(journal, check=check, on_damage=lambda _: None):
-            if record["id"] in left and not record["error"]:
-                left.discard(record["id"])
-                of_trace[record["id"]] = (record["sample_id"], record["text"])
+            if record["id"] in traces and not record["error"]:
+                of_trace.setdefault(record["id"], (record["sample_id"], record["text"]))
     needed = {sample_id for sample_id, _ in of_trace.values()}
     samples = {sample.id: sample for sample in sample_files.read_samples(generate / SAMPLES, needed)}
     for trace, (sample_id, text) in of_trace.items():

@@ -8,7 +8,8 @@ _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 
 
 def readings_of_digits(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
-    """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
+    """Values that a run of digits, points and commas can stand for, the likeliest first; whether that one is certain;
+    its decimal places."""
     grouped = len(digits)
     digits = digits.replace(" ", "").replace("'", "").replace("_", "")
     grouped -= len(digits)

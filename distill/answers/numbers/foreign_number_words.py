@@ -46,7 +46,7 @@ class Spelled(NamedTuple):
 
 
 def spelled_abroad(text: str) -> tuple[Spelled, ...]:
-    """Every number in words of another language, with where it stands; of the language that reads the most."""
+    """The numbers in words of another language, each with its place, read in the language that explains the most."""
     return _spelled(text) if len(text) <= LONGEST and _HINT.search(text) else ()
 
 

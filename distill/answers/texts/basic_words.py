@@ -40,11 +40,12 @@ _CONCEPTS_TEXT: Final = """
     peking|pékin|pekín|pechino|北京 北京市; tokyo|tokio|东京 东京都|東京 東京都 とうきょう; shanghai|上海 上海市
 """
 _CONCEPTS: Final = [[set(language.split()) for language in line.split("|")] for line in _CONCEPTS_TEXT.split(";")]
-_PLACES_OF: Final[dict[str, list[tuple[int, int]]]] = {}
+_MEANINGS: Final[dict[str, list[tuple[int, int]]]] = {}
+"""By word: the numbers of its concepts, each with that of the language."""
 for _concept, _languages in enumerate(_CONCEPTS):
     for _language, _words in enumerate(_languages):
         for _word in {plain_abroad(word) for word in _words}:
-            _PLACES_OF.setdefault(_word, []).append((_concept, _language))
+            _MEANINGS.setdefault(_word, []).append((_concept, _language))
 _COLOUR_WORDS_TEXT: Final = """color colour couleur farbe de cor colore 颜色 色 رنگ اللون لون بلون रंग का की के"""
 FILLERS_ABROAD: Final = frozenset(map(plain_abroad, _COLOUR_WORDS_TEXT.split()))
 """Words of a colour and its case beside the colour itself: de couleur rouge, लाल रंग."""
@@ -52,10 +53,10 @@ FILLERS_ABROAD: Final = frozenset(map(plain_abroad, _COLOUR_WORDS_TEXT.split()))
 
 def is_same_word(word: str, gold_word: str) -> bool:
     """Whether two words of one language name the same everyday thing: rouge and rouges."""
-    return bool({*_PLACES_OF.get(word, ())} & {*_PLACES_OF.get(gold_word, ())})
+    return bool({*_MEANINGS.get(word, ())} & {*_MEANINGS.get(gold_word, ())})
 
 
 def is_translation(word: str, gold_word: str) -> bool:
     """Whether two words of two languages name the same everyday thing: red and rouge."""
-    concepts, gold_concepts = ({concept for concept, _ in _PLACES_OF.get(one, ())} for one in (word, gold_word))
+    concepts, gold_concepts = ({concept for concept, _ in _MEANINGS.get(one, ())} for one in (word, gold_word))
     return bool(concepts & gold_concepts)

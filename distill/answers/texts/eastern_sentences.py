@@ -1,4 +1,4 @@
-"""A Chinese or Japanese gold text within a sentence that states it: 它在左边, 图中的水果是苹果, 犬がいます, 青いです.
+"""Whether a Chinese or Japanese sentence states the gold text: 它在左边, 图中的水果是苹果, 犬がいます, 青いです.
 
 Only the words of such a sentence may stand around the gold text, and none that denies, doubts or adds another.
 """

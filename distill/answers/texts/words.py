@@ -17,7 +17,7 @@ _ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s|\b[lL]'(?=[^\W\d_]{2
 """A capital A inside a text, or one that ends it, is a name: Group A."""
 _INITIALS = re.compile(r"\b(?:[A-Z]\. ){1,3}(?=[A-Z]\.)|\b(?:[A-Za-z]\.){2,}|\b(?:[A-Za-z]\.)+[A-Za-z]\b")
 _MARK: Final = "[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0955-\u0957\u0962\u0963]"
-"""Vowels and accents that are signs of their own, and part of the letter before them."""
+"""Combining marks, such as vowel signs and accents: they belong to the letter before them."""
 _TOKEN = re.compile(
     r"(?<!\S)-(?=[a-z|√π∞])|\b[a-z](?:\+\+|#)|[-+]?\d+(?:[.,:/]\d+)*"
     rf"|(?:[^\W\d_]{_MARK}*)+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>≤≥≠±°^*/|√∞]"

@@ -12,8 +12,7 @@ def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
     """The path that `name` means below `root`, symbolic links resolved.
 
     Raises ImageError unsupported_image_cell for what is no path, and path_outside_root when it leaves `root` and
-    `allow_outside` is false. The links of a snapshot in the cache of the hub may lead to the blobs of the same
-    repository.
+    `allow_outside` is false. Links of a snapshot in the hub's cache may lead to the blobs of its repository.
     """
     if name.startswith(("http://", "https://", "data:")):
         raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")

@@ -13,7 +13,10 @@ _TOTAL: Final = re.compile(r"[ \t]*\|[ *_]*(?:grand )?(?:total|sum)s?[ *_:]*\|")
 
 
 def find_table_claims(text: str, numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
-    """The totals of a canonical text with these numbers. A column with an empty cell or a percentage has none."""
+    """Claims of a canonical text with these numbers that a last row holds the sums of its columns.
+
+    A column with an empty cell or a percentage makes none.
+    """
     for table in _TABLE.finditer(text):
         rows: list[list[tuple[str, int]]] = []
         place = text.count(MARK, 0, table.start())

@@ -57,9 +57,9 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
 
 
 ARMS = ("unfiltered", "random")
+"""What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""
 PAIRS = "pairs"
 """The arm of a preference stage: a right and a wrong trace of each question that has both."""
-"""What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""
 
 EXPORT_NAMES: tuple[str, ...] = ("llava", "llama-factory", "ms-swift", "webdataset")
 ExportEntry = Annotated[

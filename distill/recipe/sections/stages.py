@@ -349,7 +349,8 @@ class Stage(Section):
 
     @property
     def divergence(self) -> Distill | None:
-        """How far the student is drawn to stored distributions: of rollouts, nothing else is learned."""
+        """The settings of the divergence from stored distributions; its weight is 1 for rollouts, which have no other
+        loss."""
         return self.distill if self.rollouts is None else Distill(weight=1.0, top_k=self.rollouts.top_k)
 
     @property
