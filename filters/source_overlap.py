@@ -130,7 +130,7 @@ class Test:
         )
 
     def leak(self, sample: Sample, groups: Sequence[int], flat: Sequence[int]) -> tuple[str, int, list[int]]:
-        """Kind of a match, the test question that matches best, and all that are met.
+        """The kind of a match, the row of the test question that matches best, and the rows of all that are met.
 
         `groups`: the groups of test pictures that the sample shows; `flat`: the groups of pictures without detail.
         """

@@ -10,7 +10,7 @@ the signals over and does the rest. So a run in a store has the decisions and th
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Commit, Unit, committed_units, read_file
+from distill.units.commits import Attempt, Unit, committed_units, read_file
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
     collect_units,
@@ -86,7 +86,9 @@ def filter_in_store(
         (folder / MANIFEST).unlink(missing_ok=True)
         partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
         commits = {unit: finished_commit(store, unit) for unit in units}
-        tables = _read_tables(store, commits)
+        tables = (
+            pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE))) for unit, commit in commits.items()
+        )
         measure.take_over(tables, partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
         manifest = apply(recipe, run, measurers=measurers, on_progress=on_progress)
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
@@ -115,11 +117,6 @@ def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fr
         return None
     changes = differences(done.fields, inputs.fields)
     raise StaleError(f"{store.address}: filter was made from other settings:\n{changes}\n{REMEDY}")
-
-
-def _read_tables(store: ObjectStore, commits: Mapping[Unit, Commit]) -> Iterator[pa.Table]:
-    for unit, commit in commits.items():
-        yield pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE)))
 
 
 def _measure_units(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.concurrent_teachers import group_teachers
-from teacher.scheduling.sampling_policy import FinalAttempt, TeacherPolicy
-from teacher.store.trace_index import Entry, TraceIndex
+from teacher.scheduling.sampling_policy import TeacherPolicy
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import trace_parts
 
 _RECORD_BYTES = 1600
@@ -153,7 +154,9 @@ def summarize_journals(folder: Path) -> JournalSummary:
     samples: set[str] = set()
     spans: list[tuple[float, float]] = []
     records = tokens = 0
-    for record in (record for part in trace_parts(folder) for record in _traces(part)):
+    # Lines that are no traces will be asked again.
+    parts = (read_jsonl(part, check=trace_fault, on_damage=lambda _: None) for part in trace_parts(folder))
+    for record in chain.from_iterable(parts):
         if record["outcome"] == Outcome.ERROR:
             continue
         samples.add(record["sample_id"])
@@ -171,11 +174,6 @@ def summarize_journals(folder: Path) -> JournalSummary:
         bytes=sum(part.stat().st_size for part in trace_parts(folder)),
         tokens_per_s=tokens / busy_s if busy_s else 0.0,
     )
-
-
-def _traces(part: Path) -> Iterator[dict[str, Any]]:
-    """The traces of a part; lines that are none will be asked again."""
-    return read_jsonl(part, check=trace_fault, on_damage=lambda _: None)
 
 
 def _merge_spans(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
@@ -201,19 +199,12 @@ def sample_usage(
     state = policy.state_of(sample)
     if not state.done:
         return None
-    entries = [entry for final in state.finals for entry in map(index.entry, _attempts(final)) if entry]
-    prompt, outputs = sum(entry.usage["prompt"] for entry in entries), [_output(entry) for entry in entries]
+    attempts = [request for final in state.finals for request in (*final.replaced, final.request)]
+    entries = [entry for request in attempts if (entry := index.entry(request.id))]
+    prompt = sum(entry.usage["prompt"] for entry in entries)
+    outputs = [output_tokens(entry.usage, entry.outcome) for entry in entries]
     output = None if None in outputs else sum(filter(None, outputs))
     return len(entries), (prompt if prompt or not entries else None), output
-
-
-def _output(entry: Entry) -> int | None:
-    return output_tokens(entry.usage, entry.outcome)
-
-
-def _attempts(final: FinalAttempt) -> Iterator[str]:
-    yield from (request.id for request in final.replaced)
-    yield final.request.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

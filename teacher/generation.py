@@ -197,7 +197,7 @@ class TeacherJob:
 
 
 class Writer:
-    """Puts finished requests of one teacher on disk and on the screen, and hears what follows from them."""
+    """Writes the traces of one teacher's finished requests, and reports them to its queue and to the progress."""
 
     def __init__(self, job: TeacherJob, served: EngineInfo) -> None:
         self.job = job
@@ -226,7 +226,7 @@ class Writer:
         self._progress.count(job.teacher, record)
 
     def take_over(self, record: Mapping[str, Any]) -> None:
-        """Put the trace of another agent on disk, and hear what follows from it."""
+        """Write the trace of another agent, and report it to the queue."""
         if self.job.index.status_of(record["id"]) is None:
             self.journal.take_over(record)
             self._progress.found({record["outcome"]: 1})
@@ -241,7 +241,7 @@ class Writer:
 def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], offline: Offline) -> None:
     """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
 
-    One that only gets what others failed at may well fail at all of it.
+    A teacher that is asked only after others may fail at everything: it gets what those failed at.
     """
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())

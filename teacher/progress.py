@@ -47,7 +47,7 @@ class GenerateProgress:
         self._started = time.monotonic()
 
     def follow(self, in_flight: Callable[[], int]) -> None:
-        """Show how many requests an engine has under way, too."""
+        """Add an engine, by the function that counts its requests under way."""
         self._in_flight.append(in_flight)
 
     def note(self, activity: str) -> None:

@@ -31,18 +31,15 @@ from filters.tables.trace_index import index
 _SCHEMA = pa.schema([("id", pa.string()), ("sample_id", pa.string())])
 _ROW_GROUP = 8192
 
-_TOKENS = "coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0)"
-
 
 def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[Path, int]:
     """Write the ids of every arm below `folder`, from a database with `local` and `decisions`; rows by file."""
-    ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM local").fetchall()
-    size = f"({_TOKENS})" if measured else "1"  # without measured lengths every trace counts 1
+    ((measured,),) = database.execute(f"SELECT coalesce(sum({pairs.TOKENS}), 0) > 0 FROM local").fetchall()
+    size = pairs.TOKENS if measured else "1"  # without measured lengths every trace counts 1
     database.execute(
         f"""CREATE OR REPLACE TEMP VIEW complete AS
         SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS hash
-        FROM local JOIN decisions USING (id)
-        WHERE outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], 'unreadable_image')"""
+        FROM local JOIN decisions USING (id) WHERE {pairs.WHOLE}"""
     )
     chosen = f"SELECT coalesce(sum({size}), 0) FROM local JOIN decisions USING (id) WHERE selected"
     ((tokens,),) = database.execute(chosen).fetchall()

@@ -88,11 +88,7 @@ def render_card(
             pictures=_PICTURES[recipe.filter.contamination.images],
             elsewhere=_elsewhere(recipe),
             licence=settings.license if settings.license != "other" else settings.license_name or "unknown",
-            sources=[
-                (name, _source(recipe, name), settings.sources.get(name, NOT_SAID))
-                for name in recipe.data
-                if name == ASKED
-            ],
+            sources=[(ASKED, _source(recipe, ASKED), settings.sources.get(ASKED, NOT_SAID))],
             teacher_licences=[
                 (name, settings.teachers.get(name, NOT_SAID)) for name in sorted({maker.teacher for maker in makers})
             ],
@@ -185,10 +181,9 @@ def _selection(recipe: Recipe) -> str:
 
 def _elsewhere(recipe: Recipe) -> str:
     """Sources that stages train on, besides what teachers wrote."""
-    named = {source for stage in recipe.stages for source in (stage.data, *stage.replay)} & set(recipe.data)
-    return (
-        f" ({', '.join(f'`{name}`' for name in recipe.data if name in named - {ASKED})})" if named - {ASKED} else ""
-    )
+    used = {source for stage in recipe.stages for source in (stage.data, *stage.replay)}
+    others = [f"`{name}`" for name in recipe.data if name in used and name != ASKED]
+    return f" ({', '.join(others)})" if others else ""
 
 
 def _source(recipe: Recipe, name: str) -> str:

@@ -14,18 +14,20 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
 from distill.errors import DataError
+from filters.decisions.rules import UNREADABLE_IMAGE
 
 LONGEST_GAP = 0.1
 """Largest difference in length of a pair, as a share of the longer trace's tokens."""
 TRACES = """
     SELECT chosen AS id FROM chosen WHERE reason IS NULL UNION ALL SELECT rejected FROM chosen WHERE reason IS NULL"""
 """SQL of the traces of all pairs, from a table `chosen` that `write` wrote."""
-_TOKENS = "(coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0))"
+TOKENS = "(coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0))"
+"""SQL of a trace's length."""
+WHOLE = f"outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], '{UNREADABLE_IMAGE}')"
+"""SQL of whether a trace is complete and its images can be read."""
 _PAIRS = f"""
     WITH traces AS (
-        SELECT id, local.sample_id, kept, answer_verdict, {_TOKENS} AS tokens,
-            outcome = 'complete'
-                AND NOT list_contains([reason.rule for reason in reasons], 'unreadable_image') AS whole
+        SELECT id, local.sample_id, kept, answer_verdict, {TOKENS} AS tokens, {WHOLE} AS whole
         FROM local JOIN decisions USING (id)
     ),
     rights AS (SELECT * FROM traces WHERE kept AND answer_verdict = 'correct'),
@@ -55,7 +57,7 @@ def write(database: duckdb.DuckDBPyConnection, path: Path) -> dict[str, int]:
     pair whose lengths differ too much is written with its reason. Returns `pairs`, the tokens of their right and of
     their wrong traces, and the questions by reason. Raises DataError where no lengths were measured.
     """
-    ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM local").fetchall()
+    ((measured,),) = database.execute(f"SELECT coalesce(sum({TOKENS}), 0) > 0 FROM local").fetchall()
     if not measured:
         raise DataError(
             f'{path.name}: pairs are matched by length, and no trace has one; add "length" to filter.signals and run '

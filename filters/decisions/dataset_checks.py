@@ -17,7 +17,7 @@ import duckdb
 
 from distill.answers.consistency import Conclusion, compare_conclusion
 from distill.recipe.sections.filter import SPOKEN_FOR, Select
-from distill.reports.findings import FEWEST, is_above
+from distill.reports.findings import is_above, is_below
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
@@ -54,7 +54,6 @@ class DatasetCheck:
     count: int
     checked: int
     """Traces for which this is known."""
-    ci95: tuple[float, float]
     limit: float
     warning: str = ""
     """The text of the warning; empty without one."""
@@ -62,6 +61,10 @@ class DatasetCheck:
     @property
     def share(self) -> float:
         return self.count / self.checked if self.checked else 0.0
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        return wilson(self.count, self.checked)
 
     @property
     def bound(self) -> str:
@@ -172,13 +175,10 @@ _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 def _upper_check(name: str, about: str, counted: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
     """A share that should be low."""
     count, checked = counted
-    low, high = wilson(count, checked)
     warning_text = ""
     if is_above(count, checked, limit):
         warning_text = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
-    return DatasetCheck(
-        name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=warning_text
-    )
+    return DatasetCheck(name=name, about=about, count=count, checked=checked, limit=limit, warning=warning_text)
 
 
 def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
@@ -251,18 +251,16 @@ def _related_check(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
             )
             more_own += own_weight > other_weight
             decided += own_weight != other_weight
-    low, high = wilson(more_own, decided)
     return DatasetCheck(
         name=RELATED,
         about="rationale has more of its question's words than another one has",
         count=more_own,
         checked=decided,
-        ci95=(low, high),
         limit=RELATED_LIMIT,
         warning=f"the selected rationales are hardly more about their own questions than about others: "
         f"{more_own:,} of {decided:,} have more of the question's words than another trace's rationale has, and by "
         "chance it would be half; rationales may have been mixed up. Look at some with `distill explain`"
-        if decided >= FEWEST and high < RELATED_LIMIT
+        if is_below(more_own, decided, RELATED_LIMIT)
         else "",
     )
 
@@ -319,7 +317,6 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
         about="question stands in a test set with its picture",
         count=chosen,
         checked=questions,
-        ci95=wilson(chosen, questions),
         limit=0.0,
         warning=f"{chosen:,} questions of the dataset stand in {sets} with their pictures: a score there would be "
         "too high. Drop them with a rule: \"contamination = 'pair'\""

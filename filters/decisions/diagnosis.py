@@ -12,7 +12,7 @@ import duckdb
 
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.reports.findings import FEWEST, Finding, is_above, is_below, share
 from distill.stats.intervals import wilson
 from filters.decisions.funnel import Funnel
 from filters.tables.trace_index import PlannedTraces
@@ -155,10 +155,6 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     return faults or ([good] if total["selected"] else [])
 
 
-def _below(count: int, total: int, limit: float) -> bool:
-    return total >= FEWEST and wilson(count, total)[1] < limit
-
-
 def _teachers(facts: TraceFacts) -> Iterator[Finding]:
     """Teachers whose traces end too early, have another form, or are wrong where those of others are right."""
     settings = {teacher.name: teacher for teacher in facts.recipe.teachers}
@@ -194,7 +190,7 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
 
 def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
     weak = [
-        (name, count) for name, count in facts.teachers.items() if _below(count["correct"], count["judged"], WEAK)
+        (name, count) for name, count in facts.teachers.items() if is_below(count["correct"], count["judged"], WEAK)
     ]
     others = [count for count in facts.teachers.values() if is_above(count["correct"], count["judged"], GOOD)]
     if weak and others and not _is_text_refused(facts):
@@ -246,14 +242,14 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
             certainty="certain",
             change=f"data.{ASKED}: the answer_type of its rows is not that of their answers",
         )
-    elif _below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
+    elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
         yield Finding(
             name="gold_or_images",
             problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
             "others the teachers agree on another answer: images or gold answers belong to other questions",
             change=f"data.{ASKED}: its columns for image and answer; look at some traces with `distill view`",
         )
-    elif _below(correct, judged, WEAK / 2):
+    elif is_below(correct, judged, WEAK / 2):
         yield Finding(
             name="teachers_weak",
             problem=f"Only {share(correct, judged)} answers are correct, and the teachers do not agree",
@@ -315,7 +311,7 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
     judged, correct = (sum(count[name] for count in facts.teachers.values()) for name in ("judged", "correct"))
     most = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
     rate = correct / judged if judged else 0.0
-    if most <= 2 and _below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
+    if most <= 2 and is_below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
         yield Finding(
             name="few_traces",
             problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and {rate:.0%} are "

@@ -91,9 +91,7 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
 
 def check_condition(sql: str, columns: pa.Schema, where: str) -> None:
     """Check one condition over these columns as a rule is checked. Raises RecipeError, which begins with `where`."""
-    _, kind = _check_expression(empty_database(columns), sql, f"{where} = {sql!r}", columns.names)
-    if kind != "BOOLEAN":
-        raise RecipeError(f"{where} = {sql!r}: gives {kind.lower()}, not true or false; compare it with something")
+    _check_condition(empty_database(columns), sql, f"{where} = {sql!r}", columns.names)
 
 
 def first_line(error: duckdb.Error) -> str:
@@ -124,9 +122,7 @@ def _check_rule(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequen
     where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
     if rule.name in RESERVED:
         raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
-    columns, kind = _check_expression(connection, rule.drop, where, names)
-    if kind != "BOOLEAN":
-        raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
+    columns = _check_condition(connection, rule.drop, where, names)
     limit = _threshold(_expression(connection, rule.drop, where), columns)
     return Condition(name=rule.name, sql=rule.drop, columns=columns, threshold=limit)
 
@@ -142,6 +138,16 @@ def _threshold(node: dict[str, Any], columns: tuple[str, ...]) -> Threshold | No
     if sides[0]["class"] != "COLUMN_REF" or literal.get("kind") not in ("INTEGER", "NUMERIC"):
         return None
     return Threshold(column=columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
+
+
+def _check_condition(
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str, names: Sequence[str]
+) -> tuple[str, ...]:
+    """The columns, of these names, that a condition reads."""
+    columns, kind = _check_expression(connection, sql, where, names)
+    if kind != "BOOLEAN":
+        raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
+    return columns
 
 
 def _check_expression(

@@ -75,7 +75,7 @@ def duplicates(facts: TableFacts) -> DuplicateCounts:
         for name in ("exact_duplicate", "near_duplicate", "other_values")
         if facts.has(name)
     ]
-    if not facts.has("corpus_duplicate", "corpus_cluster_size", "corpus_duplicate_of"):
+    if not facts.has("corpus_duplicate"):
         return DuplicateCounts(measured=False, within=within)
     traces, count, kept = facts.row(
         """SELECT count(corpus_duplicate), count(*) FILTER (corpus_duplicate),
@@ -86,13 +86,11 @@ def duplicates(facts: TableFacts) -> DuplicateCounts:
         """SELECT corpus_cluster_size, count(*) FROM page
         WHERE corpus_cluster_size > 1 AND NOT corpus_duplicate GROUP BY 1 ORDER BY 1"""
     )
-    varied, templates, largest = (0, 0.0, 0)
-    if facts.has("corpus_other_values", "corpus_template_size"):
-        # Each trace is one of so many of its template.
-        varied, templates, largest = facts.row(
-            """SELECT count(*), coalesce(sum(1.0 / corpus_template_size), 0), coalesce(max(corpus_template_size), 0)
-            FROM page WHERE corpus_other_values"""
-        )
+    # Each trace is one of so many of its template.
+    varied, templates, largest = facts.row(
+        """SELECT count(*), coalesce(sum(1.0 / corpus_template_size), 0), coalesce(max(corpus_template_size), 0)
+        FROM page WHERE corpus_other_values"""
+    )
     return DuplicateCounts(
         measured=True,
         varied=varied,
@@ -125,12 +123,7 @@ def _biggest(facts: TableFacts) -> list[Cluster]:
             ORDER BY corpus_cluster_size DESC, id LIMIT {BIGGEST}
         )
         SELECT head, count(*), count(DISTINCT sample_id), count(DISTINCT teacher), count(*) FILTER (kept),
-            {"min(corpus_jaccard)" if facts.has("corpus_jaccard") else "NULL"},
-            {
-            "min_by(id, (corpus_jaccard, id)) FILTER (corpus_duplicate)"
-            if facts.has("corpus_jaccard")
-            else "min(id) FILTER (corpus_duplicate)"
-        }
+            min(corpus_jaccard), min_by(id, (corpus_jaccard, id)) FILTER (corpus_duplicate)
         FROM page JOIN heads ON head = coalesce(corpus_duplicate_of, id) GROUP BY 1 ORDER BY 2 DESC, 1"""
     )
     return [
@@ -150,20 +143,18 @@ def _biggest(facts: TableFacts) -> list[Cluster]:
 def contamination(facts: TableFacts) -> ContaminationCounts:
     if not facts.has("contamination"):
         return ContaminationCounts(measured=False)
-    source = "contamination_source" if facts.has("contamination_source") else "NULL::VARCHAR"
-    sample = "contamination_sample" if facts.has("contamination_sample") else "NULL::VARCHAR"
     hit = "contamination IS NOT NULL AND contamination <> 'none'"
     (checked,) = facts.row("SELECT count(DISTINCT hash(sample_id)) FROM page WHERE contamination IS NOT NULL")
     rows = facts.rows(
-        f"""SELECT coalesce({source}, ''), contamination, count(DISTINCT hash(sample_id)), count(*),
+        f"""SELECT coalesce(contamination_source, ''), contamination, count(DISTINCT hash(sample_id)), count(*),
             count(*) FILTER (kept), count(*) FILTER (selected)
         FROM page WHERE {hit} GROUP BY 1, 2 ORDER BY 1, 4 DESC, 2"""
     )
     # Leaks that would be trained on come first, then those that would not; of each question one.
     examples = facts.rows(
-        f"""SELECT min_by(id, (NOT selected, id)), any_value(contamination), any_value(coalesce({source}, '')),
-            any_value(coalesce({sample}, ''))
-        FROM page WHERE {hit} GROUP BY sample_id 
+        f"""SELECT min_by(id, (NOT selected, id)), any_value(contamination),
+            any_value(coalesce(contamination_source, '')), any_value(coalesce(contamination_sample, ''))
+        FROM page WHERE {hit} GROUP BY sample_id
         HAVING any_value(contamination) IN ('{LEAK}', 'image')
         ORDER BY any_value(contamination) <> '{LEAK}', min(NOT selected), sample_id LIMIT {LEAKS}"""
     )

@@ -48,7 +48,6 @@ class Without:
     """The change without one rule."""
 
     rule: str
-    condition: str
     kept: int
     selected: int | None
 
@@ -76,7 +75,6 @@ def without(facts: TableFacts, rules: Sequence[Condition], select: Select) -> li
     return [
         Without(
             rule=rule.name,
-            condition=rule.sql,
             kept=kept[position] - kept[0],
             selected=None if selected is None else selected[position] - selected[0],
         )

@@ -46,8 +46,8 @@ class _Measured:
 
     ids: Ids
     words: Digests
-    stands: NDArray[np.uint32]
-    """The row of that representative."""
+    representative: NDArray[np.uint32]
+    """The row of the trace that represents its words."""
     names: Hashes
     templates: Hashes
 
@@ -64,7 +64,7 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
     preferred = _preferred_traces(signals, ids, groups)
     duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
     jaccard_values = np.full(len(ids), np.nan)
-    jaccard_values[duplicates] = _similarities(index, ids, words, duplicates, preferred[duplicates], path, scheme)
+    jaccard_values[duplicates] = _similarities(index, measured, duplicates, preferred[duplicates], path, scheme)
     sizes = np.bincount(groups[groups >= 0], minlength=1)[groups]
     has_no_words = groups < 0
     template_sizes, has_other_values = _templates(measured.templates, groups)
@@ -108,9 +108,15 @@ def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured
     is_first = np.ones(len(ids), bool)
     is_first[1:] = words[order[1:]] != words[order[:-1]]
     starts = np.flatnonzero(is_first)
-    stands = np.empty(len(ids), np.uint32)
-    stands[order] = np.repeat(order[starts], np.diff(starts, append=len(ids)))
-    return _Measured(ids=ids, words=words, stands=stands, names=names[stands], templates=templates[stands])
+    representative = np.empty(len(ids), np.uint32)
+    representative[order] = np.repeat(order[starts], np.diff(starts, append=len(ids)))
+    return _Measured(
+        ids=ids,
+        words=words,
+        representative=representative,
+        names=names[representative],
+        templates=templates[representative],
+    )
 
 
 def _update_text_index(
@@ -122,7 +128,9 @@ def _update_text_index(
     threshold: float,
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
-    is_text = (measured.stands == np.arange(len(measured.stands))) & (measured.words != sign([""], scheme).digests[0])
+    is_text = (measured.representative == np.arange(len(measured.representative))) & (
+        measured.words != sign([""], scheme).digests[0]
+    )
     representatives = np.flatnonzero(is_text).astype(np.uint32)
     representatives = representatives[np.argsort(measured.words[representatives])]
     current_digests, names = measured.words[representatives], measured.names[representatives]
@@ -219,8 +227,7 @@ def _preferred_traces(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.in
 
 def _similarities(
     index: PlannedTraces,
-    ids: Ids,
-    words: Digests,
+    measured: _Measured,
     duplicates: NDArray[np.int64],
     preferred: NDArray[np.int64],
     path: Path,
@@ -229,7 +236,7 @@ def _similarities(
     """The similarity of each duplicate to its preferred trace."""
     saved = _known_similarities(path)
     result = np.ones(len(duplicates))
-    pairs = zip(_bytes(words[duplicates]), _bytes(words[preferred]), strict=True)
+    pairs = zip(_bytes(measured.words[duplicates]), _bytes(measured.words[preferred]), strict=True)
     open_pairs = []
     for pair, (duplicate_words, preferred_words) in enumerate(pairs):
         if duplicate_words != preferred_words:
@@ -242,7 +249,9 @@ def _similarities(
     for start in range(0, len(open_pairs), _BATCH):
         chunk = open_pairs[start : start + _BATCH]
         rows = np.unique(np.concatenate([duplicates[chunk], preferred[chunk]]))
-        shingled_texts = dict(zip(rows.tolist(), shingle_texts(_read(index, ids[rows]), scheme.shingle), strict=True))
+        shingled_texts = dict(
+            zip(rows.tolist(), shingle_texts(_read(index, measured.ids[rows]), scheme.shingle), strict=True)
+        )
         for pair in chunk:
             left, right = shingled_texts[int(duplicates[pair])], shingled_texts[int(preferred[pair])]
             result[pair] = jaccard(left.shingles, right.shingles)

@@ -222,7 +222,7 @@ def _distinct(asked: Sequence[Asked]) -> tuple[list[Asked], list[int]]:
 
 
 def errors_text(errors: Mapping[str, str]) -> str | None:
-    """What the column signal_errors says: the reasons by the families' names; None where there is none."""
+    """The cell of the column signal_errors: a reason by family, as JSON; None without one."""
     return orjson.dumps(errors).decode() if errors else None
 
 

@@ -105,7 +105,7 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     position = _final_position(text)
     if position is None:
         return "", text, "none"
-    return _clean_end(text[:position]), text[position:], "cued"
+    return text[:position].rstrip().rstrip("#*_$([\\").rstrip(), text[position:], "cued"
 
 
 def _split_json(thinking: str, text: str, *, cut: bool) -> tuple[str, str, _State]:
@@ -234,10 +234,6 @@ def _unwrap(text: str) -> str:
         if text.endswith((".**", ".__")):
             text, changed = text[:-2].rstrip(".") + text[-2:], True
     return text
-
-
-def _clean_end(text: str) -> str:
-    return text.rstrip().rstrip("#*_$([\\").rstrip()
 
 
 def _loops(text: str, *, cut: bool) -> bool:

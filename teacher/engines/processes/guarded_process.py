@@ -22,7 +22,7 @@ _GRACE_S = 20.0
 """Between SIGTERM and SIGKILL; vLLM needs a few seconds to let go of its GPUs."""
 _TAIL_LINES = 15
 _CAUSES = 3
-_LINE = 500
+_LINE_CHARACTERS = 500
 _LOG_BYTES = 1 << 23
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """The last line of a Python traceback, behind whatever prefix a worker's lines have."""
@@ -100,7 +100,7 @@ class GuardedProcess:
         causes = [match[1] for line in earlier if (match := _ERROR.search(line)) and "root cause" not in line]
         shown = [*dict.fromkeys(reversed(causes))][_CAUSES - 1 :: -1]
         return "\n".join(
-            f"    {redact.message(line)[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end]
+            f"    {redact.message(line)[:_LINE_CHARACTERS]}" for line in [*shown, *(["..."] if shown else []), *end]
         )
 
 
