@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from distill import redact
 from distill.errors import RecipeError
 
 SIGNALS = "cot_distill.signals"
@@ -26,6 +27,9 @@ EXPORT_FORMATS = "cot_distill.export_formats"
 PROMPTS = "cot_distill.prompts"
 ARMS = "cot_distill.arms"
 """Groups of entry points: one for each kind of thing that can be added from outside."""
+
+FAILURES = (Exception, SystemExit)
+"""What code from outside may raise: with sys.exit it ends itself, not the run."""
 
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _MODULE = "cot_distill_file_"
@@ -105,6 +109,16 @@ def code_of(loaded: Any) -> str | None:
     return _code.get(_address(loaded))
 
 
+def describe(error: BaseException) -> str:
+    """An error in characters that every file can hold."""
+    return redact.encodable(f"{type(error).__name__}: {error}")
+
+
+def digest_of_file(module: str) -> str:
+    """The SHA-256 of the file that `load` ran as the module of this name; '' for another module."""
+    return module.removeprefix(_MODULE) if module.startswith(_MODULE) else ""
+
+
 def loaded_code() -> tuple[LoadedFile | str, ...]:
     """The files that this process has run and the modules of packages, for `run_code` in a process that it starts."""
     return (*_files.values(), *sorted(_packages))
@@ -149,17 +163,17 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses and pickle look a class up by its module's name
     try:
         exec(compile(source, str(path), "exec"), vars(module))
-    except Exception as error:
+    except FAILURES as error:
         del sys.modules[name]
         raise RecipeError(
-            f"{where}: {path}{_line(error, str(path))}: {type(error).__name__}: {error}; correct the file. It may "
+            f"{where}: {path}{_line(error, str(path))}: {describe(error)}; correct the file. It may "
             "import installed packages and cot-distill, but no other file beside it"
         ) from error
     _files[name] = LoadedFile(str(path), source)
     return module
 
 
-def _line(error: Exception, path: str) -> str:
+def _line(error: BaseException, path: str) -> str:
     """Where in the file an error arose: its last line that the error passed through."""
     lines = [error.lineno] if isinstance(error, SyntaxError) else []
     step = error.__traceback__
@@ -182,10 +196,10 @@ def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
         )
     try:
         loaded = points[0].load()
-    except Exception as error:
+    except FAILURES as error:
         raise RecipeError(
             f"{key} = {value!r}: {points[0].value} of the package {', '.join(packages)} cannot be imported: "
-            f"{type(error).__name__}: {error}; install the missing package, or another version of this one"
+            f"{describe(error)}; install the missing package, or another version of this one"
         ) from error
     _packages.add(points[0].module)
     package = points[0].dist

@@ -12,7 +12,7 @@ from distill.ablation import methods
 from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
-from distill.extensions import ARMS, load
+from distill.extensions import ARMS, FAILURES, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
@@ -108,10 +108,8 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
         about = change(values, recipe)
     except RecipeError:
         raise
-    except Exception as error:
-        raise RecipeError(
-            f"{key} = {value!r} failed: {type(error).__name__}: {error}; correct the function"
-        ) from error
+    except FAILURES as error:
+        raise RecipeError(f"{key} = {value!r} failed: {describe(error)}; correct the function") from error
     if not isinstance(about, str):
         raise RecipeError(f"{key} = {value!r} returned {about!r:.60}; it returns a text that says what it changed")
     return about

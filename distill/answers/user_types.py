@@ -1,8 +1,8 @@
 """Answer types from outside the project: a user's file or an installed package says when two answers are the same.
 
-Creating a type registers it in this process under its name. A sample's `answer_type` is the name, an @ and the
-beginning of the digest of its code, so that changed code judges again. `distill.data.source_answer_types` loads the
-code.
+Creating a type registers it in this process. A sample's `answer_type` is the name, an @ and the beginning of the
+digest of its code, so that changed code judges again, and types of one name in two files are two types.
+`distill.data.source_answer_types` loads the code.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.number_answers import GoldAnswer
+from distill.extensions import FAILURES, digest_of_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +25,33 @@ class UserAnswerType:
     """Whether a rationale that ends in another number contradicts the answer."""
 
     def __post_init__(self) -> None:
-        _TYPES[self.name] = self
+        if self.name.startswith(PREFIX):  # a type of another name would take the place of one of the project's own
+            digest = digest_of_file(getattr(self.same, "__module__", ""))
+            _TYPES[self.name] = _TYPES[stated_type(self.name, digest)] = self
 
     def compare(self, text: str, gold: GoldAnswer) -> CompareResult:
-        """The verdict on one answer; a judge that fails leaves it undecided."""
+        """The verdict on one answer; a judge that fails, or returns another value, leaves it undecided."""
         try:
             same = self.same(text, gold.text)
-        except Exception:
+            is_verdict = same is None or same in (True, False)
+        except FAILURES:
+            is_verdict = False
+        if not is_verdict:
             return undecided("own_type_failed")
         return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
 
 
+PREFIX = "own_"
+"""How the name of every type from outside begins."""
 _TYPES: dict[str, UserAnswerType] = {}
+"""The types of this process by what samples state; the latest of a name also by its name."""
+
+
+def stated_type(name: str, code: str) -> str:
+    """What a sample's `answer_type` says: the name of a type, and what identifies its code."""
+    return f"{name}@{code.removeprefix('sha256:')[:16]}"
 
 
 def find(answer_type: str) -> UserAnswerType | None:
     """The type that a sample's `answer_type` means; None where this process knows none."""
-    return _TYPES.get(answer_type.partition("@")[0])
+    return _TYPES.get(answer_type) or _TYPES.get(answer_type.partition("@")[0])

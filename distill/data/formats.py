@@ -13,6 +13,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from distill.data.gold_answers import RowError as RowError
 from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
@@ -32,10 +34,9 @@ from distill.data.row_values import (
 from distill.data.row_values import ImageCell as ImageCell
 from distill.data.row_values import ParsedRow as ParsedRow
 from distill.data.row_values import RowQuestion as RowQuestion
-from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
 from distill.errors import DataError
-from distill.extensions import DATA_FORMATS, Extension, load
+from distill.extensions import DATA_FORMATS, FAILURES, Extension, describe, load
 from distill.recipe.sections.data import DataSource
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -53,6 +54,8 @@ def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         parsed = _FORMATS[source.format](present, source)
     else:
         parsed = _parse_by(outside_format(source), present, source)
+    if not parsed.questions:
+        raise RowError("empty_question", "the row asks no question")
     return _with_earlier_turns(parsed) if source.earlier_turns else parsed
 
 
@@ -83,15 +86,30 @@ def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSourc
     """What a format from outside makes of a row; where it fails, that is the row's reason."""
     try:
         parsed = extension.loaded(values, source)
+        if not isinstance(parsed, ParsedRow):
+            raise RowError("format_failed", f"{extension.value} returned {type(parsed).__name__}, not a ParsedRow")
+        questions = tuple(_as_read(question, source) for question in parsed.questions)
+        images = tuple(replace(image) for image in parsed.images)
     except RowError:
         raise
-    except Exception as error:
-        raise RowError("format_failed", f"{extension.value}: {type(error).__name__}: {error}") from error
-    if not isinstance(parsed, ParsedRow):
-        raise RowError("format_failed", f"{extension.value} returned {type(parsed).__name__}, not a ParsedRow")
-    of_source = answer_type_of(source)
-    questions = tuple(each if each.answer_type else replace(each, answer_type=of_source) for each in parsed.questions)
-    return replace(parsed, questions=questions)
+    except FAILURES as error:
+        raise RowError("format_failed", f"{extension.value}: {describe(error)}") from error
+    return ParsedRow(images=images, questions=questions)
+
+
+def _as_read(question: RowQuestion, source: DataSource) -> RowQuestion:
+    """A question of a format from outside, read as the project's formats read the cells of a row. Raises RowError."""
+    stated = {source.columns.answer_type: question.answer_type}
+    read = replace(
+        question,
+        text=read_question(question.text),
+        answers=golds(question.answers),
+        answer_type=question.answer_type if "@" in str(question.answer_type) else read_answer_type(stated, source),
+        domain=read_domain({source.columns.domain: question.domain}, source),
+        meta=read_meta(dict(question.meta)),
+    )
+    orjson.dumps([read.text, read.answers, read.domain])  # half of a surrogate pair is no text
+    return read
 
 
 def _is_nan(value: Any) -> bool:

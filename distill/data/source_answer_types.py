@@ -13,8 +13,11 @@ def answer_type_of(source: DataSource) -> str | None:
     """What the samples of a source say of their answers' type; one from outside with its code. Raises RecipeError."""
     if source.answer_type is None or source.answer_type in ANSWER_TYPE_NAMES:
         return source.answer_type
+    # Here, because it imports the judge of answers, and most sources need none: 0.1 s.
+    from distill.answers.user_types import stated_type
+
     made = _load_type(source.answer_type, source._folder)
-    return f"{made.loaded.name}@{made.code.removeprefix('sha256:')[:16]}"
+    return stated_type(made.loaded.name, made.code)
 
 
 def load_answer_types(recipe: Recipe) -> None:
@@ -25,13 +28,12 @@ def load_answer_types(recipe: Recipe) -> None:
 
 @cache
 def _load_type(value: str, folder: Path) -> Extension:
-    # Here, because it imports the judge of answers, and most sources need none: 0.1 s.
-    from distill.answers.user_types import UserAnswerType
+    from distill.answers.user_types import PREFIX, UserAnswerType
 
     def lacking(made: Any) -> str:
         if not isinstance(made, UserAnswerType):
             return f"an answer type is a distill.answers.user_types.UserAnswerType, this is {type(made).__name__}"
-        has_valid_name = made.name.startswith("own_") and made.name.isidentifier()
+        has_valid_name = made.name.startswith(PREFIX) and made.name.isidentifier()
         return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
 
     return load(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)

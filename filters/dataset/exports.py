@@ -16,11 +16,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill import redact
 from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DATASET
 from distill.errors import DataError, RecipeError
-from distill.extensions import EXPORT_FORMATS, problem
+from distill.extensions import EXPORT_FORMATS, FAILURES, describe, problem
 from distill.recipe.recipe import Recipe
 from filters.dataset.export_formats import (
     DATASET_INFO,
@@ -178,15 +179,18 @@ def _readme(name: str, count: int, formats: Mapping[str, ExportFormat], changed:
     return "\n\n".join(parts) + "\n"
 
 
-def _record(made: ExportFormat, name: str, example: DatasetRow, paths: Sequence[str]) -> Mapping[str, Any]:
-    """An example as the format writes it. Raises RecipeError that names a format from outside."""
+def _record(made: ExportFormat, name: str, example: DatasetRow, paths: Sequence[str]) -> bytes:
+    """An example as the format writes it, as JSON. Raises RecipeError that names a format from outside."""
     assert made.record is not None
     try:
-        return made.record(example, paths)
-    except Exception as error:
+        record = made.record(example, paths)
+        if not isinstance(record, Mapping):
+            raise TypeError(f"the record is {type(record).__name__}, not a table of keys and values")
+        return redact.dumps(record)
+    except FAILURES as error:
         if name in FORMATS:
             raise
-        raise RecipeError(f"export {name!r} failed on trace {example.id}: {type(error).__name__}: {error}") from error
+        raise RecipeError(f"export {name!r} failed on trace {example.id}: {describe(error)}") from error
 
 
 class _Records:
@@ -199,8 +203,8 @@ class _Records:
         self._between, self._end = (b",\n", b"\n]\n") if array else (b"\n", b"\n")
         self._before = b"\n" if array else b""
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        self._file.write(self._before + orjson.dumps(record))
+    def add(self, record: bytes) -> None:
+        self._file.write(self._before + record)
         self._before = self._between
 
     def close(self) -> None:

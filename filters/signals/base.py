@@ -21,6 +21,7 @@ TIMED_OUT = "timed_out"
 """Measuring was given up: the text is longer, or holds more, than is looked at. The reason is in `signal_errors`."""
 WORDS = "words"
 """Lengths are words, because the recipe names no student whose tokenizer could count."""
+STATES = (OK, NOT_APPLICABLE, UNDECIDABLE, ERROR, TIMED_OUT, WORDS)
 
 LOCATION = {"location": True}
 """Metadata of a dataclass field that says where a file lies; a field beside it holds the file's digest."""

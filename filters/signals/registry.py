@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import filters.signals.families as families_folder
 from distill.errors import DistillError
+from distill.extensions import FAILURES, describe
 from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
@@ -108,7 +109,7 @@ def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
     Raises DataError when that cannot be read, RecipeError when a family from outside cannot be used.
     """
     asked = [family for name, family in families(recipe).items() if name in signal_names(recipe)]
-    built = (family.from_recipe(recipe) for family in asked)
+    built = (user_signals.build(family, recipe) for family in asked)
     return tuple(extractor if folder is None else _with_files(extractor, recipe, folder) for extractor in built)
 
 
@@ -243,10 +244,10 @@ def _measure_family(extractor: Extractor, asked: Sequence[Asked]) -> list[dict[s
     if len(asked) > 1:
         try:
             with processor_time(MOST_SECONDS):
-                measured = [_checked_rows(extractor, sample, traces) for sample, traces in asked]
+                measured = [user_signals.measure(extractor, sample, traces) for sample, traces in asked]
         except DistillError:
             raise
-        except (OutOfTime, Exception):  # the sample that is the cause is found below
+        except (OutOfTime, *FAILURES):  # the sample that is the cause is found below
             pass
         else:
             calls[extractor.name] += len(asked)
@@ -254,17 +255,12 @@ def _measure_family(extractor: Extractor, asked: Sequence[Asked]) -> list[dict[s
     return [row for sample, traces in asked for row in _try_measure(extractor, sample, traces)]
 
 
-def _checked_rows(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-    measured = list(extractor.measure(sample, traces))
-    return list(user_signals.check_rows(extractor, measured, len(traces)))
-
-
 def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
     calls[extractor.name] += 1
     reason: _Unmeasured
     try:
         with processor_time(MOST_SECONDS * len(traces)):
-            return [*_checked_rows(extractor, sample, traces)]
+            return [*user_signals.measure(extractor, sample, traces)]
     except DistillError:
         raise
     except OutOfTime:
@@ -272,8 +268,8 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     except TooMuch as error:
         reason = _Unmeasured(TIMED_OUT, str(error))
     # A failure on a strange text is a counted state of that trace and does not end the run.
-    except Exception as error:
-        reason = _Unmeasured(ERROR, f"{type(error).__name__}: {error}"[:500])
+    except FAILURES as error:
+        reason = _Unmeasured(ERROR, describe(error)[:500])
     if extractor.scope == "trace" and len(traces) > 1:
         return [row for trace in traces for row in _try_measure(extractor, sample, [trace])]
     return [reason] * len(traces)

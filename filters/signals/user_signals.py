@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from inspect import isclass
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from distill import extensions
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
-from filters.signals.base import VALUE_TYPES, Extractor
+from distill.types import Sample, Trace
+from filters.signals.base import STATES, VALUE_TYPES, Extractor
 from filters.signals.schema import FACTS
 
 _KEY = "filter.signals"
@@ -99,16 +101,50 @@ def identity(extractor: Extractor) -> dict[str, str]:
     return {} if code is None else {"code": code}
 
 
-def check_rows(extractor: Extractor, rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
-    """The rows of a family; those of one from outside are known to fit its columns. Raises ValueError."""
-    if type(extractor).__module__.startswith("filters.signals."):
-        return rows
-    if len(rows) != count:
-        raise ValueError(f"measure returned {len(rows)} rows for {count} traces")
-    names = set(extractor.columns.names)
+def build(family: type[Extractor], recipe: Recipe) -> Extractor:
+    """A family with the parameters that it takes from the recipe. Raises RecipeError where one from outside fails."""
+    try:
+        return family.from_recipe(recipe)
+    except extensions.FAILURES as error:
+        if _is_own(family):
+            raise
+        reason = extensions.describe(error)
+        raise RecipeError(f"{_KEY}: {family.__name__}.from_recipe failed: {reason}; correct the function") from error
+
+
+def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+    """The rows of a family; those of one from outside are known to fit its columns.
+
+    Raises ValueError for rows that do not, and what the family raises.
+    """
+    if _is_own(type(extractor)):
+        return extractor.measure(sample, traces)
+    rows = list(extractor.measure(sample, list(traces)))
+    if len(rows) != len(traces):
+        raise ValueError(f"measure returned {len(rows)} rows for {len(traces)} traces")
+    names, state = set(extractor.columns.names), f"{extractor.name}_state"
     for row in rows:
         if unknown := sorted(row.keys() - names):
             raise ValueError(f"measure returned {', '.join(unknown)}, which columns does not name")
-        if not row.get(f"{extractor.name}_state"):
-            raise ValueError(f"measure returned a row without {extractor.name}_state")
-    return list(pa.Table.from_pylist(rows, schema=extractor.columns).to_pylist())
+        if row.get(state) not in STATES:
+            raise ValueError(f"{state} is {row.get(state)!r:.60}; it is one of {', '.join(STATES)}")
+    table = pa.Table.from_pylist(rows, schema=extractor.columns)
+    for column in table.schema:
+        _check_numbers(column, [row.get(column.name) for row in rows])
+    return list(table.to_pylist())
+
+
+def _check_numbers(column: "pa.Field[Any]", values: Iterable[Any]) -> None:
+    """Raise ValueError for what Arrow takes for a number, and what would be another number or none in a rule."""
+    for value in values:
+        if value is None:
+            continue
+        if column.type == VALUE_TYPES["count"] and (value != int(value) or value < 0):
+            raise ValueError(f"{column.name} is {value!r:.60}; a count is a whole number of at least 0")
+        if column.type == VALUE_TYPES["number"] and not isfinite(value):
+            raise ValueError(f"{column.name} is {value!r:.60}; leave out what is no number")
+
+
+def _is_own(family: type[Extractor]) -> bool:
+    """Whether a family is the project's own."""
+    return family.__module__.startswith("filters.signals.")

@@ -8,11 +8,13 @@ follow from the entry. Verdict, rationale and checked values of a reply are from
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
 from distill.data.gold_answers import VOTES
 from distill.errors import RecipeError
+from distill.extensions import FAILURES, describe
 from distill.reports.metric_table import OTHERS, Kind, Measure
 from distill.stats import intervals
 from distill.types import Sample
@@ -233,6 +235,10 @@ BUILT_IN: tuple[Metric, ...] = (
 """The project's own metrics beside accuracy, in the order of metrics.json and of the tables."""
 
 
+_TOO_LARGE = 1e100
+"""Sums of squares of smaller numbers are finite."""
+
+
 def metric_values(metrics: Iterable[Metric], sample: Sample, prediction: Prediction) -> dict[str, Value]:
     """What each metric with a function gives for a reply. Raises RecipeError that names a metric that fails."""
     return {metric.key: _value(metric, sample, prediction) for metric in metrics if metric.value is not None}
@@ -242,14 +248,17 @@ def _value(metric: Metric, sample: Sample, prediction: Prediction) -> Value:
     assert metric.value is not None
     where = f"eval.metrics: {metric.name} on sample {sample.id}"
     try:
-        value = metric.value(sample, prediction)
-    except Exception as error:
-        raise RecipeError(f"{where} failed: {type(error).__name__}: {error}; correct its function") from error
-    if value is None:
-        return None
-    if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        raise RecipeError(f"{where} gave {value!r:.60}; it gives a number, true or false, or None")
-    return bool(value) if metric.kind == "share" else float(value)
+        value = metric.value(sample, dict(prediction))
+        if value is None:
+            return None
+        if metric.kind == "share" and value in (True, False):
+            return bool(value)
+        if metric.kind == "mean" and isinstance(value, Real) and abs(value) < _TOO_LARGE:
+            return float(value)
+    except FAILURES as error:
+        raise RecipeError(f"{where} failed: {describe(error)}; correct its function") from error
+    meant = "true or false" if metric.kind == "share" else f"a number smaller than {_TOO_LARGE:g}"
+    raise RecipeError(f"{where} gave {value!r:.60}; its kind is {metric.kind!r}, so it gives {meant}, or None")
 
 
 def aggregate(metric: Metric, predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

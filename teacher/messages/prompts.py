@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
+from distill import redact
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
-from distill.extensions import PROMPTS, Extension, load
+from distill.extensions import FAILURES, PROMPTS, Extension, describe, load
 from distill.recipe.sections.rounds import REPLY
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
@@ -86,11 +87,11 @@ def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
     try:
         text = extension.loaded(shown)
-    except Exception as error:
-        raise RecipeError(f"{where} failed on sample {sample.id}: {type(error).__name__}: {error}") from error
+    except FAILURES as error:
+        raise RecipeError(f"{where} failed on sample {sample.id}: {describe(error)}") from error
     if not (isinstance(text, str) and text.strip()):
         raise RecipeError(f"{where} returned {text!r:.60} for sample {sample.id}; it must return the text to ask")
-    return text
+    return redact.encodable(text)
 
 
 def messages(asked: Prompt, image_parts: Sequence[Any]) -> list[dict[str, Any]]:

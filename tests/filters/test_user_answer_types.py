@@ -86,6 +86,37 @@ def test_judge_and_clustering_know_a_type_by_its_name_once_it_is_made(world):
         judge("a", "b", "own_unknown")
 
 
+@pytest.mark.parametrize("returned", ["'no'", "float('nan')", "[]", "2", "sys.exit(1)"])
+def test_a_judge_that_returns_no_verdict_leaves_the_answer_undecided(world, returned):
+    (world / "mine.py").write_text(
+        GRADES.replace("prediction[:1].upper() == gold[:1].upper() if prediction[:1].isalpha() else None", returned)
+        + "import sys\n"
+    )
+    list(reader.read(graded(world)))
+    found = judge("C", "B", "own_grade")
+    assert (found.verdict, found.reason) == ("undecided", "own_type_failed")
+
+
+def test_a_verdict_of_numpy_counts(world):
+    (world / "mine.py").write_text(GRADES.replace("return prediction[:1]", "return np.bool_(True) or prediction[:1]"))
+    (world / "mine.py").write_text(f"import numpy as np\n{(world / 'mine.py').read_text()}")
+    list(reader.read(graded(world)))
+    assert judge("C", "B", "own_grade").verdict == "correct"
+
+
+def test_a_type_with_the_name_of_one_of_the_project_s_own_never_judges(world):
+    (world / "mine.py").write_text(GRADES + 'UserAnswerType(name="number", same=lambda prediction, gold: True)\n')
+    list(reader.read(graded(world)))
+    assert judge("4", "5", "number").verdict == "wrong"
+
+
+def test_types_of_one_name_in_two_files_judge_each_by_their_own_code(world):
+    (world / "other.py").write_text(GRADES.replace("== gold", "!= gold"))
+    (one, *_), (two, *_) = reader.read(graded(world)), reader.read(graded(world, "other.py:grade"))
+    verdicts = [judge("Bravo", "B", each.answer_type).verdict for each in (one, two)]
+    assert verdicts == ["correct", "wrong"]
+
+
 def test_what_is_no_answer_type_is_refused(world):
     with pytest.raises(RecipeError, match=r"an answer type is a .*UserAnswerType, this is function"):
         list(reader.read(graded(world, "mine.py:same")))

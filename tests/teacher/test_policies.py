@@ -217,6 +217,12 @@ def ask(sample):
 
 def nothing(sample):
     return ""
+
+def half(sample):
+    return sample.question + "\\ud83d"
+
+def ends(sample):
+    raise SystemExit(2)
 """
 
 
@@ -236,5 +242,9 @@ def test_a_prompt_whose_function_returns_no_text_stops_before_anything_is_asked(
     (world.folder / "mine.py").write_text(ASK)
     with pytest.raises(RecipeError, match="must return the text to ask"):
         world.generate("run", {"name": "t", "prompt": "mine.py:nothing"})
+    with pytest.raises(RecipeError, match=r"failed on sample .*: SystemExit: 2"):
+        world.generate("run", {"name": "t", "prompt": "mine.py:ends"})
+    done, _ = world.generate("half", {"name": "t", "prompt": "mine.py:half"})
+    assert done.counts["complete"] == 1
     with pytest.raises(RecipeError, match="defines no nobody"):
         world.generate("other", {"name": "t", "prompt": "mine.py:nobody"})

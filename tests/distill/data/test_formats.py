@@ -210,6 +210,38 @@ def test_a_format_from_a_file_beside_the_recipe_reads_rows_of_any_shape(folder: 
     assert reasons[1][0] == "format_failed" and "KeyError" in reasons[1][1]
 
 
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        ("[RowQuestion(text=5)]", None, ""),
+        ("[RowQuestion(text=['q'])]", "malformed_row", "the question is list, not text"),
+        ("[RowQuestion(text=' ')]", "empty_question", "no visible character"),
+        ("[RowQuestion(text='a\\ud800')]", "format_failed", "surrogates not allowed"),
+        ("[RowQuestion(text='q', answers=({'a': 1},))]", "bad_answer", "neither text nor number"),
+        ("[RowQuestion(text='q', answer_type='nmber')]", "unknown_answer_type", "did you mean 'number'"),
+        ("['q']", "format_failed", "AttributeError"),
+        ("[]", "empty_question", "the row asks no question"),
+        ("sys.exit(2)", "format_failed", "SystemExit: 2"),
+    ],
+)
+def test_a_row_of_a_format_from_a_file_is_held_to_the_rules_of_the_others(
+    folder: Path, row: str, reason: str | None, detail: str
+) -> None:
+    imported = "import sys\nfrom distill.data.formats import ParsedRow, RowQuestion\n"
+    (folder / "mine.py").write_text(
+        f"{imported}def rows(values, source):\n    return ParsedRow(images=[], questions={row})"
+    )
+    (found,) = read_rows(folder, [{"scan": "0.png"}], format="mine.py:rows", max_bad_share=1.0)
+    assert getattr(found, "reason", None) == reason and detail in getattr(found, "detail", "")
+
+
+def test_an_answer_that_a_format_gives_as_a_text_is_one_answer(folder: Path) -> None:
+    (folder / "mine.py").write_text(INVOICES.replace("answers=(value,)", "answers=value"))
+    rows = [{"scan": "0.png", "fields": {"sum": "123", "year": 1999}}]
+    found = read_rows(folder, rows, format="mine.py:invoices")
+    assert [item.answers for item in found if isinstance(item, Sample)] == [("123",), ("1999",)]
+
+
 def test_the_code_of_a_format_is_part_of_what_a_source_is(tmp_path_factory: pytest.TempPathFactory) -> None:
     found = []
     for text in (INVOICES, INVOICES.replace("What is", "Read")):

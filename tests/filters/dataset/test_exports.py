@@ -362,5 +362,14 @@ def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
     (tmp_path / "mine.py").write_text(CHAT.replace("len(example.messages)", "example.turns"))
     with pytest.raises(RecipeError, match=r"mine\.py:chat' failed on trace .*: AttributeError"):
         exports.export(run, ["llava", f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
+    for record, reason in (
+        ("None", "the record is NoneType"),
+        ('{"x": object()}', "not JSON"),
+        ("exit(1)", "SystemExit"),
+    ):
+        (tmp_path / "mine.py").write_text(CHAT.replace('{"id": example.id', f'{record} or {{"id": example.id'))
+        (tmp_path / "mine.py").write_text(CHAT.split("record=")[0] + f"record=lambda example, paths: {record},\n)\n")
+        with pytest.raises(RecipeError, match=rf"mine\.py:chat' failed on trace .*{reason}"):
+            exports.export(run, [f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
     with pytest.raises(RecipeError, match=r"an export is a .*ExportFormat"):
         exports.export(run, [f"{tmp_path / 'mine.py'}:ExportFormat"], tmp_path / "out")

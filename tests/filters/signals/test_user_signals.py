@@ -172,6 +172,57 @@ def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
     assert "hedging_word, which columns does not name" in next(iter(rows(run).values()))["signal_errors"]
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("1.5", "hedging_words is 1.5; a count is a whole number of at least 0"),
+        ("-1", "hedging_words is -1; a count is"),
+        ("sys.exit(3)", "SystemExit: 3"),
+        ("open('a\\udc80b')", "FileNotFoundError"),
+    ],
+)
+def test_what_would_be_another_number_or_end_the_run_is_an_error_of_the_trace(world, run, value, reason):
+    body = HEDGING.replace("sum(map(trace.reasoning.lower().split().count, self.words))", value)
+    (world / "mine.py").write_text(f"import sys\n{body}")
+    done = apply(recipe(world, OWN.replace('drop = "answer_verdict', 'drop = "id is null and answer_verdict')), run)
+    assert done.counts["error.hedging"] == done.counts["measured"] == 24
+    assert all(reason in row["signal_errors"] for row in rows(run).values())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"hedging_state": OK', '"hedging_state": "fine"', "hedging_state is 'fine'; it is one of ok, "),
+        ('("count", "words of doubt")', '("number", "x")', "hedging_words is nan; leave out what is no number"),
+    ],
+)
+def test_a_row_that_a_rule_would_misread_is_an_error_of_the_trace(world, run, old, new, message):
+    text = HEDGING.replace(old, new)
+    (world / "mine.py").write_text(
+        text.replace("self.words))}", "self.words)) * float('nan')}" if "nan" in message else "self.words))}")
+    )
+    apply(recipe(world, OWN), run)
+    assert all(message in row["signal_errors"] for row in rows(run).values())
+
+
+def test_a_signal_that_changes_its_list_of_traces_takes_none_from_other_families(world, run):
+    (world / "mine.py").write_text(
+        HEDGING.replace(
+            "        return [", "        mine = traces[:]\n        traces.clear()\n        return ["
+        ).replace("in traces", "in mine")
+    )
+    done = apply(recipe(world, OWN), run)
+    assert done.counts["measured"] == len(rows(run)) == 24 and done.counts["rule.hedges"] == 6
+
+
+def test_parameters_of_an_own_signal_that_cannot_be_made_are_refused(world, run):
+    (world / "mine.py").write_text(
+        HEDGING.replace('return cls(words=("guess", "perhaps"))', "return cls(words=recipe.nothing)")
+    )
+    with pytest.raises(RecipeError, match=r"Hedging\.from_recipe failed: AttributeError"):
+        apply(recipe(world, OWN), run)
+
+
 def test_a_signal_of_an_installed_package_is_known_by_its_entry_point(world, run, monkeypatch):
     package = world / "site"
     info = package / "hedge_signals-1.2.dist-info"
