@@ -114,11 +114,6 @@ def describe(error: BaseException) -> str:
     return redact.encodable(f"{type(error).__name__}: {error}")
 
 
-def digest_of_file(module: str) -> str:
-    """The SHA-256 of the file that `load` ran as the module of this name; '' for another module."""
-    return module.removeprefix(_MODULE) if module.startswith(_MODULE) else ""
-
-
 def loaded_code() -> tuple[LoadedFile | str, ...]:
     """The files that this process has run and the modules of packages, for `run_code` in a process that it starts."""
     return (*_files.values(), *sorted(_packages))

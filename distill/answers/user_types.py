@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.number_answers import GoldAnswer
-from distill.extensions import FAILURES, digest_of_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class UserAnswerType:
 
     def __post_init__(self) -> None:
         if self.name.startswith(PREFIX):  # a type of another name would take the place of one of the project's own
-            digest = digest_of_file(getattr(self.same, "__module__", ""))
+            digest = getattr(self.same, "__module__", "").rpartition("_")[2]  # so ends the module of a user's file
             _TYPES[self.name] = _TYPES[stated_type(self.name, digest)] = self
 
     def compare(self, text: str, gold: GoldAnswer) -> CompareResult:
@@ -34,7 +33,7 @@ class UserAnswerType:
         try:
             same = self.same(text, gold.text)
             is_verdict = same is None or same in (True, False)
-        except FAILURES:
+        except (Exception, SystemExit):
             is_verdict = False
         if not is_verdict:
             return undecided("own_type_failed")
