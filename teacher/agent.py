@@ -78,6 +78,8 @@ class Agent:
         self._feeds = {teacher.name: TeacherFeed(self) for teacher in teachers}
         self._held: dict[int, int] = {}
         """Open jobs of every plan that is open."""
+        # Each batch of an API takes about one plan, and hours.
+        self._most_held = max(HELD, *(1 + each.batch.at_once for each in teachers if each.capabilities.direct), 0)
         self._drawing = False
         self._group = asyncio.TaskGroup()
         self.ended = source.ended
@@ -140,7 +142,7 @@ class Agent:
 
     def draw(self) -> None:
         """Have another plan opened, unless that is under way or enough are open."""
-        if not (self.ended or self._drawing or len(self._held) >= HELD):
+        if not (self.ended or self._drawing or len(self._held) >= self._most_held):
             self._drawing = True
             self._group.create_task(self._draw())
 

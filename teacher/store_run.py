@@ -25,14 +25,14 @@ import orjson
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files, sources
-from distill.errors import CircuitOpen, RecipeError, StaleError, TeacherError
+from distill.errors import CircuitOpen, StaleError, TeacherError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ProgressCallback, Sample, unwatched
-from distill.units.agent_record import AgentRecord, joined
+from distill.units.agent_record import CLAIMS, AgentRecord, joined
 from distill.units.commits import Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
@@ -52,6 +52,7 @@ from teacher.messages.request import Model
 from teacher.progress import GenerateProgress, announce
 from teacher.scheduling.concurrent_teachers import fit_together, group_teachers
 from teacher.store import question_plan
+from teacher.stored_batches import BATCHES
 from teacher.unit_plans import UnitPlans
 
 _HELD_SAMPLES = 200_000
@@ -73,7 +74,6 @@ def generate_in_store(
     raises, and StorageError for a store that cannot hold a run.
     """
     started, models = time.monotonic(), question_plan.check_teachers(recipe)
-    _refuse_batches(recipe)
     store = open_store(address, config=recipe.store.client_options())
     folder = scratch / "run" / "generate"
     fields = question_plan.result_settings(recipe, models)
@@ -93,20 +93,13 @@ def generate_in_store(
         for name in (PLAN, MANIFEST):
             store.put(f"run/generate/{name}", (folder / name).read_bytes())
         remove_all_leftovers(store, commits)
+        store.delete([stored.key for stored in store.list_objects(f"{CLAIMS}/{BATCHES}")])
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
         plan = agent.make_once("plan", lambda: _read_plan(recipe, store, fields, limit), begin)
         _ask_units(recipe, models, agent, plan, scratch, on_progress)
         return agent.make_once("finish", lambda: pull_manifest(store, scratch / "run"), lambda: finish(plan))
-
-
-def _refuse_batches(recipe: Recipe) -> None:
-    if batch := [teacher.name for teacher in recipe.teachers if teacher.backend == "batch"]:
-        raise RecipeError(
-            f"{recipe.path}: teachers {', '.join(batch)}: batch files are noted in a run directory and would be paid "
-            "twice over a store; write to a run directory"
-        )
 
 
 def _read_plan(
@@ -183,7 +176,7 @@ def _write_plan(
             "teachers": [each.name for each in teachers],
             "traces": sum(routed[each.name] * each.samples for each in teachers if each.after is None),
         }
-        for teachers in group_teachers(recipe.teachers)
+        for teachers in group_teachers(recipe.teachers, batches_apart=True)
     ]
     plan["traces"] = sum(each["traces"] for each in plan["rounds"])
     plan |= {"content": inputs["content"], "limit": inputs["limit"], "servers": server_settings(recipe)}

@@ -26,6 +26,7 @@ from teacher.messages.request import Model
 from teacher.progress import GenerateProgress
 from teacher.scheduling.routing import route
 from teacher.store.question_plan import QuestionPlan
+from teacher.stored_batches import StoredBatches
 from teacher.unit_exchange import UnitExchange
 from teacher.unit_journals import Sealer, put_journals, write_sealed
 
@@ -50,6 +51,11 @@ class UnitPlans:
         self._recipe, self._models, self._rounds, self._agent, self._queue = recipe, models, rounds, agent, queue
         self._store, self._scratch, self._progress = agent.store, scratch, progress
         self._least = max(1, recipe.engine.unit_rows // _SHARED_PART)
+        self._batches = {
+            teacher.name: StoredBatches(agent=agent, teacher=teacher.name)
+            for teacher in recipe.teachers
+            if teacher.capabilities.direct
+        }
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
 
     @property
@@ -99,6 +105,7 @@ class UnitPlans:
             plan,
             self._progress,
             engines=self._scratch / "engines",
+            batches=self._batches,
             settled=[name for teachers in before for name in teachers],
         )
         exchange = UnitExchange(

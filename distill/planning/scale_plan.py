@@ -100,7 +100,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         raise RecipeError(f"{recipe.path}: distill plan --engine needs [[teachers]]: it plans generate and filter")
     count, machines = samples or _samples(recipe), agents or recipe.engine.agents
     load = measured_load(recipe, run) or _largest_load(recipe)
-    rounds = group_teachers(recipe.teachers)
+    rounds = group_teachers(recipe.teachers, batches_apart=True)
     partitions = range_count(count, recipe.engine.unit_rows)
     units = partitions * len(rounds)
     hours = _generate_hours(load, rounds, count, machines)

@@ -16,6 +16,7 @@ from distill.data import sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
+from teacher.engines.http.batch_records import BatchRecords
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request
@@ -54,6 +55,8 @@ class EngineSettings:
     """A request that was answered in an earlier run, to find out whether a server answers at all."""
     say: Callable[[str], None] = say_nothing
     """Gets one line for each outage and each start."""
+    batch_records: BatchRecords | None = None
+    """Where batch files are written down, if not in `folder`."""
     media_root: Path | None = None
     """The folder that images lie in, where it is not that of the source."""
 

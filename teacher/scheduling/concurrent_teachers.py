@@ -11,14 +11,19 @@ from itertools import combinations
 from distill.recipe.sections.teachers import Teacher
 
 
-def group_teachers(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
-    """The teachers of a recipe in rounds, each teacher in the first one that it fits into."""
+def group_teachers(teachers: Sequence[Teacher], *, batches_apart: bool = False) -> list[list[Teacher]]:
+    """The teachers of a recipe in rounds, each teacher in the first one that it fits into.
+
+    With `batches_apart` those asked by batch files share no round with others, which would wait hours for them.
+    """
     rounds_so_far: list[list[Teacher]] = []
     round_of: dict[str, int] = {}
     for teacher in teachers:
         earliest = round_of[teacher.after] if teacher.after else 0
         for number in range(earliest, len(rounds_so_far)):
-            if all(_may_share_round(teacher, second) for second in rounds_so_far[number]):
+            others = rounds_so_far[number]
+            apart = batches_apart and any(_by_batches(teacher) != _by_batches(other) for other in others)
+            if not apart and all(_may_share_round(teacher, other) for other in others):
                 break
         else:
             number = len(rounds_so_far)
@@ -31,6 +36,10 @@ def group_teachers(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
 def fit_together(teachers: Sequence[Teacher]) -> bool:
     """Whether all of them can work at the same time."""
     return all(_may_share_round(first, second) for first, second in combinations(teachers, 2))
+
+
+def _by_batches(teacher: Teacher) -> bool:
+    return teacher.capabilities.direct is not None
 
 
 def _may_share_round(first: Teacher, second: Teacher) -> bool:

@@ -1,8 +1,8 @@
 """The engine of teachers that are asked by batch files: answers come within a day, for about half the price.
 
-What was submitted is written to `batches/` in the teacher's folder, one file a batch, before its creation is asked
-for, and stays there. So a run that was killed at any moment finds its batches again and pays for none twice: a
-request that lies in a known batch is answered from that batch's files, and is sent anew only if they hold no answer.
+What is submitted is written down first (`batch_records.py`), and stays there. So a run that was killed at any moment
+finds its batches again and pays for none twice: a request that lies in a known batch is answered from that batch's
+files, and is sent anew only if they hold no answer.
 
 A row's failure counts only if another row of the same batch has passed, as everywhere (`teacher.engines.outage`). A
 batch that failed as a whole, or expired, says nothing about its rows: they go into the next one.
@@ -15,19 +15,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import orjson
 
-from distill.artifacts.files import write_json
 from distill.artifacts.layout import BATCHES
-from distill.errors import DataError, TeacherError
+from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests
 from teacher.engines.http.batch_api import BatchApi, BatchState, request_line
+from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json, request_headers
 from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_engine import HttpEngine
@@ -47,22 +47,6 @@ _NOT_ANSWERED = frozenset({"batch_expired", "batch_cancelled"})
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedBatch:
-    """A batch as it is written down."""
-
-    name: str
-    ids: tuple[str, ...]
-    created: float
-    file: str = ""
-    """The server's id of the uploaded requests. Without it no batch was asked for."""
-    batch: str = ""
-    """The server's id of the batch; empty while it is not known whether it was created."""
-
-    def write(self, folder: Path) -> None:
-        write_json(folder / f"{self.name}.json", asdict(self))
-
-
 @dataclass(slots=True)
 class _BatchAnswers:
     """What the files of a batch say of its requests."""
@@ -77,15 +61,15 @@ class BatchEngine(HttpEngine):
     def __init__(self, settings: EngineSettings) -> None:
         super().__init__(settings)
         self._folder = settings.folder / BATCHES
+        self._records = settings.batch_records or FolderRecords(self._folder)
         self._limits = settings.teacher.batch
         self._breaker = Breaker.closed(settings.max_failure_share)
         where = self._client.replicas[0].url
         self._server = Dependency(f"the batches of teacher '{settings.teacher.name}' at {where}")
         self._rows = Dependency(f"the answers of teacher '{settings.teacher.name}' at {where}")
-        self._batch_of: dict[str, SubmittedBatch] = {}
         self._passed: Request | None = None
         self._under_way = 0
-        self._taking = asyncio.Lock()
+        self._taking, self._recording = asyncio.Lock(), asyncio.Lock()
 
     @property
     def in_flight(self) -> int:
@@ -98,13 +82,14 @@ class BatchEngine(HttpEngine):
         self._slots = asyncio.Semaphore(self._limits.at_once)
         ready = ReadyRequests(get)
         try:
-            async with BatchApi(self._settings.teacher, request_headers(self._settings.teacher)) as self._api:
-                await self._read_submitted()
-                async with asyncio.TaskGroup() as self._group:
-                    while window := await ready.window(self._limits.max_requests):
-                        async with self._taking:  # what follows from one batch goes into one batch
-                            window = await ready.window(self._limits.max_requests, window)
-                        self._start(window, done)
+            async with (
+                BatchApi(self._settings.teacher, request_headers(self._settings.teacher)) as self._api,
+                asyncio.TaskGroup() as self._group,
+            ):
+                while window := await ready.window(self._limits.max_requests):
+                    async with self._taking:  # what follows from one batch goes into one batch
+                        window = await ready.window(self._limits.max_requests, window)
+                    await self._start(window, done)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
@@ -113,30 +98,37 @@ class BatchEngine(HttpEngine):
             self._server.log_failures()
             self._rows.log_failures()
 
-    def _start(self, requests: Sequence[Request], done: Done) -> None:
+    async def _start(self, requests: Sequence[Request], done: Done) -> None:
         """Have requests answered: those of each known batch together, all others by new batches."""
+        known, seen = await self._on_record(self._records.find, {request.id for request in requests})
         groups: dict[str, list[Request]] = {}
         for request in requests:
-            known = self._batch_of.get(request.id)
-            groups.setdefault(known.name if known else "", []).append(request)
+            groups.setdefault(known[request.id].name if request.id in known else "", []).append(request)
         for name, group in groups.items():
-            self._group.create_task(self._finish(group, self._batch_of[group[0].id] if name else None, done))
+            self._group.create_task(self._finish(group, known[group[0].id] if name else None, seen, done))
 
-    async def _finish(self, requests: Sequence[Request], batch: SubmittedBatch | None, done: Done) -> None:
-        """Ask until every request has an answer, or an error of its own. Raises CircuitOpen, TeacherError."""
+    async def _finish(self, requests: Sequence[Request], batch: SubmittedBatch | None, seen: int, done: Done) -> None:
+        """Ask until every request has an answer, or an error of its own. Raises CircuitOpen, TeacherError.
+
+        `seen` records of batches were there when `batch` was found to be the last one of the requests.
+        """
         open_requests = {request.id: request for request in requests}
         failed: Counter[str] = Counter()
         while open_requests:
             async with self._slots:
                 if batch is None:
-                    batch, beyond = await self._submit(list(open_requests.values()), failed, done)
+                    batch, beyond, seen = await self._submit(list(open_requests.values()), seen, failed, done)
                     for request in beyond:
                         del open_requests[request.id]
                     if beyond:
-                        self._group.create_task(self._finish(beyond, None, done))
+                        self._group.create_task(self._finish(beyond, None, seen, done))
                     if batch is None:
-                        return  # no image could be read
-                    open_requests = {name: each for name, each in open_requests.items() if name in batch.ids}
+                        return  # no image could be read, or other batches have the requests
+                else:
+                    batch = await self._settle(batch, fresh=False)
+                    if batch is None:
+                        return await self._start(list(open_requests.values()), done)
+                open_requests = {name: each for name, each in open_requests.items() if name in batch.ids}
                 answers = await self._answers(batch, len(open_requests))
             async with self._taking:
                 await self._take(answers, open_requests, failed, done)
@@ -179,32 +171,33 @@ class BatchEngine(HttpEngine):
         await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._limits.poll_s))
 
     async def _submit(
-        self, requests: Sequence[Request], failed: Counter[str], done: Done
-    ) -> tuple[SubmittedBatch | None, list[Request]]:
-        """A new batch of these requests, and those that its file has no room for."""
+        self, requests: Sequence[Request], seen: int, failed: Counter[str], done: Done
+    ) -> tuple[SubmittedBatch | None, list[Request], int]:
+        """A new batch of these requests, those that its file has no room for, and how many records there are then.
+
+        Requests that another agent has meanwhile put into a batch are waited for there.
+        """
         path = self._folder / f"{secrets.token_hex(8)}.jsonl"
         try:
             names, beyond = await self._write_file(path, requests, failed, done)
             if not names:
-                return None, beyond
-            batch = SubmittedBatch(name=path.stem, ids=tuple(names), created=time.time())
-            batch = replace(batch, file=await self._patiently(lambda: self._api.upload(path)))
+                return None, beyond, seen
+            begun = await self._on_record(self._records.begin, names, seen)
+            batch: SubmittedBatch | None = None
+            if begun is not None:
+                batch, seen = begun
+                file = await self._patiently(lambda: self._api.upload(path))
+                batch = await self._on_record(self._records.note, replace(batch, file=file))
         finally:
             path.unlink(missing_ok=True)
-        batch.write(self._folder)
-        asked = False
-
-        async def create() -> str:
-            nonlocal asked
-            # Whether a creation that got no answer has been carried out is for the server to say.
-            found = await self._api.find(batch.name, batch.file) if asked else None
-            asked = True
-            return found or await self._api.create(batch.name, batch.file)
-
-        batch = replace(batch, batch=await self._patiently(create))
-        self._remember(batch)
-        self._settings.say(f"submitted batch {batch.batch} of {len(names):,} requests")
-        return batch, beyond
+        if batch is not None:
+            batch = await self._settle(batch, fresh=True)
+        if batch is None:
+            written = set(names)
+            await self._start([each for each in requests if each.id in written], done)
+        else:
+            self._settings.say(f"submitted batch {batch.batch} of {len(names):,} requests")
+        return batch, beyond, seen
 
     async def _write_file(
         self, path: Path, requests: Sequence[Request], failed: Counter[str], done: Done
@@ -245,32 +238,55 @@ class BatchEngine(HttpEngine):
                 if await self._client.blames_image(failure):
                     return Completion(error=str(failure))
 
-    async def _read_submitted(self) -> None:
-        """The batches of earlier runs. One that may have been created is looked for at the server."""
-        for path in sorted(self._folder.glob("*.json"), key=lambda each: (_read(each).created, each.name)):
-            batch = _read(path)
-            if batch.file and not batch.batch:
-                found = await self._patiently(partial(self._find, batch, path))
-                batch = replace(batch, batch=found or "")
-            if batch.batch:
-                self._remember(batch)
-            else:
-                path.unlink()
+    async def _on_record(self, call: Callable[..., Value], *arguments: Any) -> Value:
+        async with self._recording:
+            return await asyncio.to_thread(call, *arguments)
 
-    async def _find(self, batch: SubmittedBatch, path: Path) -> str | None:
+    async def _settle(self, batch: SubmittedBatch, *, fresh: bool) -> SubmittedBatch | None:
+        """A record once the server has made its batch; None where it makes none.
+
+        Where the record is not `fresh` the batch may have been asked for by a process that was killed, or another
+        agent is just about to.
+        """
+        found: SubmittedBatch | None = batch
+        while found is not None and not found.batch:
+            if not await self._on_record(self._records.may_submit, found):
+                await asyncio.sleep(self._limits.poll_s)
+                found = await self._on_record(self._records.look, found)
+            elif found.file and (name := await self._create(found, fresh=fresh)):
+                found = await self._on_record(self._records.note, replace(found, batch=name))
+            else:
+                found = await self._on_record(self._records.drop, found)
+        return found
+
+    async def _create(self, batch: SubmittedBatch, *, fresh: bool) -> str:
+        """The server's id of a batch; "" where the file of an earlier process is no longer there."""
+        asked = not fresh
+
+        async def create() -> str:
+            nonlocal asked
+            # Whether a creation that got no answer has been carried out is for the server to say.
+            found = await self._find(batch, fresh=fresh) if asked else None
+            asked = True
+            try:
+                return found or await self._api.create(batch.name, batch.file)
+            except Failure as failure:
+                if fresh or not failure.refused:
+                    raise
+                return ""
+
+        return await self._patiently(create)
+
+    async def _find(self, batch: SubmittedBatch, *, fresh: bool) -> str | None:
         try:
             return await self._api.find(batch.name, batch.file)
         except Failure as failure:
-            if not failure.refused:
+            if fresh or not failure.refused:
                 raise
             raise TeacherError(
-                f"{path}: a batch may have been submitted, and {self._server.name} does not list them ({failure}); "
-                'look there: write its id into the file as "batch", or remove the file if there is none'
+                f"{self._records.place(batch)}: a batch may have been submitted, and {self._server.name} does not "
+                f"list them ({failure}); look there: {self._records.advice}"
             ) from None
-
-    def _remember(self, batch: SubmittedBatch) -> None:
-        batch.write(self._folder)
-        self._batch_of |= dict.fromkeys(batch.ids, batch)
 
     async def _answers(self, batch: SubmittedBatch, count: int) -> _BatchAnswers:
         """What a batch has come to, once it has ended."""
@@ -289,7 +305,7 @@ class BatchEngine(HttpEngine):
                 for name in state.files:
                     await self._patiently(partial(self._download, name, file))
                 file.seek(0)
-                await asyncio.to_thread(self._read_answers, file, answers, time.time() - batch.created)
+                await asyncio.to_thread(self._read_answers, file, answers, max(0.0, time.time() - batch.created))
             self._note_missing(batch, state, answers)
             return answers
         finally:
@@ -300,8 +316,8 @@ class BatchEngine(HttpEngine):
             return await self._api.look(batch.batch)
         except Failure as failure:
             if failure.kind == "HTTP 404":
-                path = self._folder / f"{batch.name}.json"
-                remedy = f"if it is gone for good, remove {path}: its requests are then asked, and paid, again"
+                place = self._records.place(batch)
+                remedy = f"if it is gone for good, remove {place}: its requests are then asked, and paid, again"
                 raise Failure(failure.reason, f"{failure}; {remedy}", kind=failure.kind) from None
             raise
 
@@ -375,14 +391,3 @@ def _line_failure(error: Any) -> Failure | None:
     if code in _NOT_ANSWERED:
         return None
     return Failure("server_error", f"{code}: {error.get('message')}"[:300])
-
-
-def _read(path: Path) -> SubmittedBatch:
-    try:
-        values = orjson.loads(path.read_bytes())
-        return SubmittedBatch(**(values | {"ids": tuple(values["ids"])}))
-    except (orjson.JSONDecodeError, TypeError, KeyError) as error:
-        raise DataError(
-            f"{path}: cannot be read as a submitted batch ({error}); its requests are paid: restore the file, or "
-            "remove it to ask them again"
-        ) from None

@@ -219,6 +219,19 @@ def test_a_batch_of_which_nothing_is_known_is_not_paid_again_unasked(world: Worl
     assert len(world.records()) == 2 * ROWS and len(server.batches) == 1
 
 
+def test_a_file_that_was_uploaded_before_a_kill_is_not_uploaded_again(world: World, server: Any) -> None:
+    world.generate()
+    (path,) = world.run.glob("generate/stub/batches/*.json")
+    path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"batch": ""}))
+    (world.run / "generate" / "stub" / "part-00000.jsonl").unlink()
+    (server.folder / "batch_0.json").unlink()
+    (server.folder / "file-out-batch_0").unlink()
+    world.generate(fresh=True)
+    assert len(world.records()) == 2 * ROWS and len(server.batches) == 1
+    assert [each.name for each in server.folder.glob("file-*") if "out" not in each.name] == ["file-0"]
+    assert {state["file"] for state in states(world)} == {"file-0"}
+
+
 def test_a_batch_that_the_server_no_longer_has_is_for_the_user_to_pay_again(world: World, server: Any) -> None:
     world.generate()
     (path,) = world.run.glob("generate/stub/batches/*.json")
