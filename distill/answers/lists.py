@@ -6,6 +6,7 @@ Order counts only for pairs and tuples of numbers, such as points. The caller co
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import combinations, pairwise
 from typing import Final
 
 from distill.answers.answer_types import items
@@ -17,6 +18,7 @@ from distill.answers.texts.words import MONTHS, WEEKDAYS, tokens
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
 _SPACED_NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?)+")
+OTHER_ORDER: Final = "other_order"
 _MOST_COMPARISONS: Final = 1000
 """Most comparisons of one item with another; each takes some 40 microseconds."""
 ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
@@ -49,7 +51,7 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False,
     in_turn = _asks_in_turn(question, numeric)
     labelled = _same_labelled_numbers(text, gold_items, question) if in_turn and numeric else None
     if labelled is not None:
-        return correct("same_items") if labelled else undecided("other_order")
+        return correct("same_items") if labelled else undecided(OTHER_ORDER)
     if len(stated_items) != len(gold_items):
         return _compare_other_lengths(stated_items, gold_items, len(text.split()) <= len(gold.split()), judge_item)
     brackets = (text[:1], gold[:1])
@@ -67,10 +69,15 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False,
             for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
         )
     result = _compare_in_any_order(stated_items, gold_items, judge_item)
-    if in_turn and result.verdict == "correct":
+    if result.verdict != "correct":
+        return result
+    labelled = None if numeric else _same_labelled_items(text, gold_items, question)
+    if labelled is False:
+        return undecided(OTHER_ORDER)
+    if labelled is None and (in_turn or _IN_ORDER.search(question)):
         pairs = zip(stated_items, gold_items, strict=True)
         if _combine_item_results(judge_item(item, meant) for item, meant in pairs).verdict != "correct":
-            return undecided("other_order")
+            return undecided(OTHER_ORDER)
     return result
 
 
@@ -103,6 +110,47 @@ def _same_labelled_numbers(text: str, gold_items: Sequence[str], question: str) 
     if len(places) != len(meant):
         return True if values == meant_values and len(places) > len(meant) and places == sorted(places) else None
     return [value for _, value in sorted(zip(places, values, strict=True))] == meant_values
+
+
+def _same_labelled_items(text: str, gold_items: Sequence[str], question: str) -> bool | None:
+    """Whether each word of the question has its gold item: red for high, green for low; None without such words."""
+    if " and " not in question or len(gold_items) > _MOST_LABELLED:
+        return None
+    words, asked = tokens(text[:_LONGEST]), tokens(question[:_LONGEST])
+    found = [_place_of(tokens(item), words) for item in gold_items]
+    items_at = [place for place in found if place is not None]
+    of_items = {word for item in gold_items for word in tokens(item)}
+    labels = [
+        place
+        for place, word in enumerate(words)
+        if words.count(word) == asked.count(word) == 1 and word.isalpha() and word not in _SMALL | of_items
+    ]
+    if len(items_at) < len(gold_items) or len(labels) > _MOST_LABELS:
+        return None
+    meant = [words[place] for place in sorted(items_at)]
+    assigned = []
+    for chosen in combinations(labels, len(items_at)):
+        turns = [place in chosen for place in sorted((*chosen, *items_at))]
+        if all(one != other for one, other in pairwise(turns)):
+            ranked = sorted(zip(chosen, meant, strict=True), key=lambda pair: asked.index(words[pair[0]]))
+            assigned.append([item for _, item in ranked] == [words[place] for place in items_at])
+    return any(assigned) if assigned else None
+
+
+def _place_of(item: Sequence[str], words: Sequence[str]) -> int | None:
+    places = [start for start in range(len(words)) if item and words[start : start + len(item)] == item]
+    return places[0] if len(places) == 1 else None
+
+
+_LONGEST: Final = 400
+_MOST_LABELLED: Final = 3
+_MOST_LABELS: Final = 8
+_SMALL: Final = frozenset({"and", "is", "are", "was", "were", "of", "for", "in", "on", "do", "does", "which", "what"})
+_IN_ORDER = re.compile(
+    r"\bin (?:\w+ ){0,2}order\b|\border of\b|\brank(?:ed|ing)?\b|\bsequence\b|\bchronological"
+    r"|\bfrom (?:the )?[a-z]+ to (?:the )?[a-z]+\b",
+    re.IGNORECASE,
+)
 
 
 def _is_span_of_calendar(text: str, gold_items: Sequence[str]) -> bool:

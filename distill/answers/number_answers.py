@@ -13,7 +13,6 @@ from math import factorial
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
-from distill.answers.dates.dates_and_times import read_dates
 from distill.answers.numbers.asked_units import asks_percent
 from distill.answers.numbers.compare_quantities import compare_quantities
 from distill.answers.numbers.normalize import normalise
@@ -38,7 +37,11 @@ from distill.answers.texts.turned_relations import turns_around
 from distill.answers.texts.word_classes import COLOURS
 
 _MOST_NUMBERS: Final = 200
-_LATEST_YEAR: Final = 10_000
+TAKEN_BACK = re.compile(
+    r"\.\s+(?:so|thus|hence|therefore)\b(?=[^.]*(?:\b(?:not|no|never|nobody|none|cannot)\b|n['’]t\b))[^.\d]*\.?$",
+    re.IGNORECASE,
+)
+"""A conclusion without a number that denies what is asked: So you can't park here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +273,11 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     if rate != predicted.unit and not gold.quantity.unit and rate in gold.question.lower():
         predicted = replace(predicted, unit="", written_unit="")
     result = _compare_in_context(predicted, gold, text)
+    if gold.question and abs(predicted.value) == abs(gold.quantity.value) and _FALLS.search(text):
+        if result.reason in ("sign_in_words", "other_value") and not _FALLS.search(gold.question):
+            return correct("sign_in_words")  # shrank by 7.3%, for -7.3
+        if result.verdict == "correct" and predicted.value > 0 and _CHANGES.search(gold.question):
+            return result if _FALLS.search(gold.question) else undecided("sign_in_words")
     # A bare 0.5 for "what percentage" may be half a percent.
     may_differ = result.reason == "rounded" or (
         result.reason == "percent_or_share" and asks_percent(gold.question) and not asks_percent(text)
@@ -294,6 +302,16 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     is_rounded = predicted.value == round(gold.quantity.value) and abs(predicted.value) >= _SURELY_ROUNDED
     before = text[max(0, predicted.start - _LONGEST_HEDGE) : predicted.start]
     return undecided("rounded") if is_rounded and _HEDGED.search(before) else result
+
+
+_FALLS = re.compile(
+    r"\b(?:f[ae]ll(?:s|en|ing)?|drop(?:s|ped)?|declin(?:es?|ed|ing)|decreas(?:es?|ed|ing)|shr[aiu]nk|lost|loss|down"
+    r"|reduc(?:ed|tion))\b",
+    re.IGNORECASE,
+)
+_CHANGES = re.compile(
+    r"\b(?:chang(?:e|ed|es)|grow(?:th|s)?|grew|increas(?:e|ed)|rise|rose|gain(?:ed)?)\b", re.IGNORECASE
+)
 
 
 def _counts_another_colour(text: str, question: str) -> bool:
@@ -345,47 +363,8 @@ def _compare_with_asked(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     result = compare_quantities(predicted, asked, "", gold.tolerance, text)
     if result.verdict == "correct":
         return result
+    has_scale = _SCALE.search(text[predicted.start : predicted.end]) is not None
+    if has_scale and predicted.value == gold.quantity.value != asked.value:
+        return undecided("other_scale")  # 8.4 thousand for 8400 of "in thousands"
     both_known = asked.unit and unit_factor(predicted.unit) is not None
     return result if both_known or (asked.percent and predicted.percent) else None
-
-
-def compare_year(text: str, gold: GoldAnswer) -> CompareResult:
-    if gold.quantity is None:
-        return text_answers.compare_texts(text, gold.text)
-    year = gold.quantity.value
-    if year >= _LATEST_YEAR:
-        return compare_number(text, gold)
-    if (short := re.fullmatch(r"'(\d\d)", text)) is not None:
-        return correct("year_without_century") if year % 100 == int(short[1]) else wrong("other_year")
-    only_number = read_single_quantity(text)
-    if only_number is not None:
-        if only_number.value == year and not only_number.percent and not only_number.currency:
-            return correct("equal")
-        if only_number.value < 100 and year % 100 == only_number.value:
-            return undecided("year_without_century")
-        return (
-            undecided("may_be_no_year") if year in (only_number.value, *only_number.others) else wrong("other_year")
-        )
-    if re.search(rf"\b{int(year) // 10}0'?s\b", text):
-        return undecided("decade")
-    numbers = read_quantities(text)
-    if not numbers:
-        inside = set(re.findall(r"(?<!\d)\d{4}(?!\d)", text))
-        return undecided("year_inside_a_word") if gold.text in inside else text_answers.without_number(text)
-    dates = {reading.year for day in read_dates(text) for reading in day}
-    if len(dates) == 1 and None not in dates:
-        return correct("only_year") if dates == {year} else wrong("other_year")
-    values = {quantity.value for quantity in numbers if not quantity.bound and not quantity.negated}
-    years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
-    if len(years) == 1:
-        if _NEAR_A_YEAR.search(text) and years == {year}:
-            return undecided("near_the_year")
-        return correct("only_year") if years == {year} else wrong("other_year")
-    if year in values | {quantity.value for quantity in numbers}:
-        return undecided("several_numbers")
-    return explain_undecided_numbers(text, numbers, year) or wrong("other_year")
-
-
-_NEAR_A_YEAR = re.compile(
-    r"\b(?:before|after|since|until|till|prior to)\s+(?:the year\s+)?\d{4}\b|\d{4}\s?[-/]\s?\d\d\b", re.IGNORECASE
-)

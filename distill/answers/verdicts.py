@@ -20,7 +20,7 @@ from distill.answers.conclusions import conclusions
 from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
 from distill.answers.declined import compare_declined, declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
-from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
+from distill.answers.number_answers import TAKEN_BACK, GoldAnswer, compare_factorial, compare_number
 from distill.answers.numbers.asked_units import with_asked_unit
 from distill.answers.numbers.expressions import readings
 from distill.answers.numbers.normalize import normalise
@@ -29,13 +29,13 @@ from distill.answers.numbers.ratios import compare_ratios, compare_shares
 from distill.answers.numbers.solution_sets import compare_intervals, compare_limits
 from distill.answers.texts import text_answers
 from distill.answers.texts.answer_sentences import bold_part, stated_parts
-from distill.answers.texts.mentions import is_about_another
+from distill.answers.texts.asked_roles import is_about_another
 from distill.answers.texts.yes_or_no import is_polar
+from distill.answers.year_answers import compare_year
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400
-_FEW_WORDS: Final = 3
-"""With more a text may say an option in other words."""
+_FEW_WORDS: Final = 3  # with more a text may say an option in other words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def _read_gold(
         answer_type=kind,
         declared=declared,
         quantity=quantity,
-        asked=with_asked_unit(quantity, question) if kind == "number" else None,
+        asked=with_asked_unit(quantity, question) if kind in ("number", "money") else None,
         question=question,
         tolerance=Decimal(repr(float(tolerance))),
         options=tuple(_normalise_bounded(final_answer(option).text) for option in options),
@@ -180,13 +180,15 @@ def _read_gold(
 def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     if not prediction.strip():
         return wrong("empty_prediction")
-    final = final_answer(prediction)
     if gold.cut:
         return undecided("too_long")
+    final = final_answer(prediction)
     result = _compare_final(final, gold, ask_worker=ask_worker)
     if result.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
         return result if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
-    is_open = result.verdict != "correct" and result.reason != text_answers.ROLES_TURNED  # a part hides who acts
+    if result.verdict == "correct" and is_numeric(gold.answer_type) and TAKEN_BACK.search(final.text):
+        return undecided("taken_back")
+    is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE
     if is_open and _is_worded(gold.answer_type) and not declines(final.text):
         result = _compare_stated_parts(prediction, final, gold) or result
     if is_open and result.verdict != "correct" and not declines(final.text):
@@ -199,8 +201,7 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
 
 def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     text = _normalise_bounded(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
-    if gold.answer_type == "text" and not gold.text[:1].isdigit():
-        text = _ENUMERATED.sub("", text)
+    text = _ENUMERATED.sub("", text) if gold.answer_type == "text" and not gold.text[:1].isdigit() else text
     if text == gold.text:
         return _same_text(gold)
     result = _judge_of(gold.answer_type)(text, gold)
@@ -209,11 +210,14 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
     if ask_worker and result.verdict != "correct" and result.relative_error is None and result.can_be_mathematics:
         voted = math_worker.vote_on_expressions(final.text, gold.text)
-        if voted is not None and not (voted.verdict == "wrong" and _is_in_degrees(gold)):
+        in_degrees = gold.quantity is not None and gold.quantity.unit in ("°", "degree")  # may be stated in radians
+        if voted is not None and not (voted.verdict == "wrong" and in_degrees):
             return voted
     return result
 
 
+_OF_THE_WHOLE: Final = frozenset({text_answers.ROLES_TURNED, lists.OTHER_ORDER})
+"""Findings that a part of a sentence would hide: who acts, and which item belongs to which thing asked for."""
 _TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
 """x = ±2 gives two values; 5 ± 0.1 is one with its error."""
 
@@ -225,7 +229,7 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
     if is_about_another(final.text, gold.text, gold.question):
         return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
-    for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
+    for part in filter(None, (*stated_parts(final.text), bold)):
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
@@ -246,7 +250,7 @@ def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult |
     for part in conclusions(final.text, gold.question):
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
-        if result.verdict != "correct" and result.reason != text_answers.ROLES_TURNED:
+        if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:
             result = (_is_worded(gold.answer_type) and _compare_stated_parts(part, said, gold)) or result
         if result.verdict == "correct":
             return result
@@ -269,11 +273,6 @@ def _normalise_bounded(text: str) -> str:
     return normalise(text)[:MAX_CHARACTERS]
 
 
-def _is_in_degrees(gold: GoldAnswer) -> bool:
-    """An expression may be the same angle in radians."""
-    return gold.quantity is not None and gold.quantity.unit in ("°", "degree")
-
-
 _NEW_LINE = re.compile(r"(?<=[^\s,;:])[ \t]*\n\s*")
 """The items of a list may be its lines."""
 
@@ -288,16 +287,17 @@ def _compare_time(text: str, gold: GoldAnswer) -> CompareResult:
 
 
 def _compare_ratio(text: str, gold: GoldAnswer) -> CompareResult:
-    return compare_ratios(text, gold.text) or (
-        compare_number(text, gold) if gold.quantity else _compare_text(text, gold)
-    )
+    compare = compare_number if gold.quantity else _compare_text
+    return compare_ratios(text, gold.text) or compare(text, gold)
 
 
 def _compare_date(text: str, gold: GoldAnswer) -> CompareResult:
     finding = compare_dates(text, gold.text) or _compare_text(text, gold)
-    if finding.verdict == "correct" and is_near_a_date(text) and not is_near_a_date(gold.text):
+    if finding.verdict != "correct":
+        return finding
+    if is_near_a_date(text) and not is_near_a_date(gold.text):
         return undecided("near_the_date")
-    return finding
+    return undecided("about_another") if is_about_another(text, gold.text, gold.question) else finding
 
 
 def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:

@@ -44,7 +44,7 @@ _MULTIPLE = re.compile(r"^\s*\$?\s*-?\d+\s?[a-zA-Z]\b")
 
 def readings(text: str, gold: str, *, with_units: bool) -> Iterator[str]:
     """The expressions that a text may state; without its unit, unless the gold answer is an amount `with_units`."""
-    text = _APPROXIMATE_ASIDE.sub("", _ABOUT.sub("", text))
+    text = _APPROXIMATE_ASIDE.sub("", _ABOUT.sub("", text.partition(" because ")[0]))
     if len(text) > _LONGEST or _OPEN.search(text):
         return
     text = in_signs(text)

@@ -14,7 +14,7 @@ from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
 from distill.answers.texts.eastern_sentences import states_in_han
-from distill.answers.texts.spelling import OPPOSITES, SPELLINGS, are_opposites
+from distill.answers.texts.spelling import SPELLINGS, are_opposites
 from distill.answers.texts.word_classes import (
     AFTER,
     AFTER_COMMA,
@@ -55,7 +55,7 @@ _ADDED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sentence:
+class Sentence:
     written: tuple[str, ...]
     words: tuple[str, ...]
     """In lower case, one spelling."""
@@ -70,26 +70,28 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
         return states_in_han(text, gold)
     if "@" in gold:
         return {address.casefold() for address in _ADDRESS.findall(text[:_LONGEST])} == {gold.casefold()}
-    gold_words = _core(_read(gold).words)
+    gold_words = core_words(read_sentence(gold).words)
     repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(text) <= _LONGEST:
-        return False
-    if _is_about_the_opposite(text, gold_words, question):
         return False
     text = _plain_sentence(text)
     if "(" in text and "(" not in gold:
         aside = _ENDING_ASIDE.fullmatch(text)
-        if aside is not None and _core(_read(aside["aside"]).words) == gold_words and trusted(aside["said"]):
+        if (
+            aside is not None
+            and core_words(read_sentence(aside["aside"]).words) == gold_words
+            and trusted(aside["said"])
+        ):
             return True
         text = _ASIDE.sub(lambda aside: aside[0] if _TAKEN_BACK.search(aside[0]) else " ", text)
-    sentences = [part for part in _SENTENCE.split(text) if part.strip()]
-    if len(sentences) > 1 and not any(_places(_read(sentences[-1]), gold_words)):
+    sentences = _split(text)
+    if len(sentences) > 1 and not any(gold_places(read_sentence(sentences[-1]), gold_words)):
         rest = " ".join(sentences[1:])
-        stands = trusted(rest) and not any(_places(_read(rest), gold_words))
-        return stands and not _names(_read(rest)) and _is_stated_in(sentences[0], gold_words, repeated)
+        stands = trusted(rest) and not any(gold_places(read_sentence(rest), gold_words))
+        return stands and not _names(read_sentence(rest)) and _is_stated_in(sentences[0], gold_words, repeated)
     if any(len(part.split()) <= _FRAGMENT for part in sentences[:-1]):
         return False  # an answer of its own
-    before = _read(" ".join(sentences[:-1]))
+    before = read_sentence(" ".join(sentences[:-1]))
     if _OPEN.search(" ".join(before.words)) or _rivals(before, range(0), gold_words, repeated):
         return False
     return bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated)
@@ -100,14 +102,12 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
 
     Is for a sentence that must state the answer, such as the last one of a chain of thought.
     """
-    gold_words = _core(_read(gold).words)
+    gold_words = core_words(read_sentence(gold).words)
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(sentence) <= _LONGEST:
-        return False
-    if _is_about_the_opposite(sentence, gold_words, question):
         return False
     sentence = _plain_sentence(sentence).rstrip(" .!;。")
     head = _ADDED.sub("", sentence)
-    read, repeated = _read(head), _words_of(question)
+    read, repeated = read_sentence(head), _words_of(question)
     outside = [word for word in read.words if word not in gold_words]
     if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside}:
         return False
@@ -117,7 +117,7 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
         _is_no_part(read.words, inside.start)
         and (inside.stop == len(read.words) or _is_free_after(read, inside.stop, gold_words, repeated))
         and not _rivals(read, inside, gold_words, repeated)
-        for inside in _places(read, gold_words)
+        for inside in gold_places(read, gold_words)
     )
 
 
@@ -133,26 +133,13 @@ _WHOLES: Final = frozenset({"that", "made", "kind", "type", "possession", "full"
 _LINKING: Final = frozenset({"what", "who", "which", "so", "also", "and", "both", "only", "while"})
 
 
-def is_about_another(text: str, gold: str, question: str) -> bool:
-    """Whether an answer speaks of another thing than its question: the right for the left, the mother of the girl."""
-    return bool(question) and _is_about_the_opposite(text[:_LONGEST], _core(_read(gold).words), question)
+def sentences_of(text: str) -> list[str]:
+    """The sentences of an answer as they are read here."""
+    return _split(_plain_sentence(text))
 
 
-def _is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
-    if not question:
-        return False
-    of_question = {*_read(question[:_LONGEST]).words}
-    said = {*_read(text).words} - {*gold}
-    doing, done = ({word for word in words if _DOING.fullmatch(word)} for words in (of_question, said))
-    if doing and done and not doing & done and not any(map(_DOING.fullmatch, gold)) and "doing" not in of_question:
-        return True  # baking, where eating is asked for
-    asked = (of_question & _TURNED) - {*gold}
-    coloured = COLOURS & of_question
-    if coloured and not COLOURS & {*gold} and (COLOURS & said) - coloured:
-        return True  # the black one, where the brown one is asked for
-    if any(owner in of_question and owned not in of_question for owner, owned in _OWNED.findall(text.casefold())):
-        return True  # the author's assistant, for the author
-    return any(are_opposites(one, other) for one in asked for other in said - of_question)
+def _split(text: str) -> list[str]:
+    return [part for part in _SENTENCE.split(text) if part.strip()]
 
 
 def _plain_sentence(text: str) -> str:
@@ -161,10 +148,7 @@ def _plain_sentence(text: str) -> str:
     return _TITLED.sub(r"\1", _OWNER_AT_END.sub("", text))
 
 
-_DOING = re.compile(r"(?!making|having|using|getting|building|operating|running)[a-z]{3,}ing")
-_OWNED = re.compile(r"\b(\w+)['’]s (\w+)(?= (?:is|are|was|were)\b)")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_TURNED: Final = frozenset(word for pair in OPPOSITES for word in pair)
 _OPEN = re.compile(r"\b(?:or|maybe|might|perhaps|possibly|unclear|unknown)\b", re.IGNORECASE)
 _HEDGED = re.compile(
     r"\b(?:(?:would|must|should)(?= be\b)|will|(?:more|most|less|least) likely(?: to)?)\b\s*", re.IGNORECASE
@@ -185,7 +169,7 @@ _ENDING_ASIDE = re.compile(r"(?P<said>[^()]{1,60}) \((?P<aside>[^()]+)\)\.?")
 _ASIDE = re.compile(r"\s\([^()]*\)")
 
 
-def _core(words: tuple[str, ...]) -> tuple[str, ...]:
+def core_words(words: tuple[str, ...]) -> tuple[str, ...]:
     """Gold words without what may stand before them and the name of their kind: left of "to the left", flat of "it is
     flat"."""
     start, end = 0, len(words)
@@ -209,24 +193,24 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]
         sentence = sentence[concluding.end() :]
     head = _ADDED.sub("", sentence)
     added = " ".join(re.findall(r"[\w'’]+", sentence[len(head) :])[2:])
-    read = _read(head)
+    read = read_sentence(head)
     outside = [word for word in read.words if word not in gold]
     if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not trusted(" ".join((*outside, added))):
         return False
-    for inside in _places(read, gold):
+    for inside in gold_places(read, gold):
         is_free = _is_free_before(read, inside, gold, repeated) and _is_free_after(read, inside.stop, gold, repeated)
         if is_free and not _rivals(read, inside, gold, repeated):
             return True
     return False
 
 
-def _read(sentence: str) -> _Sentence:
+def read_sentence(sentence: str) -> Sentence:
     written = tuple(word for word in _WORD.findall(_JOINED.sub(" ", sentence)) if word not in _NO_WORDS)
     lowered = (word.casefold().rstrip(".").replace(".", "" if word[1:2] == "." else ".") or word for word in written)
-    return _Sentence(written, tuple(SPELLINGS.get(word, word) for word in lowered))
+    return Sentence(written, tuple(SPELLINGS.get(word, word) for word in lowered))
 
 
-def _places(read: _Sentence, gold: Sequence[str]) -> Iterator[range]:
+def gold_places(read: Sentence, gold: Sequence[str]) -> Iterator[range]:
     """Where the gold words are, with other articles between them: swing his bat for swing the bat."""
     for start in range(len(read.words) - len(gold) + 1):
         index = start
@@ -252,7 +236,7 @@ def _same_word(said: str, meant: str, count: int) -> bool:
     )
 
 
-def _names(read: _Sentence) -> bool:
+def _names(read: Sentence) -> bool:
     """Whether a word has a capital that no place in a sentence explains."""
     return any(
         written[0].isupper() and word not in BEFORE | AFTER | ARTICLES | PRONOUNS | OPENING
@@ -273,7 +257,7 @@ _BESIDE: Final = TIED | BEFORE | AFTER | ARTICLES
 @lru_cache(maxsize=1024)
 def _words_of(question: str) -> frozenset[str]:
     """The content words of a question in every form."""
-    words = {word for word in _read(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
+    words = {word for word in read_sentence(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
     return (
         frozenset(form for word in words for form in plain_forms(word)) - SET_AGAINST - _BESIDE
         if question
@@ -281,7 +265,7 @@ def _words_of(question: str) -> frozenset[str]:
     )
 
 
-def _is_free_before(read: _Sentence, inside: range, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
+def _is_free_before(read: Sentence, inside: range, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
     kinds = KINDS | repeated
     words = read.words
     place = inside.start
@@ -329,19 +313,29 @@ _ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
 _SHADES: Final = frozenset({"dark", "light", "bright", "pale", "deep", "wide", "fresh", "cell", "big"})
 
 
-def _is_modifier(read: _Sentence, index: int, place: int) -> bool:
+def _is_modifier(read: Sentence, index: int, place: int) -> bool:
     """Whether a plain word only describes the one at `place`: a grizzly bear, it is wide open."""
+    return (
+        place == index + 1
+        and read.written[place].isalpha()
+        and read.written[place].islower()
+        and is_adjective(read, index)
+        and (index == 0 or read.words[index - 1] in ARTICLES | _BE)
+    )
+
+
+def is_adjective(read: Sentence, index: int) -> bool:
+    """Whether a word may describe the noun after it and does not make it another thing."""
     word = read.words[index]
-    if place != index + 1 or not (read.written[index].isalpha() and read.written[place].isalpha()):
-        return False
-    if word in _OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST or not (word in _SHADES or word.endswith(_ADJECTIVES)):
-        return False
-    if not (read.written[index].islower() and read.written[place].islower()):
-        return False
-    return index == 0 or read.words[index - 1] in ARTICLES | _BE
+    is_plain = read.written[index].isalpha() and read.written[index].islower()
+    return (
+        is_plain
+        and word not in _OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST
+        and (word in _SHADES or word.endswith(_ADJECTIVES))
+    )
 
 
-def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
+def _is_free_after(read: Sentence, place: int, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
     kinds = KINDS | repeated
     words = read.words
     if place >= len(words):
@@ -360,7 +354,7 @@ def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated:
     return _is_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
 
 
-def _rivals(read: _Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
+def _rivals(read: Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
     """Whether another word could be the answer in place of the gold one."""
     outside = [index for index in range(len(read.words)) if index not in inside]
     gold_set = {*gold}

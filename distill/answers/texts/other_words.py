@@ -118,7 +118,7 @@ _AVOIDED: Final = frozenset(
     }
     | {"toy", "fake", "vice", "assistant", "deputy", "former", "lack", "lacks", "absent", "missing"}
 )
-_MOST_ADDED: Final = 3
+_MOST_ADDED: Final = 2
 _TURNING: Final = frozenset({"of", "on", "in", "with", "for"})
 _SECOND_CLAUSE = re.compile(r"[,;:]|\b(?:but|or|than|from)\b", re.IGNORECASE)
 

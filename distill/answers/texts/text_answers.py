@@ -15,6 +15,7 @@ from distill.answers.compare_result import CompareResult, correct, undecided, wr
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.asked_roles import is_about_another
 from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
 from distill.answers.texts.compare_sentences import compare_with_denied
 from distill.answers.texts.mentions import ends_with, mentions
@@ -113,12 +114,16 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
     plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
-    if not mathematical and (mentions(plain, gold, question) or restates_question(plain, gold_words, question)):
+    if not mathematical and (
+        (mentions(plain, gold, question) and not is_about_another(plain, gold, question))
+        or restates_question(plain, gold_words, question)
+    ):
         return undecided(ROLES_TURNED) if turns_relation(text, gold_words, question) else correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
-    finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
+    finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold, question)
     if (finding is None or finding.verdict == "undecided") and question and not mathematical:
-        finding = correct("same_content") if has_same_content(text, gold, question) else finding
+        is_stated = has_same_content(text, gold, question) and not is_about_another(text, gold, question)
+        finding = correct("same_content") if is_stated else finding
     if finding is None:
         finding = (
             undecided("other_script") if _script(text) != _script(gold) else compare_other_words(text, gold, question)
@@ -140,7 +145,8 @@ def concludes(sentence: str, gold: str, question: str) -> bool:
     if is_polar(gold) or looks_mathematical(gold) or not (sentence.isascii() and gold.isascii()):
         return False
     gold_words = tokens(gold)
-    return ends_with(sentence, gold, question) and not turns_relation(sentence, gold_words, question)
+    is_stated = ends_with(sentence, gold, question) and not is_about_another(sentence, gold, question)
+    return is_stated and not turns_relation(sentence, gold_words, question)
 
 
 def _without_article(words: Sequence[str]) -> Sequence[str]:
@@ -278,7 +284,7 @@ def _script(text: str) -> str:
     return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
 
 
-def _compare_numbers_in_order(text: str, gold: str) -> CompareResult | None:
+def _compare_numbers_in_order(text: str, gold: str, question: str) -> CompareResult | None:
     """Ranges and labels with numbers: the numbers decide when the gold is little else."""
     gold_numbers = read_quantities(gold)
     if gold_numbers and _same_range(text, gold):
@@ -288,7 +294,8 @@ def _compare_numbers_in_order(text: str, gold: str) -> CompareResult | None:
     numbers = read_quantities(text)
     values = [quantity.value for quantity in gold_numbers]
     if [quantity.value for quantity in numbers] == values:
-        return correct("same_label") if _same_label(text, gold) else undecided("same_numbers")
+        is_label = _same_label(text, gold) and not is_about_another(text, gold, question)
+        return correct("same_label") if is_label else undecided("same_numbers")
     if numbers and not {quantity.value for quantity in numbers} & set(values):
         return wrong("other_numbers")
     return undecided("some_numbers_shared") if numbers else None

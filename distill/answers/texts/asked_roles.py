@@ -1,0 +1,196 @@
+"""Whether a sentence gives the gold words the part that its question asks for: the winner, not the team it beats.
+
+A sentence may mention the gold answer as something else: Portugal beats Spain, she looks past her phone, the vase is
+on the floor, a sea cow. So every word before the gold words must be one of the question, or one that only states
+something; what follows them must speak of what is asked.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from distill.answers.texts.mentions import (
+    Sentence,
+    core_words,
+    gold_places,
+    is_adjective,
+    read_sentence,
+    sentences_of,
+)
+from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.spelling import OPPOSITES, are_opposites
+from distill.answers.texts.stated_polarity import compares
+from distill.answers.texts.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES
+
+_LONGEST: Final = 400
+_BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})
+_STATING_TEXT: Final = """there so thus hence therefore here this that these those i'd we you one only an they're
+    we're he's she's just also both clearly probably likely most more has have had having do does did can must would
+    will appears appear seems seem looks look shows show shown showing see sees seen displays depicts represents
+    represent representing indicates stands stand marks points arrow legend according based belongs heading headed lit
+    tip call concerns took serves llama use written printed painted drawn placed located visible takes place taking
+    made kind type sort pair piece in on at to for of by as into inside and with
+    answer number word words text title brand color colour image picture photo photograph chart graph figure name
+    man men woman women boy girl child people person
+    de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é zeigt steht mapa karte
+    """
+_STATING: Final = frozenset(_STATING_TEXT.split()) | _BE
+_SAYS: Final = frozenset({"says", "say", "reads", "read", "spells", "states"})
+_CONCLUDES: Final = frozenset({":", ";", "so", "thus", "hence", "therefore", "i.e", *_SAYS})
+"""Words after which a statement of its own begins."""
+_BEFORE_A_VERB: Final = frozenset({"do", "does", "did", "can", "could", "will", "would", "might", "may", "should"})
+_AUXILIARY: Final = _BE | _BEFORE_A_VERB | {"has", "have", "had"}
+_COPIES: Final = frozenset(
+    {"picture", "image", "photo", "photograph", "drawing", "painting", "figure", "symbol", "logo"}
+)
+_MAKERS: Final = frozenset({"team", "brand", "model", "make"})
+_POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands"})
+_PLACES: Final = {
+    **{"in": "in", "inside": "in", "within": "in", "on": "on", "atop": "on", "under": "under", "below": "under"},
+    **{"beneath": "under", "above": "over", "over": "over", "behind": "behind", "outside": "outside", "off": "off"},
+    **{"near": "near", "beside": "near", "after": "after", "before": "before", "from": "from", "to": "to"},
+}
+"""Prepositions of place and time to what they say."""
+_BREAKS: Final = frozenset(
+    {",", ";", ":", "because", "since", "as", "which", "who", "where", "when", "with", "while"}
+)
+_ASKING: Final = frozenset(
+    {"what", "which", "who", "whom", "whose", "where", "how", "why", "when", "is", "are", "does"}
+)
+_LATIN = re.compile(r"[^\W\d_]", re.ASCII)
+
+
+def is_about_another(text: str, gold: str, question: str) -> bool:
+    """Whether an answer that holds the gold words speaks of another thing than its question."""
+    if not question:
+        return False
+    words = core_words(read_sentence(gold).words)
+    text = text[-_LONGEST:]
+    return _is_about_the_opposite(text, words, question) or not _stands_where_asked(text, words, question)
+
+
+def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool:
+    written = [word.removesuffix("'s") for word in read_sentence(question[:_LONGEST]).words]
+    asked = {*written}
+    if "@" in text or not _LATIN.search(question):
+        return True
+    if {*gold} <= asked and "or" not in asked:
+        return False  # the girl wants a doll, for "what does the girl want?"
+    sentences = sentences_of(text)
+    for place, sentence in reversed([*enumerate(sentences)]):
+        head, _, aside = sentence.partition("(")
+        if head and any(gold_places(read_sentence(aside), gold)):
+            return True  # another name of what the sentence states
+        read = read_sentence(head or sentence)
+        places = list(gold_places(read, gold))
+        if places:
+            return (
+                any(
+                    _is_explained_before(read, inside, asked) and _is_explained_after(read, inside, asked)
+                    for inside in places
+                )
+                and not _is_placed_elsewhere(read.words, written)
+                and not any(_acts_otherwise(read.words, inside, written) for inside in places)
+                and not any(_answers_later(later, read, asked) for later in sentences[place + 1 :])
+            )
+    return True
+
+
+def _answers_later(later: str, read: Sentence, asked: set[str]) -> bool:
+    """Whether another sentence speaks of what is asked more than the one with the gold words."""
+    words = read_sentence(later).words
+    known = {word for word in asked if is_asked(word, {*read.words})} | _STATING | ARTICLES | _ASKING
+    refers_back = {*words[:1]} & (PRONOUNS | {"this", "that"})
+    return not refers_back and any(is_asked(word, asked - known) for word in words)
+
+
+def _acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -> bool:
+    """Whether the gold words are acted on where the question asks for what acts, or the other way."""
+    before = [word for word in words[: inside.start] if word not in ARTICLES - {"that"}]
+    after = words[inside.stop : inside.stop + 1]
+    if asked[:1] == ["who"] and {*before[-1:]} & {"for", "to", "at", "on", "in", "with"} - {*asked}:
+        return True  # it is addressed to her, for "who signed it?"
+    if "being" in asked:
+        return bool(after) and after[0] not in _AUXILIARY and is_asked(after[0], {*asked} - _AUXILIARY)
+    place = {"who": 1, "what": 1, "which": 2}.get(next(iter(asked), ""), len(asked))
+    verb = {*asked[place : place + 1]} - _AUXILIARY
+    if not verb or _AUXILIARY & {*asked[place:]}:
+        return False
+    if "by" in words[inside.stop :]:
+        return True
+    return bool(before) and before[-1] not in _BE | {"by", ":"} and any(is_asked(word, verb) for word in before)
+
+
+def _is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
+    """Whether a thing of the question has another place: on the table, for what is under it."""
+    said, meant = _placed(words), _placed(asked)
+    return any(meant.get(thing, place) != place for thing, place in said.items())
+
+
+def _placed(words: Sequence[str]) -> dict[str, str]:
+    things = [word for word in words if word not in ARTICLES - {"that"}]
+    return {thing: _PLACES[place] for place, thing in pairwise(things) if place in _PLACES}
+
+
+def _is_explained_before(read: Sentence, inside: range, asked: set[str]) -> bool:
+    start = max((index + 1 for index in range(inside.start) if read.words[index] in _CONCLUDES), default=0)
+    return not any(_is_new(read, index, inside, asked) for index in range(start, inside.start))
+
+
+def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
+    word, after = read.words[index], read.words[index + 1]
+    if not word[0].isalnum() or is_asked(word, asked):
+        return False
+    if word in _COPIES and after == "of":
+        return True
+    if word in _STATING | ARTICLES | PRONOUNS | OPENING | COUNTS | COLOURS | SIZES:
+        return False
+    if all(is_adjective(read, place) for place in range(index, inside.start)):
+        return False  # a wooden bench
+    if word in KINDS and after == "of" and read.words[index + 2] not in ARTICLES:
+        return False  # a flock of sheep
+    if word in KINDS and read.written[index][0].isupper() and index + 1 == inside.start:
+        return False  # President Lincoln
+    if _MAKERS & asked and all(name[0].isupper() for name in read.written[index : inside.stop]):
+        return False  # Boston Red Sox
+    return not (word == "from" and "to" not in asked and read.words[index - 1] in ("made", "is", "are"))
+
+
+def _is_explained_after(read: Sentence, inside: range, asked: set[str]) -> bool:
+    words = read.words[inside.stop :]
+    end = next((index for index, word in enumerate(words) if word in _BREAKS), len(words))
+    tail = [word for word in words[:end] if word[0].isalnum()]
+    if not tail or any(word in _BE for word in read.words[: inside.start]):
+        return True
+    if tail[0].endswith("s") and not tail[0].endswith("ss") and _is_unasked(tail[0], asked):
+        return tail[0] in KINDS
+    new = [word for word in tail if _is_unasked(word, asked) and not compares(word)]
+    topics = asked - (_STATING - {"most"}) - ARTICLES - _ASKING
+    if not new or (tail[0] not in _BE and not tail[0].endswith("s")):
+        return True
+    return all(is_asked(topic, {*read.words}) for topic in topics)
+
+
+def _is_unasked(word: str, asked: set[str]) -> bool:
+    return word not in _STATING | ARTICLES | SIZES | COUNTS | _POSTURES and not is_asked(word, asked)
+
+
+def _is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
+    of_question = {*read_sentence(question[:_LONGEST]).words}
+    said = {*read_sentence(text).words} - {*gold}
+    doing, done = ({word for word in words if _DOING.fullmatch(word)} for words in (of_question, said))
+    if doing and done and not doing & done and not any(map(_DOING.fullmatch, gold)) and "doing" not in of_question:
+        return True  # baking, where eating is asked for
+    asked = (of_question & _TURNED) - {*gold}
+    coloured = COLOURS & of_question
+    if coloured and not COLOURS & {*gold} and (COLOURS & said) - coloured:
+        return True  # the black one, where the brown one is asked for
+    if any(owner in of_question and owned not in of_question for owner, owned in _OWNED.findall(text.casefold())):
+        return True  # the author's assistant, for the author
+    return any(are_opposites(one, other) for one in asked for other in said - of_question)
+
+
+_DOING = re.compile(r"(?!making|having|using|getting|building|operating|running)[a-z]{3,}ing")
+_OWNED = re.compile(r"\b(\w+)['’]s (\w+)(?= (?:is|are|was|were)\b)")
+_TURNED: Final = frozenset(word for pair in OPPOSITES for word in pair)

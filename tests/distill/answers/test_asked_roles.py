@@ -1,0 +1,80 @@
+"""Gold words in another part of a sentence than the one that the question asks for, and lists whose order counts."""
+
+import pytest
+
+from distill.answers.verdicts import judge
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "said"),
+    [
+        ("Who wins the match?", "Spain", "Portugal beats Spain"),
+        ("What animal is this?", "cow", "It's a sea cow."),
+        ("What does the girl want?", "girl", "The girl wants a doll"),
+        ("What is the woman looking at?", "phone", "She looks past her phone at the pigeons."),
+        ("What is the vase made of?", "glass", "Plastic that imitates glass"),
+        ("What is on the wall?", "clock", "A picture of a clock"),
+        ("What is under the table?", "cat", "The bowl of the cat."),
+        ("What is under the table?", "cat", "A cat sits on the table."),
+        ("Who is behind the counter?", "woman", "A woman stands outside the counter."),
+        ("What is on the table?", "vase", "The vase is on the floor."),
+        ("Who is wearing glasses?", "boy", "The boy wears a cap."),
+        ("Which layer is below the crust?", "mantle", "The mantle is below the core."),
+        ("Who throws the ball?", "boy", "She throws the ball to the boy."),
+        ("Who is being helped?", "child", "The child helps the old man."),
+        ("Who signed the letter?", "John Smith", "It is addressed to John Smith."),
+        ("Who is the sender?", "Mark Hill", "It is for Mark Hill."),
+        ("Who signed the letter?", "Smith", "The letter was signed for Smith by Jones."),
+        ("Who is the letter addressed to?", "Mr. Brown", "The letter is from Mr. Brown."),
+        ("What is the main ingredient?", "rice", "rice is the side; the main ingredient is chicken"),
+        ("What is the last word on the shirt?", "forever", 'It says "young forever".\nThe last word is "young".'),
+        ("¿De qué color es la puerta?", "verde", "La puerta es amarilla y el marco es verde."),
+        ("Which player has the ball?", "number 7", "The player in front of number 7"),
+        ("Which day is the meeting?", "Friday", "They play cards on Friday."),
+        ("Which colors stand for high risk and low risk?", "red, green", "Green for high risk and red for low risk"),
+        ("Who are the author and the editor?", "Hale, Pike", "The author is Pike, the editor is Hale."),
+        ("List the cities in ascending order.", "Rome, Oslo, Bonn", "Bonn, Oslo, Rome"),
+        ("Rank the cities from largest to smallest.", "Rome, Oslo, Bonn", "Oslo, Rome, Bonn"),
+        ("What is the total population in thousands?", "8400", "8.4 thousand"),
+        ("What is the length of AC?", "5\\sqrt{3}", "AC = 10√3 because the half is 5√3."),
+        (
+            "How long can you park here?",
+            "2 hours",
+            "The sign beside it allows 2 hours. So you can't park here at all.",
+        ),
+        ("What was the GDP growth?", "7.3", "The economy shrank by 7.3% in 2012."),
+    ],
+)
+def test_gold_words_in_another_role_are_undecided(question: str, gold: str, said: str) -> None:
+    assert judge(said, gold, question=question).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "said"),
+    [
+        ("Who wins the match?", "Spain", "Spain wins the match."),
+        ("What animal is this?", "bear", "It's a grizzly bear."),
+        ("What animal is behind the fence?", "sheep", "A small flock of sheep"),
+        ("What is under the table?", "cat", "A cat sits under the table."),
+        ("Who is the person on the bill?", "George Washington", "President George Washington"),
+        ("What does the sign say?", "stop", 'The red octagonal sign says "STOP".'),
+        ("What season is it?", "winter", "There is snow on the ground, so it is winter."),
+        ("What sport are they playing?", "soccer", "football (soccer)"),
+        ("What team does the fan support?", "Red Sox", "Boston Red Sox"),
+        ("What is the bus's destination?", "downtown", "The bus is headed downtown."),
+        ("Which is bigger, the pizza or the plate?", "plate", "The plate is larger."),
+        ("Which bar is the tallest?", "Germany", "Germany. It is the tallest bar."),
+        ("Which colors stand for high risk and low risk?", "red, green", "Low risk is green, high risk is red."),
+        ("List the cities in ascending order.", "Rome, Oslo, Bonn", "Rome, Oslo and Bonn"),
+        ("What was the net income (in thousands)?", "7,204", "$7.204 million"),
+        ("What was the GDP growth?", "-7.3", "The economy shrank by 7.3% in 2012."),
+        ("By how much did sales fall?", "12%", "Sales fell by 12%."),
+    ],
+)
+def test_gold_words_in_the_role_asked_for_are_correct(question: str, gold: str, said: str) -> None:
+    assert judge(said, gold, question=question).verdict == "correct"
+
+
+@pytest.mark.parametrize("question", ["", "...", "?", "who", "What", "which ("])
+def test_a_question_of_a_few_signs_raises_no_error(question: str) -> None:
+    assert judge("The winner is (Spain). Then; (.", "Spain", question=question).verdict in ("correct", "undecided")
