@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
 from distill.data import reader
+from distill.data.arrow import read_columns, table_of
 from distill.data.images.image_files import read_bytes
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
@@ -199,9 +200,7 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
     leaks = _compare(recipe, name, tests, image_paths, deadline)
     if leaks.complete:
         path.unlink(missing_ok=True)  # the two belong together; it comes last
-        _write(
-            files, pa.Table.from_pylist([test_sets.file_status(each) for each in sorted(image_paths)], schema=_FILES)
-        )
+        _write(files, table_of([test_sets.file_status(each) for each in sorted(image_paths)], _FILES))
         stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(leaks.rows).encode()}
         _write(path, leaks.table.replace_schema_metadata(stamp))
     return leaks
@@ -210,11 +209,11 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
 def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
     """What was found before from the same sources, whose pictures are where and what they were."""
     try:
-        table = pq.read_table(path)
+        table = read_columns(path)
         metadata = table.schema.metadata or {}
         if metadata.get(_MADE_FROM) != made_from.encode():
             return None
-        for row in pq.read_table(files).to_pylist():
+        for row in read_columns(files).to_pylist():
             if test_sets.file_status(row["path"]) != row:
                 return None
     except (OSError, pa.ArrowException):
@@ -268,7 +267,7 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], image_paths: set[
                 break
     # Nothing is left where the last row was reached in time.
     complete = next(samples, None) is None
-    return Leaks(training=name, rows=rows, table=pa.Table.from_pylist(leaks, schema=_LEAKS), complete=complete)
+    return Leaks(training=name, rows=rows, table=table_of(leaks, _LEAKS), complete=complete)
 
 
 def _record(sample: Sample, kind: str, test: Test, row: int, test_rows: list[int]) -> dict[str, Any]:

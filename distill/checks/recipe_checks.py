@@ -25,6 +25,7 @@ from distill.checks import (
 )
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
+from distill.data.arrow import leave_pandas_out
 from distill.errors import DistillError
 from distill.machine import hardware
 from distill.recipe.recipe import Recipe
@@ -102,6 +103,7 @@ def check_recipe(
     started = time.monotonic()
     if gpu:
         hardware.find_gpu(gpu)
+    leave_pandas_out()
     context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds, redo_stale=redo_stale)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from distill.data import reader, sources
 from distill.data.images import image_files
 from distill.recipe.recipe import Recipe
-from distill.types import BadRow, ImageRef, Sample
+from distill.types import BadRow, Sample
 
 KEPT = 512
 """Samples that are kept for further checks."""
@@ -112,11 +112,12 @@ def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
     refs = [ref for sample in survey.kept for ref in sample.images][:_SIZED]
     if not refs:
         return 0.0
-    return sum(_bytes(recipe, survey, ref) for ref in refs) / len(refs)
-
-
-def _bytes(recipe: Recipe, survey: Survey, ref: ImageRef) -> float:
-    if (file := image_files.own_file(ref)) is not None and file.is_file():
-        return file.stat().st_size
-    files = sources.locate(recipe, survey.name).files
-    return sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())
+    own_files = [file for file in map(image_files.own_file, refs) if file is not None and file.is_file()]
+    in_table = len(refs) - len(own_files)
+    size = float(sum(file.stat().st_size for file in own_files))
+    if in_table:
+        files = sources.locate(recipe, survey.name).files
+        size += (
+            in_table * sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())
+        )
+    return size / len(refs)

@@ -26,6 +26,7 @@ from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
 from distill.data.grown_sources import content_files, file_state
 from distill.data.images import image_cells, image_files, stored_images
+from distill.data.images.checked_images import checked_digest
 from distill.data.images.image_paths import name_in_other_case, path_exists, path_within
 from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.source_parts import is_in_part
@@ -270,11 +271,10 @@ class _SampleReader:
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
         data = image_cells.cell_bytes(value)
-        if decode:
-            image_files.check(data, max_pixels=self.source.max_pixels)
-        elif not data:
+        if not data:
             raise ImageError("empty_image", "the image has no bytes")
-        digest = image_files.sha256(data)
+        limit = self.source.max_pixels
+        digest = checked_digest(data, max_pixels=limit) if decode else image_files.sha256(data)
         if decode and is_store_address(row.table):
             stored_images.keep(digest, data)
         return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
@@ -334,10 +334,9 @@ class _SampleReader:
 
     def _check(self, data: bytes, where: Path | str) -> str:
         try:
-            image_files.check(data, max_pixels=self.source.max_pixels)
+            return checked_digest(data, max_pixels=self.source.max_pixels)
         except ImageError as error:
             raise ImageError(error.reason, f"{where}: {error}") from None
-        return image_files.sha256(data)
 
 
 def _seen(path: Path) -> ImageRef:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, write_json
 from distill.artifacts.manifest import fingerprint
-from distill.data.arrow import table_of
+from distill.data.arrow import read_columns, table_of
 from distill.data.images.image_files import read_bytes
 from distill.data.reader import samples, source_fields
 from distill.data.source_images import pictures_digest
@@ -118,6 +118,12 @@ class TestSetIndex:
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def wording(self, row: int) -> Wording:
         return parse_wording(self.sample(row).question)
+
+    @lru_cache(maxsize=1 << 14)  # noqa: B019
+    def proposals(self, question: str) -> tuple[Wording, tuple[int, ...]]:
+        """A question's wording, and the positions of its exact text and of its keys. Templates repeat questions."""
+        wording = parse_wording(question)
+        return wording, tuple(self.find([text_hash(wording.text), *question_keys(wording)]))
 
     def is_word(self, word: str) -> bool:
         """Whether any test question holds a word."""
@@ -236,7 +242,7 @@ def _valid_digest(folder: Path, made_from: str) -> str | None:
         made = orjson.loads((folder / _INDEX).read_bytes())
         if made["fingerprint"] != made_from:
             return None
-        table = pq.read_table(folder / "images.parquet", columns=["path", "bytes", "modified_ns"])
+        table = read_columns(folder / "images.parquet", ["path", "bytes", "modified_ns"])
         files = {row["path"]: row for row in table.to_pylist()}
         if any(file_status(path) != row for path, row in files.items()):
             return None
@@ -363,7 +369,7 @@ def load_index(folder: str, digest: str) -> TestSetIndex:
         made = orjson.loads((path / _INDEX).read_bytes())
         if made["digest"] != digest:
             raise DataError(f"{folder}: the index of the test sets changed while it was in use; run filter again")
-        table = {name: pq.read_table(path / f"{name}.parquet") for name in ("samples", "texts", "images")}
+        table = {name: read_columns(path / f"{name}.parquet") for name in ("samples", "texts", "images")}
         hashes, rows, words = (_load_mapped(path / f"{name}.npy") for name in ("hashes", "rows", "words"))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataError(f"{folder}: cannot be read as an index of test sets: {error}; remove it, run again") from None

@@ -5,20 +5,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from datasets.utils import logging as datasets_logging
 from transformers.utils import logging as transformers_logging
+
+_QUIET = ("datasets", "trl", "accelerate", "peft", "torch.distributed", "torch._dynamo")
+"""Loggers by name: not all of these libraries are loaded where a model is only outlined."""
 
 
 @contextmanager
 def hide_library_output() -> Iterator[None]:
     """Keep progress bars, banners and advice of the libraries off the user's terminal."""
     bars = transformers_logging.is_progress_bar_enabled()
-    levels = transformers_logging.get_verbosity(), datasets_logging.get_verbosity()
-    others = [logging.getLogger(name) for name in ("trl", "accelerate", "peft", "torch.distributed", "torch._dynamo")]
+    level = transformers_logging.get_verbosity()
+    others = [logging.getLogger(name) for name in _QUIET]
     kept = [logger.level for logger in others]
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
-    datasets_logging.set_verbosity_error()
     for logger in others:
         logger.setLevel(logging.ERROR)
     try:
@@ -28,7 +29,6 @@ def hide_library_output() -> Iterator[None]:
     finally:
         for logger, level in zip(others, kept, strict=True):
             logger.setLevel(level)
-        transformers_logging.set_verbosity(levels[0])
-        datasets_logging.set_verbosity(levels[1])
+        transformers_logging.set_verbosity(level)
         if bars:
             transformers_logging.enable_progress_bar()

@@ -198,6 +198,18 @@ def test_help_answers_in_a_quarter_of_a_second_and_loads_nothing_heavy() -> None
     assert min(seconds) < 0.25, f"{min(seconds):.3f} s"
 
 
+def test_what_a_check_of_a_recipe_asks_of_a_stage_and_of_the_libraries_loads_no_trainer() -> None:
+    program = (
+        "import sys\nfrom distill.recipe.sections.stages import Stage\nfrom student.training.loop import sft_config\n"
+        "sft_config.require(Stage(name='reason', data='traces', train=['language']))\n"
+        f"print(sorted(set({HEAVY!r}) & sys.modules.keys()))\n"
+        "from student.models.library_output import hide_library_output\n"
+        "with hide_library_output(): print({'datasets', 'trl'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "set()"]
+
+
 def test_only_modules_that_compare_training_data_with_test_data_call_what_is_below_the_verbs() -> None:
     below = {"teacher.generate": "generate", "student.train": "train", "student.evaluate": "evaluate"}
     callers = {

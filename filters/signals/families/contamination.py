@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -196,13 +197,12 @@ class Match:
 
 def find_best_match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
     """The best match of a question whose pictures belong to these groups of test pictures."""
-    question = parse_wording(sample.question)
-    _, positions = _gram_shares(question, index)
+    question, positions = index.proposals(sample.question)
     return _best_match(sample, question, groups, positions, index)
 
 
 def _best_match(
-    sample: Sample, question: Wording, groups: Sequence[int], positions: list[int], index: TestSetIndex
+    sample: Sample, question: Wording, groups: Sequence[int], positions: Sequence[int], index: TestSetIndex
 ) -> Match:
     best = Match()
     for group in groups:
@@ -234,7 +234,9 @@ def _offer_by_image(best: Match, sample: Sample, question: Wording, test_row: in
     best.offer(kind, test_row, wording_similarity(question, test_question))
 
 
-def _offer_by_text(best: Match, sample: Sample, question: Wording, positions: list[int], index: TestSetIndex) -> None:
+def _offer_by_text(
+    best: Match, sample: Sample, question: Wording, positions: Sequence[int], index: TestSetIndex
+) -> None:
     """Offer the test samples with similar words, whatever their pictures."""
     exact_position, *near_positions = positions
     if exact_position >= 0:
@@ -281,10 +283,15 @@ def _is_same_sample(
 def _compare_answers(answers: tuple[str, ...], gold_answers: tuple[str, ...]) -> Answers:
     if not answers or not gold_answers:
         return "unknown"
-    agreed = [answer for answer in answers if any(equivalent(answer, gold) for gold in gold_answers)]
+    agreed = [answer for answer in answers if any(_is_same_answer(answer, gold) for gold in gold_answers)]
     if not agreed:
         return "differ"
     plain = [answer for answer in agreed if _PLAIN_ANSWER.fullmatch(answer.strip().lower())]
     if len(plain) < len(agreed):
         return "agree"
     return "may agree" if any(answer.strip()[-1:].isdigit() for answer in plain) else "unknown"
+
+
+@lru_cache(maxsize=1 << 14)  # the questions of a template have few answers
+def _is_same_answer(answer: str, gold_answer: str) -> bool:
+    return equivalent(answer, gold_answer)

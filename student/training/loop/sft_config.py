@@ -1,19 +1,23 @@
 """A stage's settings in TRL's words, and the experiment trackers that it may report to."""
 
 from pathlib import Path
-
-import torch
-from transformers.integrations import get_available_reporting_integrations
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-from trl import SFTConfig
+from typing import TYPE_CHECKING
 
 from distill import packages
 from distill.errors import MissingExtra, RecipeError
 from distill.recipe.sections.stages import Stage
 
+if TYPE_CHECKING:
+    from trl import SFTConfig
+
 
 def require(stage: Stage) -> None:
     """Raise, before anything is loaded, where a stage reports to a tracker that is not known or not installed."""
+    if not stage.report_to:
+        return  # before the trackers' packages are looked for
+    from transformers.integrations import get_available_reporting_integrations
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
     for name in stage.report_to:
         where = f"stages.{stage.name}.report_to = {name!r}"
         if name not in INTEGRATION_TO_CALLBACK:
@@ -22,8 +26,11 @@ def require(stage: Stage) -> None:
             raise MissingExtra(f"{where}: it is not installed; `{packages.install_line(name)}`, or leave it out")
 
 
-def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:
+def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> "SFTConfig":
     """The stage in TRL's words: the trainer sees a single epoch of ready steps."""
+    import torch
+    from trl import SFTConfig  # 0.4 s to load, and a check of the recipe needs none of it
+
     schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
     return SFTConfig(
         output_dir=str(folder),

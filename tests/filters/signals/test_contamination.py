@@ -21,6 +21,7 @@ from filters.apply import apply
 from filters.matching import test_sets
 from filters.matching.question_match import is_same_question, meaning, parse_wording, tokenize
 from filters.signals import registry
+from filters.signals.families import contamination
 from filters.signals.families.contamination import Contamination, prepare
 
 ONE = [trace()]
@@ -215,6 +216,23 @@ def test_a_picture_is_looked_at_however_common_the_words_of_its_question_are(tmp
 
 def contents(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_a_template_asked_of_many_pictures_is_compared_once(tmp_path, monkeypatch):
+    picture(tmp_path, 1, 64)
+    asked = ("How many dots are left of the tallest tower?", "3", "00001.png")
+    family = prepare(recipe_with(tmp_path, shown=[asked], words=[("What is it?", "it")]), tmp_path / "index")
+    judged = []
+    equivalent = contamination.equivalent
+    monkeypatch.setattr(contamination, "equivalent", lambda *pair: judged.append(pair) or equivalent(*pair))
+    contamination._is_same_answer.cache_clear()
+    test_sets.TestSetIndex.proposals.cache_clear()
+    index = test_sets.load_index(family.index, family.index_sha256)
+    shown = [sample("How many dots are left of the narrow tower?", "4") for _ in range(3)]
+    matches = [contamination.find_best_match(each, (), index) for each in shown]
+    assert len({(match.kind, match.sample, match.similarity) for match in matches}) == 1
+    assert judged == [("4", "3")]
+    assert test_sets.TestSetIndex.proposals.cache_info().misses == 1
 
 
 def test_the_index_is_the_same_bytes_and_is_made_once(world, tmp_path):
