@@ -11,7 +11,6 @@ and their pictures are unchanged. `distill.planning.leakage` decides which sourc
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,9 +23,8 @@ from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
 from distill.data import reader
 from distill.data.arrow import read_columns, table_of
-from distill.data.images.image_files import read_bytes
 from distill.recipe.recipe import Recipe
-from distill.types import ImageRef, Sample
+from distill.types import Sample
 from filters.matching import image_match, test_sets
 from filters.signals.families import contamination
 
@@ -34,7 +32,6 @@ EXAMPLES = 3
 PAIR, IMAGE, TEXT = "pair", "image", "text"
 _FORMAT = 1
 _BATCH = 256
-_WORKERS = 4
 _MADE_FROM, _ROWS = b"made_from", b"rows"
 _LEAKS = pa.schema(
     [
@@ -235,36 +232,30 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], image_paths: set[
     rows = 0
     samples = reader.samples(recipe, name)
 
-    def hash_ref(ref: ImageRef) -> image_match.ImageHashes:
-        return image_match.hash_image(read_bytes(ref), max_pixels=max_pixels)
-
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        while batch := list(islice(samples, _BATCH)):
-            new_refs = list(
-                {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in flat}.values()
+    while batch := list(islice(samples, _BATCH)):
+        new_refs = list(
+            {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in flat}.values()
+        )
+        hashes_of_images = image_match.hash_refs(new_refs, max_pixels=max_pixels)
+        image_paths |= {ref.path for ref in new_refs}
+        flat |= {ref.sha256: image_hashes.flat for ref, image_hashes in zip(new_refs, hashes_of_images, strict=True)}
+        for test, group_of_image in zip(tests, groups, strict=True):
+            new_groups = contamination.find_image_groups(
+                hashes_of_images, new_refs, test.index, max_pixels=max_pixels
             )
-            hashes_of_images = list(pool.map(hash_ref, new_refs))
-            image_paths |= {ref.path for ref in new_refs}
-            flat |= {
-                ref.sha256: image_hashes.flat for ref, image_hashes in zip(new_refs, hashes_of_images, strict=True)
-            }
-            for test, group_of_image in zip(tests, groups, strict=True):
-                new_groups = contamination.find_image_groups(
-                    hashes_of_images, new_refs, test.index, max_pixels=max_pixels
+            group_of_image |= {ref.sha256: group for ref, group in zip(new_refs, new_groups, strict=True)}
+            for sample in batch:
+                sample_groups = {(group_of_image[ref.sha256], flat[ref.sha256]) for ref in sample.images}
+                kind, row, test_rows = test.leak(
+                    sample,
+                    sorted(group for group, is_flat in sample_groups if group is not None and not is_flat),
+                    sorted(group for group, is_flat in sample_groups if group is not None and is_flat),
                 )
-                group_of_image |= {ref.sha256: group for ref, group in zip(new_refs, new_groups, strict=True)}
-                for sample in batch:
-                    sample_groups = {(group_of_image[ref.sha256], flat[ref.sha256]) for ref in sample.images}
-                    kind, row, test_rows = test.leak(
-                        sample,
-                        sorted(group for group, is_flat in sample_groups if group is not None and not is_flat),
-                        sorted(group for group, is_flat in sample_groups if group is not None and is_flat),
-                    )
-                    if kind in (PAIR, IMAGE, TEXT):
-                        leaks.append(_record(sample, kind, test, row, test_rows))
-            rows += len(batch)
-            if time.monotonic() > deadline:
-                break
+                if kind in (PAIR, IMAGE, TEXT):
+                    leaks.append(_record(sample, kind, test, row, test_rows))
+        rows += len(batch)
+        if time.monotonic() > deadline:
+            break
     # Nothing is left where the last row was reached in time.
     complete = next(samples, None) is None
     return Leaks(training=name, rows=rows, table=table_of(leaks, _LEAKS), complete=complete)

@@ -9,7 +9,6 @@ memory-mapped, so workers share it. `filters.signals.families.contamination` dec
 import hashlib
 from array import array
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from itertools import combinations
@@ -48,7 +47,6 @@ _TWO_LEFT_OUT = range(5, 11)
 _LONGEST_LEFT_OUT = 24
 _RUNS_FROM = 8
 _GRAM_ROW = -1
-_WORKERS = 4
 
 _SAMPLES = pa.schema(
     [
@@ -270,13 +268,7 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
     """One row per distinct picture; pictures that differ in encoding only are one group."""
 
-    def hash_ref(ref: ImageRef) -> image_match.ImageHashes:
-        return image_match.hash_image(read_bytes(ref), max_pixels=max_pixels)
-
-    hashes_of_images: list[image_match.ImageHashes] = []
-    if images:
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            hashes_of_images = list(pool.map(hash_ref, refs))
+    hashes_of_images = image_match.hash_refs(refs, max_pixels=max_pixels) if images else []
 
     def confirm(pairs: Sequence[tuple[int, int]]) -> list[bool]:
         return [
