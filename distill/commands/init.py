@@ -7,6 +7,7 @@ Guesses what the data holds and says what it guessed, splits it by image, and fi
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 from collections import Counter
@@ -46,6 +47,8 @@ QUESTIONS = (
 """Asked about every image of a folder that comes without questions."""
 MOST_IMAGES = 5_000
 _EXAMPLES = 2
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+"""What Python writes for bytes of a file name that are no UTF-8."""
 _SHOWN = 5
 _WRITTEN = (
     RECIPE,
@@ -193,11 +196,11 @@ def _table(
             f"{', '.join(sorted(guessed_columns.image_suffixes()))}"
         )
     names = [str(path.relative_to(local)) for path in files]
-    usable = [name for name in names if name.isprintable()]
+    usable = [name for name in names if not _SURROGATES.search(name)]
     if len(usable) < len(names):
         lines.append(
-            f"left out: {len(names) - len(usable):,} images whose names hold a line break or bytes that are no text, "
-            f"such as {next(name for name in names if name not in set(usable))!r}; rename them"
+            f"left out: {len(names) - len(usable):,} images whose names hold bytes that are no text, "
+            f"such as {next(filter(_SURROGATES.search, names))!r}; rename them"
         )
     taken = usable
     most_images = MOST_IMAGES if settings.most_images is None else settings.most_images

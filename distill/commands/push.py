@@ -7,6 +7,8 @@ from distill import redact
 from distill.errors import DistillError, InputError
 
 Kind = Literal["model", "dataset"]
+SILENCE_S = 300.0
+"""Longest silence of the hub: a commit of many files takes it a minute."""
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token that may write"
 
 
@@ -34,10 +36,11 @@ def push_folder(folder: Path, name: str, *, kind: Kind, public: bool) -> str:
     A new repository is private unless `public`; one that exists stays as it is. Files that it holds already are not
     sent again, so that a push that failed is repeated by the same command. Raises DistillError with the hub's reason.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, get_session
     from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi()
+    get_session().timeout = SILENCE_S  # the client's own default is to wait for ever
     try:
         api.create_repo(name, repo_type=kind, private=not public, exist_ok=True)
         commit = api.upload_folder(

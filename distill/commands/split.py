@@ -221,7 +221,10 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
         if len(ordered) == 1:
-            raise DataError(f"{label}: no test rows can be set apart, because all {total:,} rows show the same image")
+            raise DataError(
+                f"{label}: no test rows can be set apart, because all its rows ({total:,}) show the same image; give "
+                "rows about another image, or write a recipe without a test set (docs/recipe.md)"
+            )
         raise DataError(
             f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "
             f"stay together, {smallest:,} at least. Give --test {smallest / total:.2g} or more, or more images"

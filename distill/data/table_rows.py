@@ -93,7 +93,10 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
                 yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
                 continue
             if "\0" in item or "\0" in item.values():
-                yield "the row has not as many cells as the header"
+                header = len(table.fieldnames or ())
+                cells = header - list(item.values()).count("\0") + len(item.get("\0", ()))
+                hint = f"; a cell that holds {delimiter!r} needs quotation marks" if cells > header else ""
+                yield f"the row has {cells:,} cells, the header has {header:,}{hint}"
             elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
                 yield "not valid UTF-8; convert the file with iconv"
             else:

@@ -5,6 +5,7 @@ for the stages of the recipe `own-images` (docs/log.md); the plan of the written
 """
 
 from dataclasses import dataclass
+from math import isfinite
 
 from distill import packages
 from distill.errors import RecipeError
@@ -48,6 +49,8 @@ def chosen_card(gpu: str | None, memory_gib: float | None) -> tuple[Gpu, str]:
     if gpu is not None:
         return hardware.find_gpu(gpu), "as --gpu names it"
     if memory_gib is not None:
+        if not isfinite(memory_gib):
+            raise RecipeError(f"--memory {memory_gib:g}: give the GiB of a card, such as 24")
         name = f"a card of {memory_gib:g} GiB"
         return Gpu(name=name, memory_gib=memory_gib, bf16=None, bandwidth=0.0, source="--memory"), "as --memory says"
     if (card := None if packages.missing("torch") else local_gpu()) is not None:

@@ -59,11 +59,14 @@ class TraceTable:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        if not (run / "generate").is_dir():
-            raise DataError(f"{run}: no run directory with traces; run `distill generate RECIPE --run {run}` first")
+        self._require_run("run `distill generate RECIPE --run {run}` first")
         self._lock = threading.Lock()
         self._labels: dict[str, str] = {}
         self._open()
+
+    def _require_run(self, step: str) -> None:
+        if not (self.run / "generate").is_dir():
+            raise DataError(f"{self.run}: no run directory with traces; {step.format(run=self.run)}")
 
     def _open(self) -> None:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
@@ -84,7 +87,8 @@ class TraceTable:
                 else join_aligned(self._database, "decisions", ["local"]).replace("local", "local AS signals", 1)
             )
             self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT signals.*,
-                CASE WHEN decisions.selected THEN 'selected' WHEN decisions.kept THEN 'kept' ELSE 'dropped' END fate,
+                CASE WHEN decisions.selected THEN 'selected' WHEN decisions.kept THEN 'kept, not selected'
+                ELSE 'dropped' END fate,
                 list_transform(decisions.reasons, lambda reason: reason.rule) AS rules FROM {joined}""")
         else:
             self._database = closed_database(files=[samples] if more else [])
@@ -107,7 +111,11 @@ class TraceTable:
         self._write_labels(self._labels)
 
     def refresh(self) -> None:
-        """Take in what other commands have written since: new records, or a finished filter stage."""
+        """Take in what other commands have written since: new records, or a finished filter stage.
+
+        Raises DataError where the run is gone.
+        """
+        self._require_run("it was moved or deleted while this page was open")
         if _filter_version(self.run) != self._version:
             with self._lock:
                 self._database.close()

@@ -423,6 +423,30 @@ def test_a_column_of_answers_that_is_not_known_is_asked_for_and_none_can_be_said
     assert not any(sample.answers for sample in read(tmp_path / "b" / "recipe.toml"))
 
 
+def test_images_with_any_name_that_is_text_are_used(tmp_path: Path) -> None:
+    """Blanks that macOS writes into names of screenshots, families of emoji, line breaks: rows can name them."""
+    odd = ["3.45\u202fPM", "\U0001f468\u200d\U0001f469", "a\u3000b", "a\u00adb", "a\nb", "a\tb", "\u202eb", "plain"]
+    names = [f"{name}.jpg" for name in odd]
+    for old, new in zip(photos(tmp_path / "photos", 9), [*names, "a\udcffb.png"], strict=True):
+        (tmp_path / "photos" / old).rename(tmp_path / "photos" / new)
+    done = distill("photos", "--out", "new", "--question", "What is it?", "--test", "0.13")
+    assert done.exit_code == 0, done.output
+    assert r"left out: 1 images whose names hold bytes that are no text, such as 'a\udcffb.png'" in done.output
+    rows = [row for part in ("train", "test") for row in read_jsonl(tmp_path / "new" / f"{part}.jsonl")]
+    assert {row["image"] for row in rows} == set(names)
+    assert len(read(tmp_path / "new" / "recipe.toml")) == 7
+
+
+def test_rows_of_one_image_alone_and_a_card_without_an_end_are_refused_with_the_next_step(tmp_path: Path) -> None:
+    names = photos(tmp_path / "photos")
+    rows = [[names[0], "How many?", "1"], [names[0], "How large?", "2"]]
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
+    done = distill("photos")
+    assert done.exit_code == 2 and "give rows about another image" in done.output
+    done = distill("photos", "--memory", "inf")
+    assert done.exit_code == 2 and "--memory inf: give the GiB of a card" in done.output
+
+
 def test_images_of_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
     names = photos(tmp_path / "photos")
     for name in ("one.HEIC", "two.heic", "three.svg"):

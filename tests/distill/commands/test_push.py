@@ -1,5 +1,6 @@
 """A push uploads the folder as it is, makes a private repository, and says what to do where the hub refuses."""
 
+import socket
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -66,6 +67,16 @@ def test_a_server_that_is_away_loses_nothing(folder: Path, server: HubServer, mo
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DistillError, match=r"broke off .* is complete, so run the same command again"):
         push_folder(folder, "me/student", kind="model", public=False)
+
+
+def test_a_hub_that_never_answers_does_not_hold_the_push_for_ever(
+    folder: Path, server: HubServer, monkeypatch
+) -> None:
+    monkeypatch.setattr("distill.commands.push.SILENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(DistillError, match=r"broke off \(ReadTimeout.* run the same command again"):
+            push_folder(folder, "me/student", kind="model", public=False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
 
-from distill.data import reader
+from distill.data import reader, table_rows
 from distill.errors import DataError
 from distill.types import BadRow, Sample
 
@@ -148,3 +148,15 @@ def test_repeated_rows_are_left_out_and_conflicting_ones_named(folder: Path) -> 
         "conflicting_answer",
         "duplicate_row",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        ("0.png,what, then?,4", "the row has 4 cells, the header has 3; a cell that holds ',' needs quotation marks"),
+        ("0.png,what?", "the row has 2 cells, the header has 3"),
+    ],
+)
+def test_a_row_with_other_cells_than_the_header_says_how_many(tmp_path: Path, line: str, detail: str) -> None:
+    (tmp_path / "q.csv").write_text(f"image,question,answer\n{line}\n")
+    assert list(table_rows._csv(tmp_path / "q.csv")) == [detail]

@@ -144,6 +144,18 @@ def test_a_folder_without_traces_is_named(tmp_path: Path) -> None:
         TraceTable(tmp_path)
 
 
+def test_a_run_that_is_gone_is_told_and_has_not_0_traces(run: Path, visitor: Visitor) -> None:
+    assert visitor.ask("/api/state")[0] == 200
+    run.rename(run.with_name("elsewhere"))
+    status, body, _ = visitor.ask("/api/state")
+    assert (status, body["error"]) == (
+        400,
+        f"{run}: no run directory with traces; it was moved or deleted while this page was open",
+    )
+    run.with_name("elsewhere").rename(run)
+    assert visitor.ask("/api/state")[0] == 200
+
+
 def test_marks_stand_where_the_signals_say() -> None:
     text = "Blue is 42, red 4: 4 + 3 = 8."
     values = {
