@@ -82,6 +82,7 @@ def apply(
                 left.unlink()
         with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
             traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
             counts, outputs = write_result(recipe, rules, traces, tables, labels, folder, workers)

@@ -51,11 +51,20 @@ def write_result(
     unreadable: dict[str, str] = {}
     while True:
         shutil.rmtree(temporary, ignore_errors=True)
-        rows = decide.decide(rules, recipe.filter.select, tables, folder / DECISIONS, unreadable, seed=recipe.seed)
+        rows = decide.decide(
+            rules,
+            recipe.filter.select,
+            tables,
+            folder / DECISIONS,
+            unreadable,
+            seed=recipe.seed,
+            threads=workers.count,
+        )
         assert rows == traces.count, "a trace has no decision"
         give_back_memory()
-        database = decide.database(tables, folder / DECISIONS)
+        database = decide.database(tables, folder / DECISIONS, threads=workers.count)
         counted_funnel = funnel.measure(database)
+        give_back_memory()
         if not counted_funnel.total["selected"]:
             found = _diagnose(recipe, database, traces, counted_funnel)
             raise DataError(f"{_nothing_kept(counted_funnel, recipe, folder)}\n{findings.as_text(found)}".rstrip())
@@ -109,14 +118,20 @@ def _describe(
     folder: Path,
     workers: Workers,
 ) -> _Described:
-    """Write arms, checks and the report of decisions, while processes write the dataset."""
+    """Write arms, checks and the report of decisions, while processes write the dataset.
+
+    Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
+    """
     from filters.report import page
 
+    give_back_memory()
     found = _diagnose(recipe, database, traces, counted_funnel)
     arm_rows = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
+    give_back_memory()
     health = dataset_checks.measure(database, traces, recipe.filter.select, workers)
     write_json(folder / HEALTH, health.as_fields() | {"diagnosis": found})
     known = card_facts.facts(database)
+    give_back_memory()
     page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health, found)
     agreement = compare_with_judge(labels, _verdicts(database, labels))
     return _Described(health=health, arm_rows=arm_rows, known=known, agreement=agreement)
@@ -141,7 +156,7 @@ def _write_dataset(
 ) -> writer.Written:
     """Write what was chosen. With a database of its own: it runs beside those who read the same decisions."""
     return writer.write(
-        decide.database(tables, folder / DECISIONS),
+        decide.database(tables, folder / DECISIONS, threads=workers.count),
         traces,
         folder / _TEMPORARY,
         style=recipe.filter.rationale,

@@ -43,6 +43,7 @@ def decide(
     unreadable: Mapping[str, str] | None = None,
     *,
     seed: int = 0,
+    threads: int | None = None,
 ) -> int:
     """Write the decision table of measured traces, sorted by id; returns its rows.
 
@@ -50,7 +51,7 @@ def decide(
     cannot be evaluated on the values that were measured, DataError when the shares of a mix cannot be met.
     """
     conditions = list(conditions)
-    connection = connect(tables)
+    connection = connect(tables, threads=threads)
     unreadable = unreadable or {}
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
@@ -79,9 +80,9 @@ def decide(
         raise faulty_expression(connection, expressions(conditions, select), error) from None
 
 
-def database(tables: Tables, decisions: Path) -> duckdb.DuckDBPyConnection:
+def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """A database with the tables `signals` and `decisions`."""
-    return connect(tables, more={"decisions": decisions})
+    return connect(tables, more={"decisions": decisions}, threads=threads)
 
 
 def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:

@@ -1,0 +1,57 @@
+"""The memory of the result's steps: their databases have a thread a worker, and what a step freed goes back."""
+
+from itertools import pairwise
+
+import pytest
+from run_fixtures import generate_folder, recipe, small_world
+
+from filters import apply, write_result
+from filters.dataset import ablation_sets, card_facts, writer
+from filters.decisions import decide, funnel
+from filters.report import page
+
+STEPS = (
+    (decide, "decide"),
+    (funnel, "measure"),
+    (writer, "write"),
+    (ablation_sets, "write"),
+    (card_facts, "facts"),
+    (page, "write"),
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
+    return tmp_path / "run"
+
+
+def test_databases_of_the_result_have_a_thread_for_each_worker(run, monkeypatch):
+    connect, threads_of_databases = decide.connect, []
+
+    def counted(*arguments, threads=None, **named):
+        threads_of_databases.append(threads)
+        return connect(*arguments, threads=threads, **named)
+
+    monkeypatch.setattr(decide, "connect", counted)
+    apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
+    assert threads_of_databases == [1, 1, 1], "of the decisions, of the report, of the dataset"
+
+
+def test_freed_memory_goes_back_between_each_two_steps(run, monkeypatch):
+    done = []
+
+    def noted(function, name):
+        def call(*arguments, **named):
+            done.append(name)
+            return function(*arguments, **named)
+
+        return call
+
+    for module, name in STEPS:
+        monkeypatch.setattr(module, name, noted(getattr(module, name), f"{module.__name__}.{name}"))
+    monkeypatch.setattr(write_result, "give_back_memory", lambda: done.append("gone back"))
+    apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
+    steps = [f"{module.__name__}.{name}" for module, name in STEPS]
+    assert [name for name in done if name != "gone back"] == steps
+    assert all("gone back" in done[done.index(first) : done.index(second)] for first, second in pairwise(steps))
