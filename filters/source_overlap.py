@@ -23,6 +23,7 @@ from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
 from distill.data import reader
 from distill.data.arrow import read_columns, table_of
+from distill.data.images.file_statuses import file_statuses
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
 from filters.matching import image_match, test_sets
@@ -197,7 +198,9 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
     leaks = _compare(recipe, name, tests, image_paths, deadline)
     if leaks.complete:
         path.unlink(missing_ok=True)  # the two belong together; it comes last
-        _write(files, table_of([test_sets.file_status(each) for each in sorted(image_paths)], _FILES))
+        statuses = sorted(file_statuses(image_paths).items())
+        rows = [{"path": path, "bytes": size, "modified_ns": number} for path, (size, number) in statuses]
+        _write(files, table_of(rows, _FILES))
         stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(leaks.rows).encode()}
         _write(path, leaks.table.replace_schema_metadata(stamp))
     return leaks
@@ -210,9 +213,9 @@ def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
         metadata = table.schema.metadata or {}
         if metadata.get(_MADE_FROM) != made_from.encode():
             return None
-        for row in read_columns(files).to_pylist():
-            if test_sets.file_status(row["path"]) != row:
-                return None
+        rows = {row["path"]: (row["bytes"], row["modified_ns"]) for row in read_columns(files).to_pylist()}
+        if file_statuses(rows) != rows:
+            return None
     except (OSError, pa.ArrowException):
         return None
     return Leaks(training=name, rows=int(metadata[_ROWS]), table=table)

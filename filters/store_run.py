@@ -20,12 +20,15 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
 from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
+from distill.data import sample_files
+from distill.data.images import stored_images
 from distill.errors import StaleError
 from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
+from distill.units import image_shards
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Unit, committed_units, read_file
 from distill.units.run_state import SIGNAL_UNITS, traces_of
@@ -51,6 +54,8 @@ from filters.tables.workers import Workers
 
 _TABLE = "signals.parquet"
 _LOOK_S = 0.5
+_LOOKING = frozenset({"contamination", "ocr"})
+"""Families of signals that look at images."""
 
 
 def filter_in_store(
@@ -82,6 +87,8 @@ def filter_in_store(
 
     def make() -> Manifest:
         pull_generate(store, run)
+        planned = sample_files.read_samples(run / "generate" / SAMPLES)
+        image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
         folder = run / "filter"
         (folder / MANIFEST).unlink(missing_ok=True)
         partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
@@ -168,6 +175,10 @@ def _measure_unit(
     collect_units(store, plan, folder, generate_units(plan, [partition]))
     write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(partition)))
     _write_plan(scratch / PLAN, folder / "generate")
+    images: set[str] = set()
+    if _LOOKING & {extractor.name for extractor in extractors}:
+        images |= image_shards.stored_refs(sample_files.read_samples(folder / "generate" / SAMPLES)).keys()
+        image_shards.fetch_shards(store, plan["attempt"], images, partition)
     traces = index(folder / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
     files = measure.measure(
         traces,
@@ -182,6 +193,7 @@ def _measure_unit(
     pq.write_table(table, sink, compression="zstd")
     attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
     attempt.commit({"traces": len(table)})
+    stored_images.forget(images)
     shutil.rmtree(folder)
     return len(table)
 

@@ -2,13 +2,14 @@
 
     plan/plan.json                     created once, last: settings, digest of the source, samples of each partition
     plan/samples/<partition>.parquet   the samples of a partition
+    plan/images/<attempt>/*            its images, where they lie in a store
     run/recipe.toml, run/generate/*    the run directory without its journals, which commits hold
 
 One process reads the source when the run begins. Each process is an agent: it claims open units and works on them.
-What is sealed and committed is in the store, so the same command joins or goes on from any machine that sees the
-images at the same paths. Teachers that take turns are asked in rounds: a round begins when all units of the round
-before are committed, so a process starts the server of a teacher once. At the end one agent collects the journals in
-its scratch folder, and the stage is finished there as a run in a folder is.
+What is sealed and committed is in the store, so the same command joins or goes on from any machine. Images that are
+in no store must be at the same paths on all machines. Teachers that take turns are asked in rounds: a round begins
+when all units of the round before are committed, so a process starts the server of a teacher once. At the end one
+agent collects the journals in its scratch folder, and the stage is finished there as a run in a folder is.
 """
 
 import secrets
@@ -16,7 +17,9 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import orjson
 from distill.artifacts.layout import PLAN, RECIPE, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files, sources
+from distill.data.images import stored_images
 from distill.errors import CircuitOpen, StaleError, TeacherError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
@@ -32,6 +36,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ProgressCallback, Sample, unwatched
+from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord, joined
 from distill.units.commits import Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
@@ -55,6 +60,7 @@ from teacher.store import question_plan
 from teacher.stored_batches import BATCHES
 from teacher.unit_plans import UnitPlans
 
+_PACKED_AT_ONCE = 4
 _HELD_SAMPLES = 200_000
 """Samples in memory while a source is cut into partitions; a larger one is read several times."""
 
@@ -94,6 +100,7 @@ def generate_in_store(
             store.put(f"run/generate/{name}", (folder / name).read_bytes())
         remove_all_leftovers(store, commits)
         store.delete([stored.key for stored in store.list_objects(f"{CLAIMS}/{BATCHES}")])
+        image_shards.remove_shards(store, but=plan["attempt"])
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
@@ -151,6 +158,7 @@ def _write_plan(
     samples = folder / SAMPLES
     partitions = plan_partitions(key_histogram(sample_files.read_samples(samples)), rows=recipe.engine.unit_rows)
     counts = Counter(map(partitions.partition_of, sample_files.read_samples(samples)))
+    attempt, packed = secrets.token_hex(8), set[str]()
     waiting = sorted(counts)
     while waiting:
         held: dict[str, list[Sample]] = {}
@@ -163,10 +171,12 @@ def _write_plan(
             part = folder / "partition.parquet"
             sample_files.write_samples(part, group)
             store.put(samples_key(name), part.read_bytes())
+        packed |= _pack_images(store, attempt, held)
+    stored_images.forget(packed)
     for name in PLAN_FILES:
         store.put(f"run/generate/{name}", (folder / name).read_bytes())
     plan: dict[str, Any] = {
-        "attempt": secrets.token_hex(8),
+        "attempt": attempt,
         "fields": dict(fields),
         "partitions": counts,
         "routed": routed,
@@ -184,7 +194,18 @@ def _write_plan(
     # Another agent may have come first.
     begun = _read_plan(recipe, store, fields, limit)
     assert begun is not None
+    if begun["attempt"] != attempt:
+        image_shards.remove_shards(store, of=attempt)
     return begun
+
+
+def _pack_images(store: ObjectStore, attempt: str, groups: Mapping[str, Sequence[Sample]]) -> set[str]:
+    """Pack the images of partitions that lie in a store, some partitions at a time. Returns their sha256."""
+    refs = {name: image_shards.stored_refs(group) for name, group in groups.items()}
+    with ThreadPoolExecutor(_PACKED_AT_ONCE, thread_name_prefix="pack") as pool:
+        work = partial(image_shards.put_shards, store, attempt)
+        list(pool.map(work, refs, [each.values() for each in refs.values()]))
+    return {digest for each in refs.values() for digest in each}
 
 
 def _ask_units(
@@ -208,7 +229,7 @@ def _ask_units(
         agent.store.delete([f"run/generate/{MANIFEST}"])
     rounds = _rounds(recipe, plan)
     names = [each["teachers"] for each in plan["rounds"]]
-    with UnitPlans(recipe, models, names, agent, queue, scratch, progress) as source:
+    with UnitPlans(recipe, models, names, agent, queue, scratch, progress, plan["attempt"]) as source:
         while units := _open_units(plan, set(committed_units(agent.store)), queue.set_aside):
             queue.add(units)
             _work_round(rounds[units[0].round], progress, source, agent, queue)

@@ -15,8 +15,10 @@ from typing import Self
 
 from distill.artifacts.layout import SAMPLES, part_path
 from distill.data import sample_files
+from distill.data.images import stored_images
 from distill.errors import StorageError
 from distill.recipe.recipe import Recipe
+from distill.units import image_shards
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit
 from distill.units.stored_run import finished_commit, read_traces, samples_key, write_bytes
@@ -46,8 +48,9 @@ class UnitPlans:
         queue: UnitQueue,
         scratch: Path,
         progress: GenerateProgress,
+        planned_by: str,
     ) -> None:
-        """`rounds` are the teachers that work at the same time, by name."""
+        """`rounds` are the teachers that work at the same time, by name; the attempt `planned_by` made the plan."""
         self._recipe, self._models, self._rounds, self._agent, self._queue = recipe, models, rounds, agent, queue
         self._store, self._scratch, self._progress = agent.store, scratch, progress
         self._least = max(1, recipe.engine.unit_rows // _SHARED_PART)
@@ -56,7 +59,10 @@ class UnitPlans:
             for teacher in recipe.teachers
             if teacher.capabilities.direct
         }
+        self._planned_by = planned_by
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
+        self._images: dict[int, set[str]] = {}
+        """Those in a store, of each open unit: they are on this machine while the unit is open."""
 
     @property
     def ended(self) -> bool:
@@ -92,6 +98,8 @@ class UnitPlans:
             for sample in sample_files.read_samples(folder / SAMPLES)
             for teacher in route(self._recipe.teachers, sample)
         )
+        images = set(image_shards.stored_refs(sample_files.read_samples(folder / SAMPLES)))
+        image_shards.fetch_shards(self._store, self._planned_by, images, unit.partition)
         before, names = self._rounds[: unit.round], self._rounds[unit.round]
         for number, teachers in enumerate(before):
             self._write_committed(replace(unit, round=number), teachers, folder)
@@ -114,6 +122,7 @@ class UnitPlans:
         sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
         sealer.__enter__()
         self._open[id(generation)] = generation, attempt, sealer
+        self._images[id(generation)] = images
         return generation
 
     def _write_committed(self, unit: Unit, teachers: Sequence[str], folder: Path) -> None:
@@ -132,6 +141,8 @@ class UnitPlans:
         lines = put_journals(attempt, generation.plan.folder, self._rounds[attempt.unit.round])
         attempt.commit({"samples": generation.plan.samples} | lines)
         del self._open[id(generation)]
+        images = self._images.pop(id(generation))
+        stored_images.forget(images.difference(*self._images.values()))
         self._queue.done(attempt.unit)
         shutil.rmtree(generation.plan.folder)
 

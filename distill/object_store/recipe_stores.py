@@ -9,6 +9,7 @@ in it.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,11 +43,15 @@ def scratch_root(recipe: "Recipe") -> Path:
 
 @contextmanager
 def files_in(scratch: Path, recipe: "Recipe") -> Iterator[None]:
-    """Keep what is fetched inside the block in a folder that this process holds."""
+    """Keep what is fetched inside the block in a folder that this process holds.
+
+    It is removed at the end; where an error or a kill ends the block, the next process that holds `scratch` has it.
+    """
     before = os.environ.get(_SETTING)
     _set(scratch / _FOLDER, recipe.store.client_options(), held=True)
     try:
         yield
+        shutil.rmtree(scratch / _FOLDER, ignore_errors=True)
     finally:
         if before is None:
             del os.environ[_SETTING]

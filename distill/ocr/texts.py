@@ -16,7 +16,7 @@ from distill.artifacts.json_lines import Damaged, record_at, requiring, scan
 from distill.artifacts.layout import OCR
 from distill.artifacts.manifest import fingerprint
 from distill.data.images import image_files
-from distill.errors import ImageError
+from distill.errors import ImageError, StorageError
 from distill.machine.processor_time import OutOfTime, processor_time
 from distill.ocr import reader
 from distill.ocr.reader import TextLine
@@ -94,6 +94,8 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
         return record | {"reason": error.reason}
     except OutOfTime:
         return record | {"reason": TIMED_OUT}
+    except StorageError:  # a store that stays away, or a full disk, is no picture's fault
+        raise
     # The reader may fail on a strange picture: that costs this picture alone.
     except Exception as error:
         return record | {"reason": f"{type(error).__name__}: {error}"[:200]}

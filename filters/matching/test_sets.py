@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, write_json
 from distill.artifacts.manifest import fingerprint
 from distill.data.arrow import read_columns, table_of
+from distill.data.images.file_statuses import file_statuses
 from distill.data.images.image_files import read_bytes
 from distill.data.reader import samples, source_fields
 from distill.data.source_images import pictures_digest
@@ -242,17 +243,11 @@ def _valid_digest(folder: Path, made_from: str) -> str | None:
             return None
         table = read_columns(folder / "images.parquet", ["path", "bytes", "modified_ns"])
         files = {row["path"]: row for row in table.to_pylist()}
-        if any(file_status(path) != row for path, row in files.items()):
+        if {path: (row["bytes"], row["modified_ns"]) for path, row in files.items()} != file_statuses(files):
             return None
     except (OSError, KeyError, orjson.JSONDecodeError, pa.ArrowException):
         return None
     return str(made["digest"])
-
-
-def file_status(path: str) -> dict[str, Any]:
-    """The path of a file, its size and its time of modification."""
-    status = Path(path).stat()
-    return {"path": path, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
 
 def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
@@ -277,6 +272,7 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
         ]
 
     group = image_match.cluster_images(hashes_of_images, confirm) if images else range(len(refs))
+    statuses = file_statuses(ref.path for ref in refs)
     rows = []
     for index, ref in enumerate(refs):
         image_hashes = hashes_of_images[index] if hashes_of_images else None
@@ -288,7 +284,7 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
                 "flat": image_hashes.flat if image_hashes else False,
                 "pixels": image_hashes.pixels if image_hashes else "",
             }
-            | file_status(ref.path)
+            | dict(zip(("bytes", "modified_ns"), statuses[ref.path], strict=True))
         )
     return rows
 

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
 from distill.artifacts.manifest import fingerprint
 from distill.data import sources
-from distill.data.images import stored_images
+from distill.data.images.file_statuses import file_statuses
 from distill.local_paths import is_store_address
-from distill.object_store.interface import StoredObject
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 
@@ -40,8 +39,8 @@ def images_state(path: Path) -> str:
     """
     try:
         names = _image_paths(path)
-        stored = stored_images.states(name for name in names if is_store_address(name))
-        return fingerprint({name: _state(name, stored) for name in names})
+        statuses = file_statuses(names)
+        return fingerprint({name: [*statuses.get(name, ())] for name in names})
     except (OSError, pa.ArrowException, KeyError):
         return ""  # there is none, or a damaged one, which is made anew
 
@@ -55,27 +54,15 @@ def _image_paths(path: Path) -> list[str]:
     return sorted(paths)
 
 
-def _state(name: str, stored: Mapping[str, StoredObject]) -> list[int | str]:
-    if is_store_address(name):
-        return [stored[name].bytes, stored[name].etag] if name in stored else []
-    return [*_size_and_time(name)]
-
-
-def _size_and_time(name: str) -> list[int]:
-    with suppress(OSError):
-        status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
-        return [status.st_size, status.st_mtime_ns]
-    return []
-
-
 def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
     """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
     try:
         saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
         if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
             return []
-        names = (name for name in _image_paths(folder / SAMPLES) if not is_store_address(name))
-        missing = {str(Path(name).parent) for name in names if not _size_and_time(name)}
+        names = [name for name in _image_paths(folder / SAMPLES) if not is_store_address(name)]
+        there = file_statuses(names)
+        missing = {str(Path(name).parent) for name in names if name not in there}
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
         return []
     return sorted(name for name in missing if not _has_entries(name))

@@ -47,7 +47,7 @@ def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(re
         ["recipes", "copy", "tiny", "s3://bucket"],
         ["generate", "hf://owner/recipe.toml"],
         ["generate", "mine.toml", "--set", "data.questions.source=hf://datasets/a/b"],
-        ["generate", "mine.toml", "--set", "data.questions.images_root=s3://bucket/images"],
+        ["generate", "mine.toml", "--set", "data.questions.images_root=hf://datasets/a/b"],
         ["train", "mine.toml", "--set", "student.model=s3://bucket/model"],
         ["eval", "mine.toml", "--student", "one=file:///tmp/student"],
     ],

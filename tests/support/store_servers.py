@@ -60,6 +60,10 @@ class StoreFaults:
     """If-None-Match does not reach the server."""
     ignore_ranges: bool = False
     seen: Counter[str] = field(default_factory=Counter)
+    requests: list[str] = field(default_factory=list)
+    """Method and path of each request."""
+    wait_before: Callable[[str], object] = lambda request: None
+    """Called with method and path before a request reaches the server."""
 
 
 @contextmanager
@@ -73,6 +77,8 @@ def faulty_proxy(upstream: str, faults: StoreFaults) -> Iterator[str]:
         def answer(self) -> None:
             method = self.command
             faults.seen[method] += 1
+            faults.requests.append(f"{method} {self.path}")
+            faults.wait_before(faults.requests[-1])
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             if faults.away:
                 self.close_connection = True

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from store_worlds import dataset, lines_of, put_data, small_world
 from distill.artifacts.files import file_sha256
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
+from distill.units import image_shards
 from distill.units.stored_run import own_scratch, pull_generate
 from filters.apply import apply
 from filters.store_run import filter_in_store
+from teacher.agent import Agent
 from teacher.store_run import generate_in_store
 
 RUN = f"s3://{BUCKET}/run"
@@ -85,13 +89,118 @@ def assert_equal(world: World, bucket: ObjectStore, pulled: Path) -> None:
         assert dataset(scratch / "run") == dataset(world.run) != {}
 
 
+def image_gets(faults: StoreFaults) -> Counter[str]:
+    """How often each image was fetched by its own name."""
+    return Counter(request for request in faults.requests if request.startswith("GET") and ".png" in request)
+
+
+def shards(bucket: ObjectStore) -> list[str]:
+    return [stored.key for stored in bucket.list_objects("run/plan/images")]
+
+
 def test_a_run_on_a_store_of_images_equals_one_on_local_images(
-    plain: World, bucket: ObjectStore, tmp_path: Path
+    plain: World, bucket: ObjectStore, faults: StoreFaults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(image_shards, "SHARD_BYTES", 2000)
     put_data(plain, bucket)
     for path in plain.folder.glob("*.png"):
         path.unlink()
+    bucket.put("run/plan/images/killed/00/00/000.tar", b"of a process that was killed while it planned")
     generate(plain)
+    units = {key.rsplit("/", 1)[0] for key in shards(bucket)}
+    assert 1 < len(units) < len(shards(bucket)) and not [key for key in shards(bucket) if "killed" in key]
+    assert not list(plain.folder.rglob("scratch/*/files")), "nothing is left on this machine"
+    assert_equal(plain, bucket, tmp_path / "pulled")
+    assert len(image_gets(faults)) == 9 and set(image_gets(faults).values()) == {1}, "each image is asked for once"
+
+
+def stop_when_planned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a run, and end before its first unit."""
+
+    def stop(self: Agent) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Agent, "run", stop)
+        generate(world)
+
+
+def test_images_that_are_replaced_or_deleted_during_a_run_change_nothing(
+    plain: World, bucket: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_data(plain, bucket)
+    stop_when_planned(plain, monkeypatch)
+    bucket.put("data/0.png", plain.folder / "1.png")
+    bucket.delete(["data/2.png"])
+    generate(plain)
+    assert_equal(plain, bucket, tmp_path / "pulled")
+
+
+def test_without_a_shard_images_are_fetched_one_by_one_and_another_one_is_an_error_of_its_questions(
+    plain: World,
+    bucket: ObjectStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put_data(plain, bucket)
+    stop_when_planned(plain, monkeypatch)
+    first, *others = shards(bucket)
+    bucket.put(first, bucket.read(first)[:1000])
+    bucket.delete(others)
+    bucket.put("data/0.png", plain.folder / "1.png")
+    generate(plain)
+    assert "cannot be read" in caplog.text
+    recipe = plain.recipe()
+    pull_generate(open_store(RUN, config=recipe.store.client_options()), tmp_path / "pulled")
+    pulled, before = (lines_of(plain, run) for run in (tmp_path / "pulled", plain.run))
+    bad = [record for record in pulled if record["outcome"] == "error"]
+    assert bad and all("changed_image" in record["error"] for record in bad)
+    assert [record for record in pulled if record not in bad] == [
+        record for record in before if record["id"] not in {each["id"] for each in bad}
+    ]
+    assert len({record["sample_id"] for record in bad}) in (3, 4), "the questions about one image"
+
+
+def test_an_outage_while_a_unit_reads_its_images_is_waited_for(
+    plain: World, bucket: ObjectStore, url: str, faults: StoreFaults, tmp_path: Path
+) -> None:
+    put_data(plain, bucket)
+    away: list[float] = []
+
+    def leave(request: str) -> None:
+        if request.startswith("GET") and ".tar" in request and not away:
+            away.append(time.monotonic() + 3.0)
+        faults.away = bool(away) and time.monotonic() < away[0]
+
+    faults.wait_before = leave
+    asked = asked_of(url)
+    generate(plain)
+    assert away and asked_of(url) == asked + 90
+    assert_equal(plain, bucket, tmp_path / "pulled")
+
+
+def test_an_agent_that_is_killed_while_it_reads_images_costs_nothing(
+    plain: World, bucket: ObjectStore, url: str, faults: StoreFaults, tmp_path: Path
+) -> None:
+    put_data(plain, bucket)
+    reached, killed = threading.Event(), threading.Event()
+
+    def hold(request: str) -> None:
+        if request.startswith("GET") and ".tar" in request and not killed.is_set():
+            reached.set()
+            killed.wait(60)
+
+    faults.wait_before = hold
+    command = [sys.executable, "-m", "distill", "generate", str(plain.recipe().path), "--run", RUN]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert reached.wait(60)
+    process.kill()
+    process.wait()
+    killed.set()
+    asked = asked_of(url)
+    generate(plain)
+    assert asked_of(url) == asked + 90
     assert_equal(plain, bucket, tmp_path / "pulled")
 
 

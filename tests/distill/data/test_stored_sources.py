@@ -247,4 +247,9 @@ def test_what_a_process_holds_is_kept_apart_from_what_the_machine_keeps(
     stored = recipe(endpoint, tmp_path, source=f"{ADDRESS}/rows.jsonl")
     with recipe_stores.files_in(tmp_path / "own", stored):
         assert len(ids(stored)) == 12 and len(list((tmp_path / "own/files/images").rglob("*"))) == 8
+    assert not (tmp_path / "own/files").exists()
+    with pytest.raises(KeyboardInterrupt), recipe_stores.files_in(tmp_path / "own", stored):
+        ids(stored)
+        raise KeyboardInterrupt
+    assert len(list((tmp_path / "own/files/images").rglob("*"))) == 8, "the same command goes on with them"
     assert not (tmp_path / "scratch").exists() and "DISTILL_STORED_FILES" not in os.environ
