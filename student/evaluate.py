@@ -68,8 +68,9 @@ def evaluate(
         if manifest is not None:
             _require_same(folder, "was made from", manifest.fields, fields)
             require_same_pictures(recipe, [recipe.eval.data], manifest.inputs, str(folder))
-            same = manifest.fingerprint == fingerprint(fields) and _is_measured(manifest, recipe)
-            if same and not changed(folder, manifest.outputs.items()):
+            same = manifest.fingerprint == fingerprint(fields)
+            is_measured = _settings_counts(recipe).items() <= manifest.counts.items()
+            if same and is_measured and not changed(folder, manifest.outputs.items()):
                 return manifest
         samples = _read_questions(recipe)
         rounds = collect_replies.question_sets(recipe, samples)
@@ -103,7 +104,7 @@ def identity(recipe: Recipe, run: Path) -> str:
 
 
 def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:
-    """What the replies and the judging depend on. Whether images are left out once more only adds replies.
+    """What the replies and the judging depend on; not `eval.without_image`, which only adds replies.
 
     A student from elsewhere counts by its content, not by its path.
     """
@@ -118,11 +119,6 @@ def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, A
         **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},
         "seed": recipe.seed,
     }
-
-
-def _is_measured(manifest: Manifest, recipe: Recipe) -> bool:
-    """Whether a manifest covers what would be measured and drawn now."""
-    return _settings_counts(recipe).items() <= manifest.counts.items()
 
 
 def _settings_counts(recipe: Recipe) -> dict[str, int]:
@@ -216,7 +212,7 @@ def _score_replies(
 def _diagnose(
     recipe: Recipe, run: Path, metrics: Mapping[str, Any], replies: Mapping[str, Sequence[Prediction]]
 ) -> list[findings.Finding]:
-    """What the last arm that a stage trained shows; of the last arm where no stage trained one."""
+    """The findings about the last arm that a stage trained; about the last arm where no stage trained one."""
     stages = {stage.name: stage for stage in recipe.stages}
     arms = metrics["arms"]
     arm = next((name for name in reversed(arms) if arms[name].get("stage") in stages), list(arms)[-1])

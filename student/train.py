@@ -7,6 +7,7 @@ A finished stage is recognised by its manifest without importing torch. Does not
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def train(
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            manifests, seconds = _train_stages(recipe, run, fields, stage, jobs, before, on_progress)
+            training = _Training(recipe, run, fields, before, on_progress)
+            manifests, seconds = training.stages(stage, jobs)
             if stage is None:
                 manifest = _write_summary(run, fields, manifests, seconds)
             else:
@@ -134,102 +136,83 @@ def student_fields(recipe: Recipe) -> dict[str, Any]:
     return flatten({name: value for name, value in values.items() if value is not None}, "student")
 
 
-def _train_stages(
-    recipe: Recipe,
-    run: Path,
-    fields: Mapping[str, Mapping[str, Any]],
-    only: str | None,
-    jobs: int,
-    before: BeforeStage,
-    on_progress: ProgressCallback,
-) -> tuple[dict[str, Manifest], float]:
-    """The manifests of all stages, and the seconds that they took: those trained side by side count once."""
-    manifests: dict[str, Manifest] = {}
-    unfinished: list[Stage] = []
-    for stage in recipe.stages:
-        if only is not None and stage.name != only:
-            continue
-        start = start_of(recipe.stages, stage)
-        if only is not None and start is not None:
-            _require_finished(run, start, fields[start])
-        folder = run / "train" / stage.name
-        manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
-        if manifest is None:
-            unfinished.append(stage)
-        else:
-            require_same_pictures(recipe, rows.sources_of(stage), manifest.inputs, str(folder))
-            saved_model.require_saved(run, stage.name)
-            stages.clean(folder)
-            manifests[stage.name] = manifest
-    waiting_for = {stage.name for stage in unfinished}
-    for stage in unfinished:
-        start = start_of(recipe.stages, stage)
-        if start is not None and start not in waiting_for:
-            saved_model.require_saved(run, start, digests=True)
-    seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
-    if jobs == 1 or len(unfinished) < 2:
-        manifests |= _one_by_one(recipe, run, fields, unfinished, before, on_progress)
-    else:
-        manifests |= _side_by_side(recipe, run, fields, unfinished, jobs, before, on_progress)
-    in_order = {stage.name: manifests[stage.name] for stage in recipe.stages if stage.name in manifests}
-    return in_order, seconds + time.perf_counter() - begun
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """One call of `train` in the main process."""
 
+    recipe: Recipe
+    run: Path
+    fields: Mapping[str, Mapping[str, Any]]
+    before: BeforeStage
+    on_progress: ProgressCallback
 
-def _one_by_one(
-    recipe: Recipe,
-    run: Path,
-    fields: Mapping[str, Mapping[str, Any]],
-    unfinished: Sequence[Stage],
-    before: BeforeStage,
-    on_progress: ProgressCallback,
-) -> dict[str, Manifest]:
-    manifests: dict[str, Manifest] = {}
-    session = Session()
-    for number, stage in enumerate(unfinished):
-        following = unfinished[number + 1 : number + 2]
-        start = start_of(recipe.stages, stage)
-        before(stage)
-        order = processes.share(
-            {
-                "stage": stage,
-                "fields": fields[stage.name],
-                "again": any(start_of(recipe.stages, each) == start for each in following),
-            }
+    def stages(self, only: str | None, jobs: int) -> tuple[dict[str, Manifest], float]:
+        """The manifests of all stages, and the seconds that they took: those trained side by side count once."""
+        manifests: dict[str, Manifest] = {}
+        unfinished: list[Stage] = []
+        for stage in self.recipe.stages:
+            if only is not None and stage.name != only:
+                continue
+            start = self._start(stage)
+            if only is not None and start is not None:
+                _require_finished(self.run, start, self.fields[start])
+            folder = self.run / "train" / stage.name
+            manifest = finished(folder, self.fields[stage.name], remedy=_remedy(stage.name))
+            if manifest is None:
+                unfinished.append(stage)
+            else:
+                require_same_pictures(self.recipe, rows.sources_of(stage), manifest.inputs, str(folder))
+                saved_model.require_saved(self.run, stage.name)
+                stages.clean(folder)
+                manifests[stage.name] = manifest
+        waiting_for = {stage.name for stage in unfinished}
+        for stage in unfinished:
+            start = self._start(stage)
+            if start is not None and start not in waiting_for:
+                saved_model.require_saved(self.run, start, digests=True)
+        seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
+        manifests |= (
+            self._one_by_one(unfinished) if jobs == 1 or len(unfinished) < 2 else self._side_by_side(unfinished, jobs)
         )
-        manifest = _train_stage(recipe, run, **order, session=session, on_progress=on_progress)
-        assert manifest is not None
-        manifests[stage.name] = manifest
-    return manifests
+        in_order = {stage.name: manifests[stage.name] for stage in self.recipe.stages if stage.name in manifests}
+        return in_order, seconds + time.perf_counter() - begun
 
+    def _start(self, stage: Stage) -> str | None:
+        return start_of(self.recipe.stages, stage)
 
-def _side_by_side(
-    recipe: Recipe,
-    run: Path,
-    fields: Mapping[str, Mapping[str, Any]],
-    unfinished: Sequence[Stage],
-    jobs: int,
-    before: BeforeStage,
-    on_progress: ProgressCallback,
-) -> dict[str, Manifest]:
-    """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
-    manifests: dict[str, Manifest] = {}
-    waiting = {stage.name: stage for stage in unfinished}
-    unfinished_names = {*waiting}
-    with JobPool(jobs, on_progress) as pool:
+    def _one_by_one(self, unfinished: Sequence[Stage]) -> dict[str, Manifest]:
+        manifests: dict[str, Manifest] = {}
+        session = Session()
+        for number, stage in enumerate(unfinished):
+            following = unfinished[number + 1 : number + 2]
+            self.before(stage)
+            again = any(self._start(each) == self._start(stage) for each in following)
+            order = processes.share({"stage": stage, "fields": self.fields[stage.name], "again": again})
+            manifest = _train_stage(self.recipe, self.run, **order, session=session, on_progress=self.on_progress)
+            assert manifest is not None
+            manifests[stage.name] = manifest
+        return manifests
 
-        def submit_ready() -> None:
-            for stage in [*waiting.values()]:
-                start = start_of(recipe.stages, stage)
-                if start in manifests or start not in unfinished_names:
-                    del waiting[stage.name]
-                    before(stage)
-                    pool.submit(stage.name, train_alone, recipe, run, stage, fields[stage.name])
+    def _side_by_side(self, unfinished: Sequence[Stage], jobs: int) -> dict[str, Manifest]:
+        """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
+        manifests: dict[str, Manifest] = {}
+        waiting = {stage.name: stage for stage in unfinished}
+        unfinished_names = {*waiting}
+        with JobPool(jobs, self.on_progress) as pool:
 
-        submit_ready()
-        for name, future in pool.results():
-            manifests[str(name)] = future.result()
+            def submit_ready() -> None:
+                for stage in [*waiting.values()]:
+                    start = self._start(stage)
+                    if start in manifests or start not in unfinished_names:
+                        del waiting[stage.name]
+                        self.before(stage)
+                        pool.submit(stage.name, train_alone, self.recipe, self.run, stage, self.fields[stage.name])
+
             submit_ready()
-    return manifests
+            for name, future in pool.results():
+                manifests[str(name)] = future.result()
+                submit_ready()
+        return manifests
 
 
 def train_alone(

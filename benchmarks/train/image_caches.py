@@ -109,19 +109,11 @@ def steps(
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     refs = [ref for example in examples.rows for ref in example.row.images]
     kept: list[ImageSource] = []
+    images_encoder = image_tokens.ImageEncoder(
+        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS
+    )
     cpu, seconds = timed(
-        lambda: kept.append(
-            image_tokens.token_store(
-                model,
-                parts,
-                store,
-                refs,
-                image_id=encoder.image_id,
-                max_pixels=PIXELS,
-                folder=folder,
-                max_bytes=1 << 34,
-            )
-        )
+        lambda: kept.append(image_tokens.token_store(images_encoder, refs, folder=folder, max_bytes=1 << 34))
     )
     images = len({ref.sha256 for ref in refs})
     size = sum(file.stat().st_size for path in folder.glob("tokens-*") for file in path.iterdir())

@@ -39,13 +39,13 @@ class Encoder:
 
     def __init__(self, processor: ProcessorMixin, end_ids: Iterable[int]) -> None:
         self._processor = processor
-        self._tokenizer = processor.tokenizer
-        self.image_id = int(self._tokenizer.convert_tokens_to_ids(image_token(processor)))
-        if self._tokenizer.eos_token_id is None:
+        self.tokenizer = processor.tokenizer
+        self.image_id = int(self.tokenizer.convert_tokens_to_ids(image_token(processor)))
+        if self.tokenizer.eos_token_id is None:
             raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
         self.pad_id = inputs.pad_id(processor)
-        self.end_ids = frozenset((*end_ids, int(self._tokenizer.eos_token_id)))
-        template = getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)
+        self.end_ids = frozenset((*end_ids, int(self.tokenizer.eos_token_id)))
+        template = getattr(processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None)
         if not isinstance(template, str):
             raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
         self._template = template
@@ -63,7 +63,7 @@ class Encoder:
         (asked,), _ = self._render(turns, ask=True)
         (without_prompt,), _ = self._render(turns, ask=False)
         added = asked[len(without_prompt) :] if asked.startswith(without_prompt) else ""
-        return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
+        return max(1, len(self.tokenizer(added, add_special_tokens=False)["input_ids"]))
 
     def _learned(self, rows: Sequence[TrainingRow]) -> tuple[list[str], list[tuple[int, int]]]:
         """The text of each row, and the characters of its response."""
@@ -103,14 +103,14 @@ class Encoder:
         elif end < len(ids) and ids[end] in self.end_ids:
             end += 1
         else:
-            ids, offsets = [*ids[:end], int(self._tokenizer.eos_token_id)], [*offsets[:end], (span[1], span[1])]
+            ids, offsets = [*ids[:end], int(self.tokenizer.eos_token_id)], [*offsets[:end], (span[1], span[1])]
             end += 1
         return ids[:end], first, kinds_of(offsets[first:end], text, span[0], row)
 
     def verify(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
         """Check that a row's ids are what the processor itself makes of its text and images."""
         texts, _ = self._learned([row])
-        begin = self._tokenizer.bos_token
+        begin = self.tokenizer.bos_token
         loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
         doubled = begin is not None and texts[0].startswith(begin)
         encoded = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
@@ -130,14 +130,14 @@ class Encoder:
             chat_template=self._template,
             add_generation_prompt=ask,
             return_assistant_tokens_mask=mark,
-            **self._tokenizer.special_tokens_map,
+            **self.tokenizer.special_tokens_map,
         )
         return texts, spans
 
     def _tokenize(self, texts: list[str], **options: Any) -> Any:
-        begin = self._tokenizer.bos_token
+        begin = self.tokenizer.bos_token
         doubled = begin is not None and bool(texts) and texts[0].startswith(begin)
-        return self._tokenizer(texts, add_special_tokens=not doubled, **options)
+        return self.tokenizer(texts, add_special_tokens=not doubled, **options)
 
 
 def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from distill.artifacts.manifest import fingerprint, versions
@@ -119,27 +118,43 @@ class TokenStore:
         return joined
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageEncoder:
+    """A student's way from images to tokens: its tower and projector, and the store that has their pixels."""
+
+    model: PreTrainedModel
+    parts: Parts
+    store: ImageStore
+    image_id: int
+    max_pixels: int
+
+    def tokens(self, ref: ImageRef) -> int:
+        """The number of tokens that the processor writes for an image."""
+        return self.store.expansion(ref, self.max_pixels).count(self.image_id)
+
+    def count(self, examples: Examples) -> tuple[int, int]:
+        """The number of distinct images of the rows, and the tokens of all of them. Reads images not seen before."""
+        refs = distinct_images(examples)
+        return len(refs), sum(map(self.tokens, refs))
+
+
 def for_stage(
-    model: PreTrainedModel,
-    parts: Parts,
-    store: ImageStore,
+    encoder: ImageEncoder,
     examples: Examples,
     stage: Stage,
     settings: Student,
     *,
-    image_id: int,
-    max_pixels: int,
-    images: int,
-    tokens: int,
+    count: tuple[int, int],
     folder: Path,
     device: torch.device,
     sharers: int,
     on_progress: ProgressCallback,
 ) -> ImageStore | TokenStore:
-    """What a stage's batches take images from: `store`, or their tokens where keeping those pays; says which and why.
+    """What a stage's batches take images from: pixels, or tokens where keeping those pays; says which and why.
 
-    `images` and `tokens`: what `count_images` says of the rows; `sharers`: what `sharing` says of the stage.
+    `count`: what `encoder.count` says of the rows; `sharers`: what `sharing` says of the stage.
     """
+    model, (images, tokens) = encoder.model, count
     limit_bytes = int(settings.image_tokens_gb * 1e9)
     choice = choose(
         settings.image_tokens,
@@ -161,32 +176,17 @@ def for_stage(
         # A stage that trains the projector has nothing to keep, which needs no word.
         if "projector" not in stage.train:
             say(0)
-        return store
+        return encoder.store
     model.to(device)
     try:
-        return token_store(
-            model,
-            parts,
-            store,
-            distinct_images(examples),
-            image_id=image_id,
-            max_pixels=max_pixels,
-            folder=folder,
-            max_bytes=limit_bytes,
-            on_image=lambda done, _: say(done),
-        )
+        refs = distinct_images(examples)
+        return token_store(encoder, refs, folder=folder, max_bytes=limit_bytes, on_image=lambda done, _: say(done))
     except ModelError as error:
         if settings.image_tokens == "on":
             raise
         choice = Choice(use=False, reason=str(error))
         say(0)
-        return store
-
-
-def count_images(examples: Examples, store: ImageStore, *, image_id: int, max_pixels: int) -> tuple[int, int]:
-    """The distinct images of the rows, which are looked at unless they have been, and the tokens of all of them."""
-    refs = distinct_images(examples)
-    return len(refs), sum(store.expansion(ref, max_pixels).count(image_id) for ref in refs)
+        return encoder.store
 
 
 def distinct_images(examples: Examples) -> list[ImageRef]:
@@ -225,46 +225,40 @@ def _width(model: PreTrainedModel) -> int:
 
 
 def token_store(
-    model: PreTrainedModel,
-    parts: Parts,
-    store: ImageStore,
+    encoder: ImageEncoder,
     refs: Sequence[ImageRef],
     *,
-    image_id: int,
-    max_pixels: int,
     folder: Path,
     max_bytes: int,
     on_image: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenStore:
-    """The tokens of these images, computed as far as they are not kept yet; `model` then takes them for pixels.
+    """The tokens of these images, computed as far as they are not kept yet; the model then takes them for pixels.
 
     `folder`: where the caches of a run lie. `on_image` hears how many are done. Raises ModelError when the model
     makes another number of tokens of an image than its processor writes.
     """
-    cache = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
+    cache = DiskCache(folder / f"tokens-{_identity(encoder)[:16]}", max_bytes=max_bytes)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds damaged entries while the tower is still loaded.
     missing = [ref for ref in images if cache.get(ref.sha256) is None]
-    store.prepare(missing, max_pixels)
+    encoder.store.prepare(missing, encoder.max_pixels)
     done = len(images) - len(missing)
     on_image(done, len(images))
-    for group in _groups(missing, store, max_pixels):
-        _compute(model, store, group, cache, image_id, max_pixels)
+    for group in _groups(missing, encoder):
+        _compute(encoder, group, cache)
         done += len(group)
         on_image(done, len(images))
     if images:
-        _attach(model, cache)
+        _attach(encoder.model, cache)
     return TokenStore(cache)
 
 
-def _groups(
-    refs: Sequence[ImageRef], store: ImageStore, max_pixels: int
-) -> Iterator[list[tuple[ImageRef, Features]]]:
+def _groups(refs: Sequence[ImageRef], encoder: ImageEncoder) -> Iterator[list[tuple[ImageRef, Features]]]:
     """Images whose pixels go through the tower together; the same ones in every run."""
     group: list[tuple[ImageRef, Features]] = []
     values = 0
     for ref in refs:
-        features = store.features(ref, max_pixels)
+        features = encoder.store.features(ref, encoder.max_pixels)
         size = features[_PIXELS].numel()
         if group and values + size > _BATCH_VALUES:
             yield group
@@ -276,15 +270,10 @@ def _groups(
 
 
 @torch.no_grad()
-def _compute(
-    model: PreTrainedModel,
-    store: ImageStore,
-    group: Sequence[tuple[ImageRef, Features]],
-    cache: DiskCache,
-    image_id: int,
-    max_pixels: int,
-) -> None:
-    inputs = {name: value.to(model.device) for name, value in store.join([features for _, features in group]).items()}
+def _compute(encoder: ImageEncoder, group: Sequence[tuple[ImageRef, Features]], cache: DiskCache) -> None:
+    """Put the tokens of the images of a group into the cache."""
+    model, joined = encoder.model, encoder.store.join([features for _, features in group])
+    inputs = {name: value.to(model.device) for name, value in joined.items()}
     of_pixels = _of_pixels(_inner(model))
     known = signature(of_pixels).parameters
     was_training = model.training
@@ -298,7 +287,7 @@ def _compute(
         *(_flat(layer) for layer in getattr(outputs, "deepstack_features", None) or ()),
     ]
     tokens = torch.cat(layers, dim=-1).cpu()
-    counts = [store.expansion(ref, max_pixels).count(image_id) for ref, _ in group]
+    counts = [encoder.tokens(ref) for ref, _ in group]
     if sum(counts) != len(tokens):
         raise ModelError(
             f"{type(model).__name__} makes {len(tokens)} tokens of {len(group)} images, its processor writes "
@@ -354,12 +343,11 @@ def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
     inner.get_image_features = get_image_features
 
 
-def _identity(model: PreTrainedModel, parts: Parts, store: ImageStore) -> str:
+def _identity(encoder: ImageEncoder) -> str:
     """Hex digest of everything that decides the tokens of an image."""
-    digest = hashlib.sha256()
-    modules: tuple[nn.Module, ...] = (model.get_submodule(parts.tower), model.get_submodule(parts.projector))
-    for module in modules:
-        for name, value in module.state_dict().items():
+    model, digest = encoder.model, hashlib.sha256()
+    for part in (encoder.parts.tower, encoder.parts.projector):
+        for name, value in model.get_submodule(part).state_dict().items():
             digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     config: Mapping[str, Any] = model.config.to_dict()
@@ -368,7 +356,7 @@ def _identity(model: PreTrainedModel, parts: Parts, store: ImageStore) -> str:
             "weights": digest.hexdigest(),
             "class": type(model).__name__,
             "config": str(sorted((key, value) for key, value in config.items() if key not in _CONFIG_OF_TEXT)),
-            "processor": processor_fingerprint(store.processor),
+            "processor": processor_fingerprint(encoder.store.processor),
             "device": model.device.type,
             **versions("torch", "transformers"),
         }

@@ -27,7 +27,6 @@ from student.models.inputs import end_ids
 from student.training.session import Session
 
 if TYPE_CHECKING:
-    from student.data.images import ImageStore
     from student.inference import generation
 
 REPLIES = "replies.jsonl"
@@ -215,7 +214,6 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
     """Ask in this process, batch by batch. Batches don't depend on what is missing, so neither do replies."""
     import torch
 
-    from student.data.encode import Encoder
     from student.inference import generation
     from student.models.library_output import hide_library_output
 
@@ -223,21 +221,16 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
     with hide_library_output():
         student, processor = students.load_student(recipe, work.evaluated)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-    encoder = Encoder(processor, end_ids(student))
-    store = _store(work.evaluated, session, processor, student.dtype)
-    max_pixels = recipe.data[recipe.eval.data].max_pixels
-    for question_set, batch, missing in _batches(recipe, work, encoder, store, on_replies):
+    prompter = _prompter(recipe, work.evaluated, session, student, processor)
+    for question_set, batch, missing in _batches(recipe, work, prompter, on_replies):
         started = time.perf_counter()
         with hide_library_output():
             replies = generation.generate_replies(
                 student,
-                processor,
-                encoder,
-                store,
+                prompter,
                 question_set.samples,
                 batch,
                 max_new_tokens=recipe.eval.max_new_tokens,
-                max_pixels=max_pixels,
                 draw=_draw(recipe, question_set, batch),
             )
         seconds = (time.perf_counter() - started) / len(batch)
@@ -265,25 +258,17 @@ def _draw(
 
 
 def _batches(
-    recipe: Recipe, work: Work, encoder: Any, store: "ImageStore", on_replies: OnReplies
+    recipe: Recipe, work: Work, prompter: "generation.Prompter", on_replies: OnReplies
 ) -> Iterator[tuple[QuestionSet, list[tuple[int, list[int]]], frozenset[str]]]:
     """The batches that hold something missing, with what is missing of their round.
 
     Questions that this student cannot be asked are recorded as such at the end of the round.
     """
-    from student.inference import generation
-
     for question_set, missing in work.missing:
         if not missing:
             continue
         asked_ids: set[str] = set()
-        for batch in generation.question_batches(
-            encoder,
-            store,
-            question_set.samples,
-            batch_size=recipe.eval.batch_size,
-            max_pixels=recipe.data[recipe.eval.data].max_pixels,
-        ):
+        for batch in prompter.batches(question_set.samples, recipe.eval.batch_size):
             ids = {question_set.samples[index].id for index, _ in batch}
             asked_ids |= ids
             if ids & missing:
@@ -298,21 +283,25 @@ def _batches(
         )
 
 
-def _store(evaluated: EvaluatedStudent, session: Session, processor: Any, dtype: Any) -> "ImageStore":
-    """Resized images; those of the recipe's own students share them, for their processors are the same."""
+def _prompter(
+    recipe: Recipe, evaluated: EvaluatedStudent, session: Session, student: Any, processor: Any
+) -> "generation.Prompter":
+    """The recipe's own students share resized images, for their processors are the same."""
+    from student.data.encode import Encoder
     from student.data.images import ImageStore
+    from student.inference.generation import Prompter
 
-    if evaluated.foreign:
-        return ImageStore(processor, dtype)
-    session.store = session.store or ImageStore(processor, dtype)
-    return session.store
+    store = None if evaluated.foreign else session.store
+    store = store or ImageStore(processor, student.dtype)
+    if not evaluated.foreign:
+        session.store = store
+    return Prompter(Encoder(processor, end_ids(student)), store, recipe.data[recipe.eval.data].max_pixels)
 
 
 def _ask_exported(
     recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Mapping[str, int], on_replies: OnReplies
 ) -> None:
     """Export the student below `folder`, have it served while it is asked, and remove the export."""
-    from student.data.encode import Encoder
     from student.export import convert
     from student.inference import generation
     from student.models.library_output import hide_library_output
@@ -321,11 +310,10 @@ def _ask_exported(
     shutil.rmtree(path, ignore_errors=True)
     with hide_library_output():
         student, processor = students.load_student(recipe, work.evaluated)
-    encoder = Encoder(processor, end_ids(student))
-    store = _store(work.evaluated, Session(), processor, student.dtype)
+    prompter = _prompter(recipe, work.evaluated, Session(), student, processor)
     chunks: list[tuple[QuestionSet, list[Sample]]] = []
     longest = 0
-    for question_set, batch, missing in _batches(recipe, work, encoder, store, on_replies):
+    for question_set, batch, missing in _batches(recipe, work, prompter, on_replies):
         samples = [question_set.samples[at] for at, _ in batch if question_set.samples[at].id in missing]
         longest = max(longest, *(len(ids) for _, ids in batch))
         if chunks and chunks[-1][0] is question_set and len(chunks[-1][1]) + len(samples) <= _CHUNK:
@@ -347,7 +335,7 @@ def _ask_exported(
                 started = time.perf_counter()
                 answers = server.ask(samples)
                 seconds = (time.perf_counter() - started) / len(samples)
-                replies = [generation.parse_reply(ids, encoder, processor.tokenizer) for _, ids in answers]
+                replies = [generation.parse_reply(ids, prompter.encoder) for _, ids in answers]
                 on_replies(
                     question_set,
                     [

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from distill.stats import intervals
 from student.evaluation.error_breakdown import error_breakdown
 from student.evaluation.user_metrics import UserMetric, describe_metrics
@@ -92,7 +94,7 @@ def group_metrics(predictions: Predictions, own: Sequence[UserMetric] = ()) -> d
         **summarize_predictions(predictions),
         **{key: value for metric in (*BUILT_IN, *own) for key, value in aggregate(metric, predictions).items()},
         "median_rationale_tokens": float(statistics.median(lengths)) if lengths else None,
-        "p95_rationale_tokens": _quantile(lengths, 0.95) if lengths else None,
+        "p95_rationale_tokens": float(np.quantile(lengths, 0.95)) if lengths else None,
         **_share("accuracy_when_consistent", map(_correct, consistent)),
         **_share("accuracy_when_inconsistent", map(_correct, inconsistent)),
     }
@@ -223,15 +225,6 @@ def _share(name: str, flags: Iterable[bool | None]) -> dict[str, Any]:
     known = [bool(flag) for flag in flags if flag is not None]
     n, count = len(known), sum(known)
     return {name: count / n if n else None, f"{name}_ci95": intervals.wilson(count, n) if n else None, f"{name}_n": n}
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Between two values in proportion, as numpy's default does."""
-    ordered = sorted(values)
-    index = share * (len(ordered) - 1)
-    low = math.floor(index)
-    high = min(low + 1, len(ordered) - 1)
-    return float(ordered[low] + (ordered[high] - ordered[low]) * (index - low))
 
 
 def _delta(later: Predictions, earlier: Predictions, metrics: Sequence[Metric]) -> dict[str, Any]:

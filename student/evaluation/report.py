@@ -169,7 +169,7 @@ def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+    return list(read_jsonl(path, on_damage=lambda _: None))
 
 
 def _points(path: Path, key: str) -> list[tuple[float, float]]:

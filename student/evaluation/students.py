@@ -246,9 +246,8 @@ def require_loadable(recipe: Recipe, evaluated: EvaluatedStudent) -> None:
     trusted = _trusts_remote_code(recipe)
     outline, _ = siq_vl.outline(evaluated.model, revision=evaluated.revision, trust_remote_code=trusted)
     if evaluated.adapter is not None:
-        _require_adapter_fits(
-            evaluated.model, evaluated.adapter, {name: tuple(value.shape) for name, value in _named_tensors(outline)}
-        )
+        shapes = {name: tuple(value.shape) for name, value in outline.state_dict().items()}
+        _require_adapter_fits(evaluated.model, evaluated.adapter, shapes)
 
 
 def load_student(recipe: Recipe, evaluated: EvaluatedStudent) -> tuple[Any, Any]:
@@ -288,10 +287,6 @@ def _dtype(recipe: Recipe, evaluated: EvaluatedStudent) -> str:
 
 def _trusts_remote_code(recipe: Recipe) -> bool:
     return recipe.student is not None and recipe.student.trust_remote_code
-
-
-def _named_tensors(outline: Any) -> Any:
-    return outline.state_dict().items()
 
 
 def _require_adapter_fits(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rapidfuzz.distance import Prefix
 
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
@@ -46,20 +47,16 @@ class ComparedStudent:
     ) -> None:
         assert recipe.student is not None
         dtype = dtype or convert.dtype_of(out)
-        self._model, self._processor = siq_vl.load(
+        self._model, processor = siq_vl.load(
             str(out), dtype=dtype, trust_remote_code=recipe.student.trust_remote_code
         )
         self._model.eval()
         self.samples = samples
         self._max_new_tokens = recipe.eval.max_new_tokens
         self.max_pixels = recipe.data[source].max_pixels
-        self._encoder = Encoder(self._processor, end_ids(self._model))
-        self._store = ImageStore(self._processor, getattr(torch, dtype))
-        self._batches = list(
-            generation.question_batches(
-                self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels
-            )
-        )
+        encoder, store = Encoder(processor, end_ids(self._model)), ImageStore(processor, getattr(torch, dtype))
+        self._prompter = generation.Prompter(encoder, store, self.max_pixels)
+        self._batches = list(self._prompter.batches(samples, _BATCH))
         self.prompts = {prompt_index: ids for batch in self._batches for prompt_index, ids in batch}
         self.longest = max(map(len, self.prompts.values()))
 
@@ -69,14 +66,7 @@ class ComparedStudent:
         result: dict[int, list[int]] = {}
         for batch in self._batches:
             ids = generation.reply_ids(
-                self._model,
-                self._processor,
-                self._encoder,
-                self._store,
-                self.samples,
-                batch,
-                max_new_tokens=self._max_new_tokens,
-                max_pixels=self.max_pixels,
+                self._model, self._prompter, self.samples, batch, max_new_tokens=self._max_new_tokens
             )
             result |= {prompt_index: reply for (prompt_index, _), reply in zip(batch, ids, strict=True)}
             on_done(len(result))
@@ -95,7 +85,7 @@ class ComparedStudent:
             same_prompts += prompt_ids == self.prompts[index]
             agreeing += int((logits.argmax(-1) == torch.tensor(served_ids)).sum())
             token_count += len(served_ids)
-            shared = _shared(mine, served_ids)
+            shared = Prefix.similarity(mine, served_ids)
             prefix += shared
             tokens += max(len(mine), len(served_ids))
             identical += mine == served_ids
@@ -118,14 +108,7 @@ class ComparedStudent:
     @torch.inference_mode()
     def _following(self, index: int, ids: Sequence[int]) -> torch.Tensor:
         """Logits of transformers at every token of a reply, given the reply so far; (tokens, vocabulary)."""
-        inputs = generation.prompt_inputs(
-            self._model,
-            self._encoder,
-            self._store,
-            self.samples,
-            [(index, [*self.prompts[index], *ids])],
-            max_pixels=self.max_pixels,
-        )
+        inputs = self._prompter.inputs(self._model, self.samples, [(index, [*self.prompts[index], *ids])])
         result = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
         return torch.as_tensor(result[:-1].float())
 
@@ -136,7 +119,7 @@ class ComparedStudent:
         margin = float("nan")
         if all(both):
             margin = float(logits[shared, both[0][0]] - logits[shared, both[1][0]])
-        shown = [self._processor.tokenizer.decode(ids) if ids else "(end)" for ids in both]
+        shown = [self._prompter.encoder.tokenizer.decode(ids) if ids else "(end)" for ids in both]
         return ReplyDifference(
             sample_id=self.samples[index].id,
             question=self.samples[index].question,
@@ -145,9 +128,3 @@ class ComparedStudent:
             server=shown[1],
             margin=margin,
         )
-
-
-def _shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common prefix."""
-    both = zip(first, second, strict=False)
-    return next((index for index, (one, other) in enumerate(both) if one != other), min(len(first), len(second)))

@@ -28,7 +28,7 @@ from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.export import convert
 from student.export.reply_comparison import ComparedStudent, Tokens
-from student.inference import generation
+from student.inference.generation import Prompter
 from student.models import siq_vl, start_model
 from student.models.inputs import end_ids
 
@@ -224,9 +224,9 @@ def _within(name: str, expected: torch.Tensor, result: torch.Tensor, limit: floa
 def _probe(
     model: PreTrainedModel, processor: ProcessorMixin, samples: Sequence[Sample], max_pixels: int
 ) -> dict[str, Any]:
-    encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
-    (batch,) = generation.question_batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
-    return generation.prompt_inputs(model, encoder, store, samples, batch, max_pixels=max_pixels)
+    prompter = Prompter(Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32), max_pixels)
+    (batch,) = prompter.batches(samples, len(samples))
+    return prompter.inputs(model, samples, batch)
 
 
 @torch.inference_mode()

@@ -5,10 +5,9 @@ Works with any image-text-to-text model. Does not judge answers (student/evaluat
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin, TextStreamer
+from transformers import GenerationConfig, PreTrainedModel, TextStreamer
 
 from distill import live_text
 from distill.rationale import split
@@ -28,44 +27,46 @@ class Reply:
     truncated: bool
 
 
-def question_batches(
-    encoder: Encoder, store: ImageStore, samples: Sequence[Sample], *, batch_size: int, max_pixels: int
-) -> Iterator[list[tuple[int, list[int]]]]:
-    """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
-
-    A sample whose question holds the image placeholder itself cannot be asked and is left out.
-    """
-    asked = encoder.prompts([(sample.question, len(sample.images)) for sample in samples])
-    prompts = []
-    for index, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
-        full = expand(ids, encoder.image_id, [store.expansion(ref, max_pixels) for ref in sample.images])
-        if full is not None:
-            prompts.append((index, full))
-    prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
-    for start in range(0, len(prompts), batch_size):
-        yield prompts[start : start + batch_size]
+Batch = Sequence[tuple[int, list[int]]]
+"""Places of samples with the token ids of their prompts."""
 
 
-def prompt_inputs(
-    model: PreTrainedModel,
-    encoder: Encoder,
-    store: ImageStore,
-    samples: Sequence[Sample],
-    batch: Sequence[tuple[int, list[int]]],
-    *,
-    max_pixels: int,
-) -> dict[str, torch.Tensor]:
-    """The inputs of `model` for one of `batches`: prompts padded on the left, and the inputs of their images."""
-    pad = encoder.pad_id
-    width = max(len(ids) for _, ids in batch)
-    inputs = {
-        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
-        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
-    }
-    if (name := type_name(model)) is not None:
-        inputs[name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
-    pictures = [store.features(ref, max_pixels) for index, _ in batch for ref in samples[index].images]
-    return inputs | store.join(pictures)
+@dataclass(frozen=True, slots=True)
+class Prompter:
+    """Makes a student's inputs of questions and their images."""
+
+    encoder: Encoder
+    store: ImageStore
+    max_pixels: int
+
+    def batches(self, samples: Sequence[Sample], batch_size: int) -> Iterator[list[tuple[int, list[int]]]]:
+        """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
+
+        A sample whose question holds the image placeholder itself cannot be asked and is left out.
+        """
+        asked = self.encoder.prompts([(sample.question, len(sample.images)) for sample in samples])
+        prompts = []
+        for index, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
+            images = [self.store.expansion(ref, self.max_pixels) for ref in sample.images]
+            full = expand(ids, self.encoder.image_id, images)
+            if full is not None:
+                prompts.append((index, full))
+        prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
+        for start in range(0, len(prompts), batch_size):
+            yield prompts[start : start + batch_size]
+
+    def inputs(self, model: PreTrainedModel, samples: Sequence[Sample], batch: Batch) -> dict[str, torch.Tensor]:
+        """The inputs of `model` for one of `batches`: prompts padded on the left, and the inputs of their images."""
+        pad = self.encoder.pad_id
+        width = max(len(ids) for _, ids in batch)
+        inputs = {
+            "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
+            "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
+        }
+        if (name := type_name(model)) is not None:
+            inputs[name] = (inputs["input_ids"] == self.encoder.image_id).to(torch.int64)
+        refs = (ref for index, _ in batch for ref in samples[index].images)
+        return inputs | self.store.join([self.store.features(ref, self.max_pixels) for ref in refs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +80,15 @@ class Draw:
 @torch.inference_mode()
 def reply_ids(
     model: PreTrainedModel,
-    processor: ProcessorMixin,
-    encoder: Encoder,
-    store: ImageStore,
+    prompter: Prompter,
     samples: Sequence[Sample],
-    batch: Sequence[tuple[int, list[int]]],
+    batch: Batch,
     *,
     max_new_tokens: int,
-    max_pixels: int,
     draw: Draw | None = None,
 ) -> list[list[int]]:
-    """Token ids of the replies to one of `batches`, in its order, the end of the turn included; greedy without
-    `draw`."""
-    inputs = prompt_inputs(model, encoder, store, samples, batch, max_pixels=max_pixels)
+    """Token ids of the replies to a batch, in its order, the end of the turn included; greedy without `draw`."""
+    encoder, inputs = prompter.encoder, prompter.inputs(model, samples, batch)
     # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
     decoding = GenerationConfig(
         do_sample=draw is not None,
@@ -107,7 +104,7 @@ def reply_ids(
         use_cache=True,
     )
     listener = live_text.current()
-    streamer = _Streamer(processor.tokenizer, encoder, listener) if listener and len(batch) == 1 else None
+    streamer = _Streamer(encoder, listener) if listener and len(batch) == 1 else None
     with torch.random.fork_rng(enabled=draw is not None):
         if draw is not None:
             torch.manual_seed(draw.seed)
@@ -123,8 +120,8 @@ def reply_ids(
 class _Streamer(TextStreamer):  # type: ignore[misc]
     """Tells a listener whole words of one reply as they come, without the end of the turn."""
 
-    def __init__(self, tokenizer: Any, encoder: Encoder, listener: live_text.Listener) -> None:
-        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=False)
+    def __init__(self, encoder: Encoder, listener: live_text.Listener) -> None:
+        super().__init__(encoder.tokenizer, skip_prompt=True, skip_special_tokens=False)
         self._encoder, self._listener = encoder, listener
         listener.begin()
 
@@ -138,29 +135,16 @@ class _Streamer(TextStreamer):  # type: ignore[misc]
 
 def generate_replies(
     model: PreTrainedModel,
-    processor: ProcessorMixin,
-    encoder: Encoder,
-    store: ImageStore,
+    prompter: Prompter,
     samples: Sequence[Sample],
-    batch: Sequence[tuple[int, list[int]]],
+    batch: Batch,
     *,
     max_new_tokens: int,
-    max_pixels: int,
     draw: Draw | None = None,
 ) -> list[Reply]:
-    """Replies to one of `batches`, in its order; greedy without `draw`."""
-    result = reply_ids(
-        model,
-        processor,
-        encoder,
-        store,
-        samples,
-        batch,
-        max_new_tokens=max_new_tokens,
-        max_pixels=max_pixels,
-        draw=draw,
-    )
-    return [parse_reply(ids, encoder, processor.tokenizer) for ids in result]
+    """Replies to a batch, in its order; greedy without `draw`."""
+    result = reply_ids(model, prompter, samples, batch, max_new_tokens=max_new_tokens, draw=draw)
+    return [parse_reply(ids, prompter.encoder) for ids in result]
 
 
 def _end(ids: Sequence[int], encoder: Encoder) -> int:
@@ -168,11 +152,11 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
     return next((index for index, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
-def parse_reply(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
+def parse_reply(ids: Sequence[int], encoder: Encoder) -> Reply:
     """The reply that token ids are, the end of the turn included where it came."""
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
-    text: str = tokenizer.decode(reply_ids, skip_special_tokens=False)  # type: ignore[attr-defined]
+    text: str = encoder.tokenizer.decode(reply_ids, skip_special_tokens=False)
     reasoning = split(text).rationale
-    rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
+    rationale = len(encoder.tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0
     return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(reply_ids) == len(ids))

@@ -35,7 +35,7 @@ class PairLoss:
         return value, torch.stack([slope, -slope], 1).flatten()[self.reply]
 
     def measures(self, nll: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Means over the step's pairs, as parts of this pass: rewards, their margin, how often the right one wins."""
+        """What this pass adds to the step's means: rewards, their margin, and how often the right reply wins."""
         right, wrong = self.rewards(nll).unbind(1)
         return {
             "preference_loss": self(nll)[0],

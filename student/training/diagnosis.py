@@ -43,10 +43,7 @@ class StageFacts:
 
 
 def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, int]) -> StageFacts:
-    log, measured = (
-        list(recovered(folder / name, requiring("step"))) if (folder / name).is_file() else []
-        for name in (METRICS, VALIDATION)
-    )
+    log, measured = (list(recovered(folder / name, requiring("step"))) for name in (METRICS, VALIDATION))
     return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured)
 
 

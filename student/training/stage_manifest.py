@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
 
 def write_manifest(work: "StageRun") -> Manifest:
-    """Write diagnosis and manifest, in the main process: the stage is finished."""
+    """Write the diagnosis, then the manifest, which marks the stage as finished. For the main process only."""
     from student.training import freeze_checks
 
     folder, frozen = work.folder, freeze_checks.by_role(work.frozen, work.parts)

@@ -40,7 +40,7 @@ from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
 from student.data.encoded_rows import MappedRows, write_rows
-from student.data.image_tokens import TokenStore
+from student.data.image_tokens import ImageEncoder, TokenStore
 from student.data.images import ImageStore
 from student.data.pairs import whole_pairs
 from student.data.teacher_logprobs import TopLogprobs
@@ -288,23 +288,21 @@ class StageRun:
 
     def encode_images(self) -> None:
         """Compute image tokens once where the stage trains nothing that they go through."""
-        image_id, max_pixels = self.encoder.image_id, self.max_pixels
-        counted = None
-        if processes.is_main():
-            counted = image_tokens.count_images(self.examples, self.store, image_id=image_id, max_pixels=max_pixels)
-        number, tokens = processes.share(counted)
+        encoder = ImageEncoder(
+            model=self.model,
+            parts=self.parts,
+            store=self.store,
+            image_id=self.encoder.image_id,
+            max_pixels=self.max_pixels,
+        )
+        count = processes.share(encoder.count(self.examples) if processes.is_main() else None)
         with own_disks.writer_first():
             self.images = image_tokens.for_stage(
-                self.model,
-                self.parts,
-                self.store,
+                encoder,
                 self.examples,
                 self.stage,
                 self.settings,
-                image_id=image_id,
-                max_pixels=max_pixels,
-                images=number,
-                tokens=tokens,
+                count=count,
                 folder=self.run / "train" / CACHE,
                 device=self.device,
                 sharers=image_tokens.sharing(self.recipe.stages, self.stage),
@@ -350,7 +348,7 @@ class StageRun:
 
     def train(self) -> None:
         """Train from the last checkpoint, measuring on the way; then check that nothing frozen has changed."""
-        made = (self.student, self.processor, self.encoder, self.store, self.held_out, self.on_progress)
+        made = (self.student, self.encoder, self.store, self.held_out, self.on_progress)
         validation = early_stopping.early_stopping_of(self.recipe, self.stage, self.folder, *made)
         done = checkpoints.last_step(self.folder / CHECKPOINTS)
         log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
@@ -370,14 +368,7 @@ class StageRun:
                 self._report("train", reached, len(self.steps.plan), "steps", notices)
 
             self.last = trainer.fit(
-                self.student,
-                self.processor,
-                self.parts,
-                self.steps,
-                self.stage,
-                folder=self.folder / CHECKPOINTS,
-                seed=self.recipe.seed,
-                dtype=self.dtype,
+                self,
                 workers=shared_memory.affordable(workers, self.steps.data, on_notice),
                 on_log=on_log,
                 on_notice=on_notice,

@@ -32,6 +32,7 @@ from student.data.collate import collate
 from student.data.encode import Encoder, Examples
 from student.data.images import ImageStore
 from student.distributed import fsdp
+from student.inference.generation import Prompter
 from student.inference.reply_metrics import Prediction
 from student.validation import measure
 from student.validation.measure import HeldOut, Questions, ValidationMetrics
@@ -40,7 +41,7 @@ from student.validation.page import SamplesPage
 if TYPE_CHECKING:
     from peft import PeftModel
     from torch import nn
-    from transformers import PreTrainedModel, ProcessorMixin
+    from transformers import PreTrainedModel
 
 Measured = tuple[ValidationMetrics, list[Prediction]]
 _STATE = "watch.json"
@@ -52,7 +53,6 @@ def early_stopping_of(
     stage: Stage,
     folder: Path,
     student: "PreTrainedModel | PeftModel",
-    processor: "ProcessorMixin",
     encoder: Encoder,
     store: ImageStore,
     kept_out: Examples,
@@ -67,11 +67,8 @@ def early_stopping_of(
         questions = measure.choose_questions(
             reader.samples(recipe, settings.data),
             settings,
-            processor,
-            encoder,
-            store,
+            Prompter(encoder, store, recipe.data[settings.data].max_pixels),
             max_length=stage.max_length,
-            max_pixels=recipe.data[settings.data].max_pixels,
             plain=recipe.filter.rationale == "plain",
             relative_tolerance=recipe.filter.answer.relative_tolerance,
         )
@@ -130,7 +127,7 @@ class EarlyStopping:
             title,
             questions.samples if questions else (),
             gallery=settings.gallery,
-            max_pixels=questions.max_pixels if questions else 1,
+            max_pixels=questions.prompter.max_pixels if questions else 1,
         )
         self._lines: list[dict[str, Any]] = []
         self._best_step: int | None = None
@@ -165,7 +162,7 @@ class EarlyStopping:
             return measure.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
 
     def record(self, measured: Measured) -> ValidationMetrics:
-        """Write a measurement down and decide. If it is the best and `best` names a folder, save them there."""
+        """Write a measurement down and decide. Where it is the best, the caller saves the weights to `best`."""
         started = time.perf_counter()
         metrics, predictions = measured
         step, self.measurement_pending = metrics.step, False

@@ -19,16 +19,15 @@ import numpy as np
 import torch
 from peft import PeftModel
 from torch import nn
-from transformers import PreTrainedModel, ProcessorMixin
+from transformers import PreTrainedModel
 
 from distill.errors import DataError, ImageError
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.validation import Validation
 from distill.types import Sample
 from student.data.collate import Layout
-from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder, Examples
-from student.data.images import ImageStore
-from student.inference import generation
+from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Examples
+from student.inference.generation import Batch, Prompter, generate_replies
 from student.inference.likelihood import response_scores
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, summarize_predictions
@@ -75,12 +74,9 @@ class Questions:
     """A fixed slice of a source, ready to be asked. `dropped` counts those that could not be."""
 
     samples: Sequence[Sample]
-    batches: Sequence[Sequence[tuple[int, list[int]]]]
-    processor: ProcessorMixin
-    encoder: Encoder
-    store: ImageStore
+    batches: Sequence[Batch]
+    prompter: Prompter
     max_new_tokens: int
-    max_pixels: int
     plain: bool
     relative_tolerance: float
     dropped: Counter[str] = field(default_factory=Counter)
@@ -160,12 +156,9 @@ def batch_rows(examples: Examples, tokens: int) -> list[list[int]]:
 def choose_questions(
     samples: Iterable[Sample],
     settings: Validation,
-    processor: ProcessorMixin,
-    encoder: Encoder,
-    store: ImageStore,
+    prompter: Prompter,
     *,
     max_length: int,
-    max_pixels: int,
     plain: bool,
     relative_tolerance: float,
 ) -> Questions:
@@ -181,7 +174,7 @@ def choose_questions(
         if len(chosen) == settings.questions:
             break
         try:
-            alone = list(generation.question_batches(encoder, store, [sample], batch_size=1, max_pixels=max_pixels))
+            alone = list(prompter.batches([sample], 1))
         except ImageError as error:
             dropped[error.reason] += 1
             continue
@@ -196,14 +189,9 @@ def choose_questions(
         raise DataError(f"validation.data = {settings.data!r}: no question can be asked ({reasons})")
     return Questions(
         samples=chosen,
-        batches=list(
-            generation.question_batches(encoder, store, chosen, batch_size=settings.batch_size, max_pixels=max_pixels)
-        ),
-        processor=processor,
-        encoder=encoder,
-        store=store,
+        batches=list(prompter.batches(chosen, settings.batch_size)),
+        prompter=prompter,
         max_new_tokens=settings.max_new_tokens,
-        max_pixels=max_pixels,
         plain=plain,
         relative_tolerance=relative_tolerance,
         dropped=dropped,
@@ -241,15 +229,8 @@ def ask_questions(model: PreTrainedModel, questions: Questions) -> list[Predicti
     result: dict[int, Prediction] = {}
     for batch in questions.batches:
         with _attending(model, "sdpa"):
-            replies = generation.generate_replies(
-                model,
-                questions.processor,
-                questions.encoder,
-                questions.store,
-                questions.samples,
-                batch,
-                max_new_tokens=questions.max_new_tokens,
-                max_pixels=questions.max_pixels,
+            replies = generate_replies(
+                model, questions.prompter, questions.samples, batch, max_new_tokens=questions.max_new_tokens
             )
         for (index, _), reply in zip(batch, replies, strict=True):
             result[index] = score_reply(

@@ -124,23 +124,22 @@ def compare_tensors(path: Path, expected: dict[str, Any]) -> ExportCheck:
         stored = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from None
-    for name in sorted(expected.keys() | stored.keys()):
-        if name not in expected or name not in stored:
-            where = "is missing" if name in expected else "is unknown"
-            return ExportCheck(
-                name="tensors", value=None, limit=0.0, passed=False, note=f"{path.name}: {name} {where}"
-            )
-        tensor = stored[name]
-        values = expected[name].contiguous().numpy()
+
+    def fault(name: str) -> str:
+        if name not in stored:
+            return f"{name} is missing"
+        if name not in expected:
+            return f"{name} is unknown"
+        tensor, values = stored[name], expected[name].contiguous().numpy()
         kind = type_of(name, values, tensor.tensor_type)
         same = kind == tensor.tensor_type and np.array_equal(
             gguf.quants.quantize(values, kind).view(np.uint8).ravel(), tensor.data.view(np.uint8).ravel()
         )
-        if not same:
-            return ExportCheck(
-                name="tensors", value=None, limit=0.0, passed=False, note=f"{path.name}: {name} differs"
-            )
-    return ExportCheck(name="tensors", value=0.0, limit=0.0, passed=True, note=f"{path.name}: {len(stored)} tensors")
+        return "" if same else f"{name} differs"
+
+    first = next(filter(None, map(fault, sorted(expected.keys() | stored.keys()))), "")
+    note = f"{path.name}: {first or f'{len(stored)} tensors'}"
+    return ExportCheck(name="tensors", value=None if first else 0.0, limit=0.0, passed=not first, note=note)
 
 
 def _weight_type(path: Path) -> str:

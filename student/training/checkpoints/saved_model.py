@@ -30,7 +30,7 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
 
 
 def gather_student(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
-    """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
+    """The student. Of a sharded one the main process gets the start model with the trained weights, others None."""
     from student.distributed import fsdp
     from student.models import freeze
 
@@ -65,7 +65,7 @@ def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts",
         for config in (student.config, student.config.get_text_config()):
             # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
             config.use_cache = True
-            # Where its parts lay: equal trainings in two places have the same bytes.
+            # The path that it was loaded from: without it equal trainings in two places have the same bytes.
             config._name_or_path = ""
         student.save_pretrained(partial)
         processor.save_pretrained(partial)

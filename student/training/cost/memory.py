@@ -155,19 +155,14 @@ def _may_take_passes(stage: Any) -> bool:
 
 def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> MicroBatchMemory:
     """From runs of two layers, and one of three: every layer keeps as much as the third."""
-    language = freeze.plain_model(student).get_submodule(parts.language)
-    layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
-    all_layers = list(layers)
+    layers = outlined_step.decoder_layers(student, parts)
 
     @functools.cache
     def peak(count: int, tokens: int) -> int:
-        del layers[count:]
-        try:
+        with outlined_step.first_layers(layers, count):
             return _peak(student, parts, tokens, checkpointing=checkpointing)
-        finally:
-            layers.extend(all_layers[count:])
 
-    further = max(0, len(all_layers) - _LAYERS)
+    further = max(0, len(layers) - _LAYERS)
     kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
     knots = (tokens // 2, tokens, 4 * tokens, 8 * tokens)
     return MicroBatchMemory(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))

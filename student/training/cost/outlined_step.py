@@ -91,6 +91,23 @@ def outlined(
                 del module.forward
 
 
+def decoder_layers(student: nn.Module, parts: Parts) -> nn.ModuleList:
+    """The layers of the language model."""
+    language = freeze.plain_model(student).get_submodule(parts.language)
+    return next(module for module in language.modules() if isinstance(module, nn.ModuleList))
+
+
+@contextmanager
+def first_layers(layers: nn.ModuleList, count: int) -> Iterator[None]:
+    """Inside the block the student has so many layers; all operations of further ones are like the last one's."""
+    left_out = list(layers[count:])
+    del layers[count:]
+    try:
+        yield
+    finally:
+        layers.extend(left_out)
+
+
 def _outline_of(module: nn.Module, fused_layers: bool) -> Callable[..., torch.Tensor] | None:
     """What takes the place of a module's forward, if anything does."""
     if isinstance(module, nn.Dropout):

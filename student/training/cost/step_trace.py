@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -90,26 +89,19 @@ def trace(
     student: Any, parts: Parts, work: PassWork, *, checkpointing: bool, fused_layers: bool = False
 ) -> DecoderTrace:
     """Run a student that is prepared for its stage; it stays as it is. `fused_layers`: with Liger's kernels."""
-    language = freeze.plain_model(student).get_submodule(parts.language)
-    layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
-    all_layers = list(layers)
+    language: Any = freeze.plain_model(student).get_submodule(parts.language)
+    layers = outlined_step.decoder_layers(student, parts)
 
     def traced(count: int) -> list[_Operation]:
-        del layers[count:]
-        try:
+        with outlined_step.first_layers(layers, count):
             return _operations(student, parts, work, checkpointing=checkpointing, fused_layers=fused_layers)
-        finally:
-            layers.extend(all_layers[count:])
 
-    alike = len({type(layer) for layer in all_layers}) == 1 and len(set(_layer_kinds(language))) <= 1
-    if not alike or len(all_layers) <= _LAYERS:
-        whole = traced(len(all_layers))
+    kinds = getattr(language.config, "layer_types", None) or ()
+    alike = len({type(layer) for layer in layers}) == 1 and len(set(kinds)) <= 1
+    if not alike or len(layers) <= _LAYERS:
+        whole = traced(len(layers))
         return DecoderTrace(whole, whole, 0)
-    return DecoderTrace(traced(_LAYERS), traced(_LAYERS + 1), len(all_layers) - _LAYERS)
-
-
-def _layer_kinds(language: Any) -> list[str]:
-    return list(getattr(language.config, "layer_types", None) or ())
+    return DecoderTrace(traced(_LAYERS), traced(_LAYERS + 1), len(layers) - _LAYERS)
 
 
 def _operations(

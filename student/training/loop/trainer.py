@@ -11,20 +11,19 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
-from peft import PeftModel
 from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
+from transformers import PrinterCallback, TrainerState, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
+from distill.artifacts.layout import CHECKPOINTS
 from distill.errors import DistillError
-from distill.recipe.sections.stages import Stage
 from student.distributed import fsdp, own_disks, processes
 from student.distributed.step_watch import StepWatch
 from student.loss.preference import PairLoss
@@ -33,7 +32,6 @@ from student.loss.training_loss import Scored
 from student.models.flops import product_rates
 from student.models.freeze import plain_model
 from student.models.library_output import hide_library_output
-from student.models.siq_vl import Parts
 from student.training.checkpoints.checkpoint_files import (
     OPTIMIZER,
     PREFIX,
@@ -55,49 +53,46 @@ from student.training.optimizer.compensated_adamw import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, PAIR, TEACHER, StepDataset
 from student.validation.early_stopping import EarlyStopping, Measured
 
+if TYPE_CHECKING:
+    from student.training.stage_run import StageRun
+
 
 def fit(
-    model: PreTrainedModel | PeftModel,
-    processor: ProcessorMixin,
-    parts: Parts,
-    steps: StepDataset,
-    stage: Stage,
+    work: "StageRun",
     *,
-    folder: Path,
-    seed: int,
-    dtype: torch.dtype,
-    workers: int = 0,
+    workers: int,
     on_log: OnLog,
     on_notice: Callable[[str], None],
     early_stopping: EarlyStopping | None = None,
 ) -> StepLog:
-    """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
+    """Train the student in place, from the last complete checkpoint of the stage if there is one; the last log.
 
     A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
     `on_notice` gets a sentence for each step that is made in smaller passes (student/training/loop/halving.py).
     With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
     with hide_library_output():
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model, parts, steps, stage = work.student, work.parts, work.steps, work.stage
+        folder, step_count = work.folder / CHECKPOINTS, len(steps.plan)
         if stage.sharding == "fsdp2" and processes.count() > 1:
-            fsdp.shard(model, parts, torch.device(device), processes.count())
+            fsdp.shard(model, parts, work.device, processes.count())
         trainer = StageTrainer(
             model=model,
-            args=sft_config.settings(stage, folder, steps=len(steps.plan), seed=seed, workers=workers),
-            train_dataset=Dataset.from_dict({"step": list(range(len(steps.plan)))}),
+            args=sft_config.settings(stage, folder, steps=step_count, seed=work.recipe.seed, workers=workers),
+            train_dataset=Dataset.from_dict({"step": list(range(step_count))}),
             data_collator=_only,
-            processing_class=processor,
+            processing_class=work.processor,
             steps=steps,
             on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
-            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(device, dtype)),
+            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
             early_stopping=early_stopping,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(trainer.stopper)
         trainer.add_callback(LogBeforeSave())
         trainer.add_callback(MeasureWhenDue(early_stopping))
-        trainer.add_callback(FreezeChecks(parts, stage.train, dtype, model))
+        trainer.add_callback(FreezeChecks(parts, stage.train, work.dtype, model))
         return trainer.run(folder)
 
 
@@ -185,7 +180,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         return CompensatedAdamW, {name: options[name] for name in ("lr", "betas", "eps")}
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
+        """The steps in order. A resumed run does not make the steps before its own: the loop skips their numbers."""
         self._loader = DataLoader(
             self._steps.data,
             batch_size=1,

@@ -50,8 +50,14 @@ def ids_of(encoder, store, row):
 
 
 def tokens(model, parts, store, encoder, refs, folder, **more):
-    settings = {"image_id": encoder.image_id, "max_pixels": PIXELS, "folder": folder, "max_bytes": 10**9, **more}
-    return image_tokens.token_store(model, parts, store, refs, **settings)
+    settings = {"folder": folder, "max_bytes": 10**9, **more}
+    return image_tokens.token_store(image_encoder(model, parts, store, encoder), refs, **settings)
+
+
+def image_encoder(model, parts, store, encoder):
+    return image_tokens.ImageEncoder(
+        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS
+    )
 
 
 def passed(model, ids, inputs, type_name, image_id):
@@ -191,16 +197,11 @@ def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world,
 
     def source(setting: str):
         return image_tokens.for_stage(
-            model,
-            parts,
-            store,
+            image_encoder(model, parts, store, encoder),
             examples,
             Stage(name="reason", data="traces", train=("language",), epochs=2),
             Student(model="any", image_tokens=setting),
-            image_id=encoder.image_id,
-            max_pixels=PIXELS,
-            images=len(image_tokens.distinct_images(examples)),
-            tokens=4,
+            count=(len(image_tokens.distinct_images(examples)), 4),
             folder=tmp_path,
             device=torch.device("cpu"),
             sharers=1,

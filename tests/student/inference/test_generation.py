@@ -32,19 +32,11 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
 
 def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12, draw: Draw | None = None):
     encoder = encode.Encoder(processor, inputs.end_ids(model))
-    store = pictures.ImageStore(processor, torch.float32)
+    prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
     found = {}
-    for batch in generation.question_batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
+    for batch in prompter.batches(samples, batch_size):
         replies = generation.generate_replies(
-            model.eval(),
-            processor,
-            encoder,
-            store,
-            samples,
-            batch,
-            max_new_tokens=max_new_tokens,
-            max_pixels=PIXELS,
-            draw=draw,
+            model.eval(), prompter, samples, batch, max_new_tokens=max_new_tokens, draw=draw
         )
         found |= {samples[place].id: reply for (place, _), reply in zip(batch, replies, strict=True)}
     return found

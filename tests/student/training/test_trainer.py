@@ -84,19 +84,18 @@ class Run:
         )
 
     def fit(self, workers: int = 0) -> StepLog:
-        return trainer.fit(
-            self.student,
-            self.processor,
-            self.parts,
-            self.feed(),
-            self.stage,
-            folder=self.folder,
-            seed=0,
+        work = SimpleNamespace(
+            student=self.student,
+            processor=self.processor,
+            parts=self.parts,
+            steps=self.feed(),
+            stage=self.stage,
+            folder=self.folder.parent,
+            recipe=SimpleNamespace(seed=0),
             dtype=torch.float32,
-            workers=workers,
-            on_log=self.logs.append,
-            on_notice=self.notices.append,
+            device=torch.device("cpu"),
         )
+        return trainer.fit(work, workers=workers, on_log=self.logs.append, on_notice=self.notices.append)
 
     def trained(self) -> dict[str, torch.Tensor]:
         return {name: p.detach().clone() for name, p in self.student.named_parameters() if p.requires_grad}

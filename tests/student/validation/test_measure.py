@@ -47,14 +47,12 @@ def samples(folder: Path, count: int = 10) -> list[Sample]:
 def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> measure.Questions:
     model, processor = student
     validation = Validation(**{"data": "test", "questions": 6, "max_new_tokens": 8, "batch_size": 4, **settings})
+    encoder, store = encode.Encoder(processor, inputs.end_ids(model)), images.ImageStore(processor, torch.float32)
     return measure.choose_questions(
         found,
         validation,
-        processor,
-        encode.Encoder(processor, inputs.end_ids(model)),
-        images.ImageStore(processor, torch.float32),
+        generation.Prompter(encoder, store, PIXELS),
         max_length=200,
-        max_pixels=PIXELS,
         plain=False,
         relative_tolerance=0.0,
     )
@@ -145,19 +143,8 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     questions = chosen((model, processor), found)
     truth = []
     for sample in questions.samples:
-        (batch,) = generation.question_batches(
-            questions.encoder, questions.store, [sample], batch_size=1, max_pixels=PIXELS
-        )
-        (reply,) = generation.generate_replies(
-            model.eval(),
-            processor,
-            questions.encoder,
-            questions.store,
-            [sample],
-            batch,
-            max_new_tokens=8,
-            max_pixels=PIXELS,
-        )
+        (batch,) = questions.prompter.batches([sample], 1)
+        (reply,) = generation.generate_replies(model.eval(), questions.prompter, [sample], batch, max_new_tokens=8)
         truth.append(reply)
     # Gold answers that make some replies right: those of the replies themselves.
     golds = [split(reply.text).answer.strip() if place % 2 else "!" for place, reply in enumerate(truth)]
