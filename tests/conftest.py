@@ -113,6 +113,8 @@ SLOWEST = (
     "student/models/test_lora.py",
     "filters/run_signals/test_human_verdicts.py",
     "teacher/engines/test_batch_engine.py",
+    "teacher/test_batches_in_store.py",
+    "teacher/test_turns_in_store.py",
     "filters/decisions/test_limits.py",
     "teacher/test_damage.py",
     "distill/ablation/test_method_arms.py",

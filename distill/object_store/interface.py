@@ -1,4 +1,4 @@
-"""What an object store can do for a run: six operations, and nothing that some store lacks.
+"""What an object store can do for a run: eight operations, and nothing that some store lacks.
 
 A commit is one small `create`. Stores have no rename that is atomic and no lock, and conditions on replacing or on
 multipart uploads differ between them, so nothing here offers these. A key is a relative path with `/`.
@@ -29,6 +29,9 @@ class ObjectStore(Protocol):
     @property
     def address(self) -> str:
         """Where the objects lie, without secrets."""
+
+    def now_s(self) -> float:
+        """Seconds since 1970 by the clock of the store; by that of this machine where the store does not tell."""
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of an object from `start` to before `end`. FileNotFoundError where there is no such object."""

@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,9 @@ class LocalStore:
     @property
     def address(self) -> str:
         return str(self.folder)
+
+    def now_s(self) -> float:
+        return time.time()
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with (self.folder / key).open("rb") as file:

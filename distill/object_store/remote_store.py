@@ -6,8 +6,13 @@ does, and reports its waits.
 """
 
 import re
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,9 @@ from distill.object_store.interface import StoredObject
 
 TIMEOUT_S = 60
 """For one request: an object of 50 MB at 1 MB/s comes in time."""
+_CLOCK_S = 5.0
+"""For the question what time it is."""
+_NO_OBJECT = "clock"
 _PART_BYTES, _PARTS = 8 << 20, 9_000
 """Of an upload in parts; S3 takes 10,000 parts at most."""
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -55,6 +63,19 @@ class RemoteStore:
             self._store: Any = from_url(address, **options)
         except (BaseError, ValueError) as error:
             raise InputError(f"{self.address}: not an address of a store: {_first_line(error)}") from error
+
+    def now_s(self) -> float:
+        """By the header `Date` of an answer, be it a refusal; obstore does not show headers."""
+        try:
+            address = obstore.sign(self._store, "GET", _NO_OBJECT, timedelta(seconds=TIMEOUT_S))
+            with urllib.request.urlopen(address, timeout=_CLOCK_S) as response:
+                headers = response.headers
+        except urllib.error.HTTPError as refusal:
+            headers = refusal.headers
+        except (BaseError, OSError, ValueError, TypeError):
+            return time.time()
+        date = headers.get("Date")
+        return parsedate_to_datetime(date).timestamp() if date else time.time()
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with self._errors("read", key):

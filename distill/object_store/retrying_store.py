@@ -31,6 +31,9 @@ class RetryingStore:
     def address(self) -> str:
         return self.store.address
 
+    def now_s(self) -> float:
+        return self.store.now_s()
+
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         return self._repeat(lambda: self.store.read(key, start, end))
 

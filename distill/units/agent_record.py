@@ -89,6 +89,12 @@ class AgentRecord:
             silent_since_s -= self._silence_s
         return {_name(key) for key, modified_s in found.items() if modified_s > silent_since_s}
 
+    def forget_lost(self) -> None:
+        """Delete the records of lost agents whose work others have finished."""
+        living = self.living()
+        if lost := {_name(stored.key) for stored in self.store.list_objects(AGENTS)} - living:
+            self.store.delete([_key(name) for name in lost - claim_holders(self.store)])
+
     def read_others(self) -> list[dict[str, Any]]:
         """What the other living agents tell."""
         told = []
@@ -191,6 +197,7 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
     try:
         _require_same_versions(agent)
         yield agent
+        agent.forget_lost()
     except Exception as error:
         failure = {**facts, **agent.live(), "error": redact.message(str(error) or type(error).__name__)}
         store.put(f"{FAILURES}/{agent.name}.json", canonical(failure))
@@ -202,6 +209,17 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
         closed.set()
         thread.join(lease_s)
         agent.end()
+
+
+def claim_holders(store: ObjectStore) -> set[str]:
+    """The agents that have claimed work that is not finished, also those from which another one has taken over."""
+    names = set()
+    for stored in store.list_objects(CLAIMS):
+        try:
+            names.add(store.read(stored.key).decode())
+        except FileNotFoundError:  # finished since the listing
+            continue
+    return names
 
 
 def _require_same_versions(agent: AgentRecord) -> None:

@@ -1,6 +1,5 @@
 """How far a run in a store is: its plan, its commits, its claims and the last signs of its agents. Reads only."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ import orjson
 
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
-from distill.units.agent_record import AGENTS, FAILURES
+from distill.units.agent_record import AGENTS, FAILURES, claim_holders
 from distill.units.commits import Unit, committed_units
 from distill.units.stored_stage import stage_counts
 from distill.units.unit_queue import claimed_units
@@ -79,7 +78,7 @@ class RunState:
 
 def read_run_state(store: ObjectStore) -> RunState:
     """Raises StaleError where no run has begun."""
-    agents = list(read_agents(store))
+    agents = read_agents(store)
     try:
         plan = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
@@ -119,16 +118,24 @@ def traces_of(plan: Mapping[str, Any], units: Iterable[Unit]) -> int:
     return sum(traces[unit.round] * rows[unit.partition] for unit in units) // max(sum(rows.values()), 1)
 
 
-def read_agents(store: ObjectStore) -> Iterator[dict[str, Any]]:
-    """What every agent tells, and whether it `works` or is silent for too long."""
-    for agent in _objects(store, AGENTS):
-        yield agent | {"works": agent["silent_s"] < agent["lease_s"]}
+def read_agents(store: ObjectStore) -> list[dict[str, Any]]:
+    """What every agent tells, and whether it `works` or is silent for too long.
+
+    Without the silent ones whose work others have finished.
+    """
+    agents = [agent | {"works": agent["silent_s"] < agent["lease_s"]} for agent in _objects(store, AGENTS)]
+    holders = set() if all(agent["works"] for agent in agents) else claim_holders(store)
+    return [agent for agent in agents if agent["works"] or agent["name"] in holders]
 
 
 def _objects(store: ObjectStore, folder: str) -> Iterator[dict[str, Any]]:
-    for stored in store.list_objects(folder):
+    """What the objects of agents tell, each with its `name`, and `silent_s` by the clock of the store."""
+    listed = store.list_objects(folder)
+    now_s = store.now_s() if listed else 0.0
+    for stored in listed:
         try:
             facts = orjson.loads(store.read(stored.key))
         except FileNotFoundError:  # ended since the listing
             continue
-        yield facts | {"silent_s": round(max(0.0, time.time() - stored.modified_s), 1)}
+        name = stored.key.removeprefix(f"{folder}/").removesuffix(".json")
+        yield facts | {"name": name, "silent_s": round(max(0.0, now_s - stored.modified_s), 1)}

@@ -24,6 +24,9 @@ class MemoryStore:
         self.between: Callable[[], None] = lambda: None
         self.requests = 0
 
+    def now_s(self) -> float:
+        return self.clock()
+
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         self._request()
         if key not in self.objects:

@@ -100,11 +100,11 @@ def killed(world: World, address: str, scratch: Path, key: str = "never") -> "su
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("/requests.json", marks=pytest.mark.slow),
+        "/requests.json",
         "000001/file",
-        pytest.param("000001/batch", marks=pytest.mark.slow),
+        "000001/batch",
         "/stub/segment-",
-        pytest.param("/commits/", marks=pytest.mark.slow),
+        "/commits/",
     ],
 )
 def test_an_agent_that_is_killed_after_a_write_costs_nothing(
@@ -123,10 +123,10 @@ def test_an_agent_that_is_killed_after_a_write_costs_nothing(
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("POST /v1/files", marks=pytest.mark.slow),
+        "POST /v1/files",
         "POST /v1/batches",
-        pytest.param("GET /v1/batches/batch_0", marks=pytest.mark.slow),
-        pytest.param("GET /v1/files/file-out-batch_0/content", marks=pytest.mark.slow),
+        "GET /v1/batches/batch_0",
+        "GET /v1/files/file-out-batch_0/content",
     ],
 )
 def test_an_agent_that_is_killed_at_a_call_of_the_api_costs_nothing(

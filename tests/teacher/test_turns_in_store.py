@@ -138,7 +138,6 @@ def test_a_run_goes_on_elsewhere_in_the_round_where_it_stopped_and_each_server_s
     assert filtered.outputs[DECISIONS].sha256 == file_sha256(world.run / "filter" / DECISIONS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("round_", [0, 1, 2])
 def test_agents_share_the_rounds_and_outlive_one_that_is_killed(world: World, tmp_path: Path, round_: int) -> None:
     world.recipe()

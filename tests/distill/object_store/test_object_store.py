@@ -8,7 +8,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import store_servers
@@ -276,3 +278,27 @@ def test_without_the_extra_one_line_says_how_to_install_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "obstore, which is not installed: pip install 'cot-distill[store]'" in done.stderr
+
+
+def test_the_clock_of_a_store_is_the_date_of_its_answers_and_else_that_of_the_machine(endpoint: str) -> None:
+    ahead_s = time.time() + 3600
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response_only(403)
+            self.send_header("Date", self.date_time_string(ahead_s))
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        assert RemoteStore("s3://bucket/run", config=store_servers.config(address), http=True).now_s() == int(ahead_s)
+        server.shutdown()
+    for store in (
+        RemoteStore("s3://bucket/run", config=store_servers.config(each), http=True) for each in (address, endpoint)
+    ):
+        before = int(time.time())
+        assert before <= store.now_s() <= time.time(), "nothing answers; a store with the right time"

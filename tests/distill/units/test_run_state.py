@@ -17,7 +17,7 @@ from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
 from distill.types import Progress
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Unit
+from distill.units.commits import Attempt, Unit, committed_units
 from distill.units.run_state import PLAN_KEY, read_run_state
 from distill.units.unit_queue import UnitQueue
 
@@ -43,15 +43,44 @@ def test_a_state_counts_units_and_traces_and_tells_living_agents_from_lost_ones(
     store = MemoryStore()
     store.clock = lambda: time.time() - 100
     begin(store)
+    store.clock = time.time
     lost = read_run_state(store)
     assert [agent["works"] for agent in lost.agents] == [False] and lost.eta_s is None
-    store.clock = time.time
     begin(store)
     state = read_run_state(store)
     assert (state.units, state.traces, state.total_traces) == (4, 40, 80), "two runs of the helper commit a unit each"
     assert state.done + state.claimed + state.waiting == 4 and state.claimed > 0
     assert sorted(agent["works"] for agent in state.agents) == [False, True]
     assert state.traces_per_s == 3.0 and state.eta_s == pytest.approx(40 / 3)
+
+
+def test_signs_are_as_old_as_the_clock_of_the_store_says() -> None:
+    store = MemoryStore()
+    for wrong_s in (-3600.0, 3600.0):
+        store.clock = lambda wrong_s=wrong_s: time.time() + wrong_s
+        begin(store)
+    assert [agent["works"] for agent in read_run_state(store).agents] == [False, True]
+    store.clock = lambda: time.time() - 3600.0
+    assert [agent["works"] for agent in read_run_state(store).agents] == [True, True]
+
+
+def test_a_lost_agent_is_shown_until_others_have_finished_its_work(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.clock = lambda: time.time() - 100
+    begin(store)
+    store.clock = time.time
+    (lost,) = read_run_state(store).agents
+    with joined(store, tmp_path) as agent:
+        queue = UnitQueue(agent, set(UNITS) - set(committed_units(store)), retries=5)
+        while (unit := queue.draw()) is not None:
+            shown = {each["name"]: each["works"] for each in read_run_state(store).agents}
+            if f"0/{unit.partition}" in lost["units"]:
+                assert shown == {lost["name"]: False, agent.name: True}, "its unit is taken over and not finished"
+            Attempt(store=store, unit=unit).commit({})
+            queue.done(unit)
+            queue._next_look_s = 0.0
+        assert [each["name"] for each in read_run_state(store).agents] == [agent.name]
+    assert not store.list_objects("agents"), "the last one removes what it left"
 
 
 def test_a_run_that_has_not_begun_says_so_and_who_reads_the_source(tmp_path: Path) -> None:

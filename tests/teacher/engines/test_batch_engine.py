@@ -228,7 +228,7 @@ def test_a_file_that_was_uploaded_before_a_kill_is_not_uploaded_again(world: Wor
     (server.folder / "file-out-batch_0").unlink()
     world.generate(fresh=True)
     assert len(world.records()) == 2 * ROWS and len(server.batches) == 1
-    assert [each.name for each in server.folder.glob("file-*") if "out" not in each.name] == ["file-0"]
+    assert [each.name for each in server.folder.glob("file-[0-9]*")] == ["file-0"]
     assert {state["file"] for state in states(world)} == {"file-0"}
 
 
