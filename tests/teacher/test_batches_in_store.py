@@ -165,10 +165,11 @@ def test_agents_that_work_at_the_same_time_pay_nothing_twice(world: World, serve
 def test_an_uploaded_file_that_the_server_no_longer_has_is_uploaded_again(
     world: World, server: Any, tmp_path: Path
 ) -> None:
+    world.head = world.head.replace("unit_rows = 4", "unit_rows = 64")
     address = f"file://{tmp_path / 'store'}"
     killed(world, address, tmp_path / "first", "000001/file").communicate(timeout=100)
     server.faults.statuses = {"POST /v1/batches": [400]}
-    generate_in_store(world.recipe(), address, tmp_path / "second")
+    generate_in_store(world.recipe(), address, tmp_path / "first")
     store = LocalStore(tmp_path / "store")
     assert store.read("batches/stub/000001/batch") == b"" and store.read("batches/stub/000002/batch")
     require_equal(world, store, tmp_path / "pulled", server)
