@@ -17,6 +17,7 @@ TAGS = (
     ("◁think▷", "◁/think▷"),
 )
 OPEN, CLOSE = TAGS[0]
+_FIRST_CHARACTERS = tuple(sorted({tag[0] for pair in TAGS for tag in pair}))
 ANY_TAG = re.compile(r"</?\s*(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
 """A think tag as a model may misspell it: any case, blanks before the bracket closes."""
 NO_THINK = " /no_think"
@@ -69,6 +70,8 @@ def split(text: str, style: Style = "think") -> SplitText:
 def _tags_in(text: str) -> tuple[str, str] | None:
     """The kind of think tags that occurs first."""
     first, kind = len(text), None
+    if not any(mark in text for mark in _FIRST_CHARACTERS):
+        return None
     for pair in TAGS:
         for tag in pair:
             position = text.find(tag, 0, first)  # only what comes before the first one known so far

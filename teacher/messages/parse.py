@@ -47,6 +47,7 @@ _REFUSAL = re.compile(
 _REFUSAL_CHARACTERS = 400
 _ENDING = 8
 """Characters that a loop must repeat at its end to be looked at; every loop that counts is far longer."""
+_TEXT_COMMAND = re.compile(r"\\text(?:bf|rm)?\{([^{}]*)\}")
 _BOX_CHARACTERS = 2000
 """A longer box is none that holds an answer."""
 _WRAPPERS = (
@@ -228,7 +229,7 @@ def _unwrap(text: str) -> str:
                 inner = text[len(left) : -len(right)]
                 if right not in inner:
                     text, changed = inner.strip(), True
-        match = re.fullmatch(r"\\text(?:bf|rm)?\{([^{}]*)\}", text)
+        match = _TEXT_COMMAND.fullmatch(text)
         if match:
             text, changed = match[1].strip(), True
         if text.endswith((".**", ".__")):

@@ -225,7 +225,8 @@ class FinalTraces:
         if len(self._rows) == self._saved_bytes and self.done_before.rows == plan.samples:
             return
         rows = self._table()
-        failed = np.unique(rows["row"][rows["outcome"] == _ERROR])
+        # `np.unique` would load masked arrays, which takes 10 ms.
+        failed = np.array(sorted(set(rows["row"][rows["outcome"] == _ERROR].tolist())), np.int64)
         header = {
             "version": _SNAPSHOT_VERSION,
             "settings": plan.settings,

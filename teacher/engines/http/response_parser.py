@@ -108,10 +108,7 @@ class ResponseParser:
             raise BrokenResponseError(f"no HTTP answer: {first[:80]!r}")
         headers: dict[str, str] = {}
         for line in lines:
-            name, colon, value = line.partition(b":")
-            if not colon or not _NAME.match(name):
-                raise BrokenResponseError(f"no header: {line[:80]!r}")
-            key, text = name.decode().lower(), value.strip(b" \t").decode("latin-1")
+            key, text = _field(line)
             if key == "content-length" and headers.get(key, text) != text:
                 raise BrokenResponseError("two lengths for one answer")
             headers[key] = f"{headers[key]}, {text}" if key in headers and key != "content-length" else text
@@ -202,6 +199,15 @@ class ResponseParser:
         if unpacking.unconsumed_tail:
             raise OversizedResponseError
         return unpacked
+
+
+@lru_cache(maxsize=1024)  # most headers of a server's answers are the same
+def _field(line: bytes) -> tuple[str, str]:
+    """Name and value of a header."""
+    name, colon, value = line.partition(b":")
+    if not colon or not _NAME.match(name):
+        raise BrokenResponseError(f"no header: {line[:80]!r}")
+    return name.decode().lower(), value.strip(b" \t").decode("latin-1")
 
 
 @lru_cache(maxsize=1024)  # the chunks of an answer in pieces are of few sizes
