@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from distill.errors import CircuitOpen, DistillError, TeacherError
+from distill.machine import event_loop
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.connect import connect
@@ -93,7 +94,7 @@ class Agent:
 
         Raises what engines raise; what is finished then is on disk.
         """
-        asyncio.run(self._run())
+        event_loop.run(self._run())
         return self.offline
 
     async def _run(self) -> None:

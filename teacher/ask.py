@@ -4,7 +4,6 @@ Uses the same engines as `generate`, so servers are started, limited and retried
 caller keeps the answers.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distill.errors import RecipeError
+from distill.machine import event_loop
 from distill.rationale import TAGS, thinking_end
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.sampling import Sampling
@@ -97,7 +97,7 @@ class _OpenEngine:
     def __init__(self, settings: EngineSettings, *, thinking: bool) -> None:
         self._settings = settings
         self._thinking = thinking
-        self._runner = asyncio.Runner()
+        self._runner = event_loop.Runner()
         self._stack = AsyncExitStack()
         self._engine: Engine | None = None
 

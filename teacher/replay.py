@@ -4,7 +4,6 @@ Everything that decides a request is in the record, the samples and the recipe, 
 id, or the recipe is not the one that the trace was made with: then the error says what differs.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from distill.artifacts.json_lines import LineReader
 from distill.artifacts.layout import SAMPLES
 from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
+from distill.machine import event_loop
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.sampling import Sampling
@@ -46,10 +46,10 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
     if resend:
         direct = replace(settings, teacher=teacher.direct)
-        shown, answer = asyncio.run(_send(direct, request, record["id"]))
+        shown, answer = event_loop.run(_send(direct, request, record["id"]))
     else:
         name = record["engine"].get("model", teacher.served_model or teacher.model)
-        shown, answer = asyncio.run(engine_of(settings).describe(request, model=name)), None
+        shown, answer = event_loop.run(engine_of(settings).describe(request, model=name)), None
     if answer is None:
         return shown
     if answer.error:

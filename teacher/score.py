@@ -5,7 +5,6 @@ same command goes on with what is missing. Does not choose texts (distill/wiring
 use scores.
 """
 
-import asyncio
 import hashlib
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.files import storage_errors
 from distill.artifacts.journal import Journal
 from distill.artifacts.manifest import fingerprint
+from distill.machine import event_loop
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records import scores
@@ -97,7 +97,7 @@ def score_texts(
                     journal.append(_record(request, completion, seconds))
                 on_done(False)
 
-            asyncio.run(_ask(recipe, teacher, folder, chain([first], missing), done))
+            event_loop.run(_ask(recipe, teacher, folder, chain([first], missing), done))
     return failed
 
 

@@ -1,5 +1,6 @@
 """The verb with adaptive sampling, policies by outcome and several teachers, against the stub server."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,6 +236,16 @@ def test_a_prompt_from_a_file_beside_the_recipe_asks_what_its_function_returns(w
     assert done.fields["teachers.t.prompt"].startswith("sha256:")
     _, hinted = world.generate("hinted", {"name": "t", "prompt": "mine.py:ask", "hinted": True})
     assert not {record["prompt_sha"] for record in hinted} & {record["prompt_sha"] for record in own}
+
+
+def test_a_cell_of_a_notebook_lets_the_teachers_answer(world: World) -> None:
+    """Jupyter runs cells below an event loop."""
+
+    async def cell() -> int:
+        return world.generate("run", {"name": "t"})[0].counts["complete"]
+
+    world.rows_about(2)
+    assert asyncio.run(cell()) == 2
 
 
 def test_a_prompt_whose_function_returns_no_text_stops_before_anything_is_asked(world: World) -> None:

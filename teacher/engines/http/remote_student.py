@@ -4,7 +4,6 @@ Finds out first whether the server is there, takes the key and serves the model;
 (teacher/engines/http/http_client.py). Keeps and judges nothing.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.errors import DataError, ModelError, TeacherError
+from distill.machine import event_loop
 from distill.recipe.sections.eval import AnyStudent
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
@@ -60,7 +60,7 @@ def connect_student(
     """The server of the student `name`. Raises ModelError when it cannot be asked for its model."""
     teacher = _as_teacher(name, student, max_new_tokens)
     url = teacher.urls[0]
-    with asyncio.Runner() as runner:
+    with event_loop.Runner() as runner:
         if runner.run(check_server(name, student)):
             teacher = teacher.model_copy(update={"backend": "vllm"})
 

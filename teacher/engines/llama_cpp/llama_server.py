@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 
 from distill.errors import RecipeError, TeacherError
+from distill.machine import event_loop
 from distill.types import ImageRef, Sample
 from teacher.engines.processes.guarded_process import GuardedProcess
 from teacher.engines.processes.ports import ReservedPort, reserve_port
@@ -82,7 +83,7 @@ def serve_gguf(
     process = GuardedProcess(
         [*command, *(str(part) for option in options.items() for part in option)], os.environ, folder / "server.log"
     )
-    with asyncio.Runner() as runner:
+    with event_loop.Runner() as runner:
         client = _Client(f"http://127.0.0.1:{port.number}", max_new_tokens, picture, image_ids)
         try:
             runner.run(_start(process, client, port))

@@ -22,6 +22,7 @@ import orjson
 
 from distill.data.images import image_files
 from distill.errors import RecipeError, TeacherError
+from distill.machine import event_loop
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
@@ -118,7 +119,7 @@ def serve_export(
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-vllm-"))
     fitted = _server_for_machine(server, folder, {"enforce-eager": True, **arguments})
-    with asyncio.Runner() as runner:
+    with event_loop.Runner() as runner:
         servers = Servers(
             Teacher(
                 name=SERVED_NAME,
