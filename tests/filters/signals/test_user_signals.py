@@ -178,7 +178,7 @@ def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
         ("1.5", "hedging_words is 1.5; a count is a whole number of at least 0"),
         ("-1", "hedging_words is -1; a count is"),
         ("sys.exit(3)", "SystemExit: 3"),
-        ("open('a\\udc80b')", "FileNotFoundError"),
+        ("(_ for _ in ()).throw(ValueError('half \\ud800'))", "ValueError: half \ufffd"),
     ],
 )
 def test_what_would_be_another_number_or_end_the_run_is_an_error_of_the_trace(world, run, value, reason):
