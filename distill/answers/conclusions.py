@@ -42,6 +42,8 @@ _LEAD_IN = re.compile(
 )
 _CLAUSE = re.compile(
     rf"(?:[,;:–—-]\s+|\s)(?:and )?(?<=[,;:–—-]\s)(?:{_LEADS_IN})(?!\w),?\s+(?!that\b)"
+    r"|\s(?:shows?|suggests?|tells?|means?|indicates?|proves?|confirms?)\sthat\s"
+    r"|,\s(?=(?:it|this|that|she|he|they)\smust\sbe\s)"
     r"|,\s(?:which|that) (?:belongs to|corresponds to|gives|makes|means)\s"
     r"|\s?[→⇒⟹]\s?|[，,。](?:所以|因此|因而|よって|したがって|つまり|だから)[,，、]?|^(?=[^=]*?[^\W\d_]{3})[^=]+\s=\s(?=[^=,;]+$)"
     r"|(?<=\d)\s(?:makes?|leaves?|gives?|equals?|ergibt|macht|font|fait|dan|fanno)\s",

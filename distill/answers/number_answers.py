@@ -19,6 +19,7 @@ from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
+    is_another_result,
     pick_concluding_number,
     pick_counted_number,
     pick_stated_number,
@@ -80,15 +81,17 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     only_number = read_single_quantity(text)
     if only_number is not None:
         return _compare_one_number(only_number, gold, text)
+    if gold.question and (none := _NO_SUCH.match(text)) and none["thing"].lower() in gold.question.lower():
+        return correct("none_there") if gold.quantity.value == 0 else undecided("none_there")
     numbers = _without_context(read_quantities(text), text, gold)
     if len(numbers) > _MOST_NUMBERS:
         return undecided("several_numbers")
     stated_number = pick_stated_number(text, numbers)
-    if stated_number is not None:
+    if stated_number is not None and not is_another_result(text, stated_number, gold.question):
         return _compare_one_number(stated_number, gold, text)
     if not numbers:
         return _compare_without_number(text, gold)
-    concluding = pick_counted_number(text) or pick_concluding_number(text, numbers)
+    concluding = pick_counted_number(text) or pick_concluding_number(text, numbers, gold.question)
     if concluding is not None and (result := _compare_one_number(concluding, gold, text)).verdict == "correct":
         return result
     if all(quantity.negated for quantity in numbers):
@@ -190,10 +193,14 @@ _FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
 
 
 _NONE = re.compile(
-    r"(?:there (?:is|are|was|were) )?(?:in |at )?(?:none|no)\b(?! of (?:the above|these))", re.IGNORECASE
+    r"(?:there (?:is|are|was|were) )?(?:in |at )?"
+    r"(?:none|no|there (?:is|are|was|were)(?:n['’]t| not) any)\b(?! of (?:the above|these))",
+    re.IGNORECASE,
 )
 
 
+_NO_SUCH = re.compile(r"(?:there (?:is|are) )?no (?P<thing>[a-z]{3,}),", re.IGNORECASE)
+"""No buses, one truck."""
 _ONE = re.compile(r"(?:there (?:is|was) )?(?:only |just |exactly )?(?:a|one) (?:single|lone)\b", re.IGNORECASE)
 
 
@@ -272,6 +279,8 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     rate = predicted.unit.removeprefix("per ")
     if rate != predicted.unit and not gold.quantity.unit and rate in gold.question.lower():
         predicted = replace(predicted, unit="", written_unit="")
+    if {predicted.unit, gold.quantity.unit} <= _FOOD_CALORIES and "calorie" in gold.question.lower():
+        predicted = replace(predicted, unit=gold.quantity.unit)
     result = _compare_in_context(predicted, gold, text)
     if gold.question and abs(predicted.value) == abs(gold.quantity.value) and _FALLS.search(text):
         if result.reason in ("sign_in_words", "other_value") and not _FALLS.search(gold.question):
@@ -282,6 +291,9 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     may_differ = result.reason == "rounded" or (
         result.reason == "percent_or_share" and asks_percent(gold.question) and not asks_percent(text)
     )
+    period = _PERIOD.search(gold.question)
+    if result.reason == "amount_or_rate" and period and period[1].lower().replace("dai", "day") != rate[:3]:
+        return result  # per day, for the hourly rate
     is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or not may_differ
     if gold.question and is_precise and (result.verdict, result.reason) in _SETTLED_BY_A_QUESTION:
         return replace(result, verdict="correct")
@@ -306,11 +318,11 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
 
 _FALLS = re.compile(
     r"\b(?:f[ae]ll(?:s|en|ing)?|drop(?:s|ped)?|declin(?:es?|ed|ing)|decreas(?:es?|ed|ing)|shr[aiu]nk|lost|loss|down"
-    r"|reduc(?:ed|tion))\b",
+    r"|reduc(?:ed|tion))\b|下降|减少|降低",
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
-    r"\b(?:chang(?:e|ed|es)|grow(?:th|s)?|grew|increas(?:e|ed)|rise|rose|gain(?:ed)?)\b", re.IGNORECASE
+    r"\b(?:chang(?:e|ed|es)|grow(?:th|s)?|grew|increas(?:e|ed)|rise|rose|gain(?:ed)?)\b|增长", re.IGNORECASE
 )
 
 
@@ -325,6 +337,7 @@ _SETTLED_BY_A_QUESTION: Final = frozenset(
 )
 """What two bare answers leave open, but not a question with the same digits: 3 and third, 62.5% and 0.625."""
 _SURE_DIGITS: Final = 3
+_PERIOD = re.compile(r"\b(hou(?=r)|dai(?=ly)|day|wee(?=k)|mon(?=th)|yea(?=r))", re.IGNORECASE)
 _SCALE = re.compile(r"hundred|thousand|illion", re.IGNORECASE)
 _HEDGED = re.compile(
     r"(?:\b(?:about|around|roughly|approximately|nearly|almost|some|etwa|rund|environ|unos|circa|около)|约|約|~|≈)\s?$",

@@ -92,13 +92,46 @@ _NAMES_RESULT = re.compile(
     r"|hence|therefore)\b",
     re.IGNORECASE,
 )
+_RESULTS: Final = (
+    (
+        re.compile(
+            r"(?:^|[.,;:–—]\s)(?:so )?(?:(?:in )?total|together|altogether|in all|an? (?:total|sum) of)\b"
+            r"[^.,;\d]{0,20}$",
+            re.IGNORECASE,
+        ),
+        re.compile(r"\b(?:total|sum|and|all|together|altogether|combined|between)\b", re.IGNORECASE),
+    ),
+    (
+        re.compile(r"\ban? (?:gap|difference) of\b[^.,;\d]{0,20}$", re.IGNORECASE),
+        re.compile(
+            r"\b(?:difference|gap|more|fewer|less|higher|lower|range|much|chang\w*|increase\w*|decrease\w*|grow\w*|r[io]se|drop\w*|f[ae]ll)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+"""What names a result that a question asks for: together they cost $11.70, a gap of 38 points."""
+
+
+def is_another_result(text: str, quantity: Quantity, question: str) -> bool:
+    """Whether a quantity is called a difference and the question asks for none."""
+    said, asked = _RESULTS[-1]
+    return bool(question) and said.search(_text_before(text, quantity)) is not None and not asked.search(question)
+
+
+_OPEN = re.compile(r"\b(?:or|not|but|maybe|perhaps)\b|n['’]t\b", re.IGNORECASE)
 _REMARK_AFTER = re.compile(r",? which (?:is|was|are) [^\d.]*\.?$", re.IGNORECASE)
 
 
-def pick_concluding_number(text: str, numbers: Sequence[Quantity]) -> Quantity | None:
-    """The only number of a last sentence that names a result, or of a main clause after its reason."""
+def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str) -> Quantity | None:
+    """The only number of a last sentence that names a result, or of a main clause after its reason; a last total."""
     if not 1 < len(numbers) <= _MOST_IN_A_RATIONALE:
         return None
+    total = numbers[-1]
+    is_last = len(text[total.end :].split()) <= 1 and not (total.negated or total.bound or total.label)
+    if is_last and not _OPEN.search(text):
+        before = _text_before(text, total)
+        if any(said.search(before) and asked.search(question) for said, asked in _RESULTS):
+            return total
     start = max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)
     reason = _SUBORDINATE.match(text, start)
     start = start if reason is None else reason.end()

@@ -25,12 +25,13 @@ from distill.answers.texts.word_classes import ARTICLES, COLOURS, COUNTS, KINDS,
 
 _LONGEST: Final = 400
 _BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})
-_STATING_TEXT: Final = """there so thus hence therefore here this that these those i'd we you one only an they're
-    we're he's she's just also both clearly probably likely most more has have had having do does did can must would
-    will appears appear seems seem looks look shows show shown showing see sees seen displays depicts represents
+_STATING_TEXT: Final = """there so thus hence therefore here this that these those i'd we you one only an
+    they're we're he's she's just also both clearly probably likely most more has have had having do does did can must
+    would will appears appear seems seem looks look shows show shown showing see sees seen displays depicts represents
     represent representing indicates stands stand marks points arrow legend according based belongs heading headed lit
     tip call concerns took serves llama use written printed painted drawn placed located visible takes place taking
-    made kind type sort pair piece in on at to for of by as into inside and with
+    made because copy need take channel caption top
+    kind type sort pair piece in on at to for of by as into inside and with
     answer number word words text title brand color colour image picture photo photograph chart graph figure name
     man men woman women boy girl child people person
     de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é zeigt steht mapa karte
@@ -45,7 +46,7 @@ _COPIES: Final = frozenset(
     {"picture", "image", "photo", "photograph", "drawing", "painting", "figure", "symbol", "logo"}
 )
 _MAKERS: Final = frozenset({"team", "brand", "model", "make"})
-_POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands"})
+_POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands", "leads", "tops"})
 _PLACES: Final = {
     **{"in": "in", "inside": "in", "within": "in", "on": "on", "atop": "on", "under": "under", "below": "under"},
     **{"beneath": "under", "above": "over", "over": "over", "behind": "behind", "outside": "outside", "off": "off"},
@@ -119,7 +120,8 @@ def _acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -
         return False
     if "by" in words[inside.stop :]:
         return True
-    return bool(before) and before[-1] not in _BE | {"by", ":"} and any(is_asked(word, verb) for word in before)
+    stated = {"by", ":"} & {*before} or {*before[-1:]} & _BE
+    return not stated and any(is_asked(word, verb) for word in before)
 
 
 def _is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
@@ -148,6 +150,10 @@ def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
         return False
     if all(is_adjective(read, place) for place in range(index, inside.start)):
         return False  # a wooden bench
+    if index > 1 and after in _AUXILIARY and not _PLACES.keys() & asked:
+        place = index - 2 if read.words[index - 1] in ARTICLES else index - 1
+        if read.words[place] in _PLACES and is_asked(read.words[place - 1], asked - _STATING):
+            return False  # the book on the table is by her
     if word in KINDS and after == "of" and read.words[index + 2] not in ARTICLES:
         return False  # a flock of sheep
     if word in KINDS and read.written[index][0].isupper() and index + 1 == inside.start:

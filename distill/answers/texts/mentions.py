@@ -67,7 +67,7 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     Words that only repeat the `question` name a kind of thing, and no second answer.
     """
     if _HAN.search(gold):
-        return states_in_han(text, gold)
+        return states_in_han(text, gold, question)
     if "@" in gold:
         return {address.casefold() for address in _ADDRESS.findall(text[:_LONGEST])} == {gold.casefold()}
     gold_words = core_words(read_sentence(gold).words)
@@ -204,6 +204,7 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]
     return False
 
 
+@lru_cache(maxsize=1024)
 def read_sentence(sentence: str) -> Sentence:
     written = tuple(word for word in _WORD.findall(_JOINED.sub(" ", sentence)) if word not in _NO_WORDS)
     lowered = (word.casefold().rstrip(".").replace(".", "" if word[1:2] == "." else ".") or word for word in written)
@@ -282,7 +283,7 @@ def _is_free_before(read: Sentence, inside: range, gold: tuple[str, ...], repeat
     word = words[index]
     if word == "of":
         before = words[index - 1] if index else ""
-        return before in kinds or before in ("made", "kind", "type")
+        return before in kinds or before in ("made", "kind", "type", "because")
     is_last = inside.stop == len(words)
     if repeated and is_last and len(gold) == 1 and _is_modifier(read, index, inside.start):
         return True
@@ -305,11 +306,26 @@ def _is_model(written: Sequence[str]) -> bool:
 
 _OTHER_THINGS: Final = frozenset(
     {"hot", "toy", "teddy", "stuffed", "fake", "model", "mock", "plush", "rubber", "rocking", "gummy", "paper", "ice"}
-    | {"pretend", "artificial", "imaginary", "strongly", "former", "vice", "half", "sweet", "assistant", "deputy"}
+    | {
+        "pretend",
+        "artificial",
+        "plastic",
+        "imaginary",
+        "strongly",
+        "former",
+        "vice",
+        "half",
+        "sweet",
+        "assistant",
+        "deputy",
+    }
 )
 """Words before a noun that make it another thing: hot dog, toy car."""
 _ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
 """How an adjective often ends. A noun before a noun may make it another thing: sea cow, rice cake."""
+_MATERIALS_TEXT: Final = "brick wicker concrete denim tennis baseball basketball soccer golf hockey oak maple birch"
+_MATERIALS: Final = frozenset(_MATERIALS_TEXT.split())
+"""What a thing is of or for: a brick wall, a tennis ball."""
 _SHADES: Final = frozenset({"dark", "light", "bright", "pale", "deep", "wide", "fresh", "cell", "big"})
 
 
@@ -331,7 +347,7 @@ def is_adjective(read: Sentence, index: int) -> bool:
     return (
         is_plain
         and word not in _OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST
-        and (word in _SHADES or word.endswith(_ADJECTIVES))
+        and (word in _SHADES | _MATERIALS or word.endswith(_ADJECTIVES))
     )
 
 

@@ -49,7 +49,8 @@ _SAME_THING_TEXT: Final = """
     fries=chips; potato chips=crisps; crosswalk=zebra crossing; parking lot=car park; garbage can=trash can; trash
     can=dustbin; mailbox=letterbox; stroller=pushchair; bathing suit=swimsuit; bike=bicycle; plane=airplane;
     fall=autumn; living room=sitting room; stove top=stovetop; hot dog=frankfurter; doughnut=donut;
-    firefighter=fireman; policeman=police officer;
+    firefighter=fireman; asleep=sleeping; taxi=cab; round=circular; christmas=xmas; automobile=car; female=woman;
+    male=man; females=women; males=men; taxicab=taxi; octagon=octagonal; blond=blonde;  policeman=police officer;
     nrw=nordrhein-westfalen; la=los angeles; l.a.=los angeles; sf=san francisco; d.c.=washington; dc=washington;
     oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy; coriander=cilantro
 """

@@ -39,6 +39,8 @@ _SMALL_TEXT: Final = """it is are was were be been being has have had do does di
     in on at to by for indeed also so as its his her their any some one can will 's than both which where"""
 _SMALL: Final = frozenset(_SMALL_TEXT.split())
 _NEGATIONS: Final = frozenset({"not", "no", "never", "nor", "without", "isn't", "aren't"})
+_AND = re.compile(r"[,;]?\s(?:and)\s|[,;]\s", re.IGNORECASE)
+_SUBORDINATES = re.compile(r"[:()]|\b(?:but|while|because|since|if|when|although|with|or|than|not)\b", re.IGNORECASE)
 _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|although|with)\b", re.IGNORECASE)
 
 
@@ -58,6 +60,9 @@ def stated_polarity(text: str, question: str) -> str | None:
         exists = None
     wanted = _content(tokens(exists["thing"] if exists is not None else asked["rest"]))
     clause = text.strip(" .!")
+    if _AND.search(clause) and not _SUBORDINATES.search(clause) and " and " not in question:
+        stated = {stated_polarity(part, question) for part in _AND.split(clause)} - {None}
+        return stated.pop() if len(stated) == 1 else None
     if not wanted or _CLAUSES.search(clause):
         return None
     thing = wanted[-1]

@@ -7,6 +7,7 @@ from typing import Final
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.texts.compare_sentences import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
+from distill.answers.texts.word_classes import SIDES
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 
@@ -90,6 +91,9 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
         return None
     if _QUANTIFIERS & {*asked} - {*words}:
         return None  # The line does rise, for "Does it always rise?"
+    sides = [word for word in asked if word in SIDES]
+    if len({*sides}) > 1 and sides[0] not in words:
+        return None  # the one on the right is larger, for "is the left one larger than the right one?"
     compared = [word for word in said if not compares(word)]
     places = [next(index for index, other in enumerate(asked) if same_word_form(word, other)) for word in compared]
     if len(said) >= _FEWEST_TURNED and places != sorted(places):

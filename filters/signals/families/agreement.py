@@ -26,7 +26,7 @@ class Agreement:
     relative_tolerance: float
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "18"
+    version: ClassVar[str] = "19"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",

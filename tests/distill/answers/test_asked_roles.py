@@ -43,6 +43,15 @@ from distill.answers.verdicts import judge
             "The sign beside it allows 2 hours. So you can't park here at all.",
         ),
         ("What was the GDP growth?", "7.3", "The economy shrank by 7.3% in 2012."),
+        ("增长率是百分之多少？", "12.5%", "下降了12.5%"),
+        ("What is the hourly rate?", "$18.75", "$18.75 per day"),
+        ("How much is it per day?", "$5", "$5 per hour"),
+        ("How many buses are parked?", "1", "No buses, one truck."),
+        ("What is the highest value?", "38", "The values are 23 and 61, a difference of 38."),
+        ("Is the left dog larger than the right dog?", "yes", "The right dog is larger."),
+        ("What animal is it?", "duck", "It's a plastic duck."),
+        ("What color is the hat?", "red", "The hat is blue, the coat: it's red."),
+        ("What is the smaller value?", "38", "It runs from 23 up to 61, a gap of 38."),
     ],
 )
 def test_gold_words_in_another_role_are_undecided(question: str, gold: str, said: str) -> None:
@@ -69,6 +78,21 @@ def test_gold_words_in_another_role_are_undecided(question: str, gold: str, said
         ("What was the net income (in thousands)?", "7,204", "$7.204 million"),
         ("What was the GDP growth?", "-7.3", "The economy shrank by 7.3% in 2012."),
         ("By how much did sales fall?", "12%", "Sales fell by 12%."),
+        ("How many candles are on the cake?", "0", "There aren't any candles on the cake."),
+        ("What is the gap between the highest and the lowest value?", "38", "It runs from 23 up to 61, a gap of 38."),
+        (
+            "How much do 3 kg of figs and 2 kg of nuts cost?",
+            "$11.70",
+            "Figs: $8.70. Nuts: $3.00. Together they cost $11.70.",
+        ),
+        ("What is the hourly rate?", "$18.75", "$18.75 per hour"),
+        ("Who signed the memo?", "Eleanor Vance", "The memo was signed by Dr. Eleanor Vance."),
+        ("Who is the author of the book?", "Toni Morrison", "The book on the table was written by Toni Morrison."),
+        ("What is the man leaning against?", "a wall", "A brick wall"),
+        ("What room is this?", "kitchen", "With a stove, a fridge and a sink, this must be the kitchen."),
+        ("Is the man wearing a tie?", "no", "His shirt is open at the neck and there's no tie."),
+        ("哪个国家的人口最多？", "印度", "印度的人口最多。"),
+        ("这张照片是在哪里拍的？", "海滩", "在海滩上"),
     ],
 )
 def test_gold_words_in_the_role_asked_for_are_correct(question: str, gold: str, said: str) -> None:
