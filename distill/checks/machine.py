@@ -15,6 +15,8 @@ from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.data.sources import nearest
 from distill.errors import DistillError
+from distill.local_paths import is_store_address
+from distill.object_store.recipe_stores import scratch_root
 from distill.recipe.sections.data import ASKED
 from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast
@@ -118,6 +120,21 @@ def check_disk(context: CheckContext) -> Iterator[CheckResult]:
         yield warning("disk", summary, "free space, or lower samples and max_tokens of the teachers")
     else:
         yield fine("disk", summary)
+
+
+def check_scratch(context: CheckContext) -> Iterator[CheckResult]:
+    """Room for images of a store, which are on the machine that plans a run, and on the one that filters it."""
+    survey = context.readable(ASKED)
+    if survey is None or not any(is_store_address(ref.path) for each in survey.kept for ref in each.images):
+        return
+    scratch = scratch_root(context.recipe)
+    free, needed = shutil.disk_usage(scratch).free, survey.pictured * survey.most_images * survey.image_bytes
+    asked = "the questions" if survey.whole else f"the first {survey.samples:,} questions"
+    summary = f"at most {_gb(needed)} for images of {asked}, which lie in a store; {_gb(free)} free at {scratch}"
+    if needed > free:
+        yield warning("engine.scratch", summary, "set engine.scratch to a folder on a larger disk")
+    else:
+        yield fine("engine.scratch", summary)
 
 
 def _dataset_bytes(context: CheckContext) -> float:

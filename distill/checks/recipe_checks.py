@@ -84,6 +84,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("stages.max_length", lengths.check_traces_fit),
     ("teachers.sampling.max_tokens", teacher_contexts.check_contexts),
     ("disk", machine.check_disk),
+    ("engine.scratch", machine.check_scratch),
 )
 
 _SLOW = (overlap.check_leakage, student.check_plans, lengths.check_traces_fit, teacher_contexts.check_contexts)

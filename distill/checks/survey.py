@@ -109,15 +109,17 @@ def survey(
 
 def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
     """Mean size of an image, by the first files, or by the table that holds them."""
-    refs = [ref for sample in survey.kept for ref in sample.images][:_SIZED]
-    if not refs:
+    places = [image_files.own_file(ref) for sample in survey.kept for ref in sample.images]
+    # An image of a store that was only looked for is no file here, and says nothing about the size of the others.
+    sized = [file for file in places if file is None or file.is_file()][:_SIZED]
+    if not sized:
         return 0.0
-    own_files = [file for file in map(image_files.own_file, refs) if file is not None and file.is_file()]
-    in_table = len(refs) - len(own_files)
+    own_files = [file for file in sized if file is not None]
+    in_table = len(sized) - len(own_files)
     size = float(sum(file.stat().st_size for file in own_files))
     if in_table:
         files = sources.locate(recipe, survey.name).files
         size += (
             in_table * sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())
         )
-    return size / len(refs)
+    return size / len(sized)
