@@ -162,7 +162,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
 
 def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 1))
-    with pytest.raises(DataError, match=r"all 3 rows show the same image"):
+    with pytest.raises(DataError, match=r"its rows \(3\) show the same image"):
         splitted(source, tmp_path / "out", test=0.5)
     with pytest.raises(DataError, match="between 0 and 1"):
         splitted(source, tmp_path / "out", test=10)

@@ -137,7 +137,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
     if moment == "before":
         interrupted(recipe, place, signal.SIGINT, 3)
     else:
-        ask, calls = measure.generation.generate_replies, []
+        ask, calls = measure.generate_replies, []
 
         def replies(*args: Any, **options: Any) -> Any:
             calls.append(len(measured(place)))
@@ -145,7 +145,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
                 os.kill(os.getpid(), signal.SIGTERM)
             return ask(*args, **options)
 
-        monkeypatch.setattr(measure.generation, "generate_replies", replies)
+        monkeypatch.setattr(measure, "generate_replies", replies)
         with pytest.raises(KeyboardInterrupt):
             train(recipe, place / "run")
         monkeypatch.undo()
