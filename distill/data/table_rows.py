@@ -8,7 +8,7 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,19 +119,19 @@ def _is_text(value: str) -> bool:
 
 def _parquet(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     with pq.ParquetFile(file) as table:
-        names = _class_names(table.schema_arrow)
-        row = 0
-        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-            for values in _batch_rows(batch, names):
-                yield values if isinstance(values, str) else (values, row)
-                row += 1
+        yield from _numbered(table.iter_batches(batch_size=_BATCH_ROWS), _class_names(table.schema_arrow))
 
 
 def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     table = open_arrow(str(file))
-    names = _class_names(table.schema)
+    yield from _numbered(table.to_batches(max_chunksize=_BATCH_ROWS), _class_names(table.schema))
+
+
+def _numbered(
+    batches: Iterable[Any], names: Mapping[str, list[str]]
+) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     row = 0
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+    for batch in batches:
         for values in _batch_rows(batch, names):
             yield values if isinstance(values, str) else (values, row)
             row += 1
