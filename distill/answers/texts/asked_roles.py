@@ -29,12 +29,13 @@ _STATING_TEXT: Final = """there so thus hence therefore here this that these tho
     they're we're he's she's just also both clearly probably likely most more has have had having do does did can must
     would will appears appear seems seem looks look shows show shown showing see sees seen displays depicts represents
     represent representing indicates stands stand marks points arrow legend according based belongs heading headed lit
-    tip call concerns took serves llama use written printed painted drawn placed located visible takes place taking
+    tip call concerns took serves use written printed painted drawn placed located visible takes place taking
     made because copy need take channel caption top
     kind type sort pair piece in on at to for of by as into inside and with
     answer number word words text title brand color colour image picture photo photograph chart graph figure name
     man men woman women boy girl child people person
-    de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é zeigt steht mapa karte
+    de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é
+    llama zeigt steht mapa karte
     """
 _STATING: Final = frozenset(_STATING_TEXT.split()) | _BE
 _SAYS: Final = frozenset({"says", "say", "reads", "read", "spells", "states"})
