@@ -45,7 +45,7 @@ def main() -> None:
         store_servers.faulty_proxy(server, faults) as endpoint,
     ):
         recipe = Path(folder, "recipe.toml")
-        recipe.write_text(f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n')
+        recipe.write_text(store_servers.recipe_section(endpoint))
         with files_in(Path(folder, "scratch"), load(recipe)):
             measure(endpoint, faults.seen, options.images, options.kilobytes << 10, options.partitions)
 

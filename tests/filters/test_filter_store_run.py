@@ -105,9 +105,8 @@ def test_s3_holds_a_filter_stage_that_status_and_pull_know(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with store_servers.s3_server() as endpoint:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        sections(world, 8, f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n')
+        store_servers.set_keys(monkeypatch)
+        sections(world, 8, store_servers.recipe_section(endpoint))
         recipe, address = str(world.recipe().path), f"s3://{store_servers.BUCKET}/run"
 
         def call(*words: str) -> str:

@@ -298,11 +298,10 @@ def test_machines_without_a_shared_disk_learn_what_processes_of_one_learn_after_
 
 @pytest.fixture
 def s3(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, store_servers.StoreFaults]]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store_servers.set_keys(monkeypatch)
     faults = store_servers.StoreFaults()
     with store_servers.s3_server() as upstream, store_servers.faulty_proxy(upstream, faults) as endpoint:
-        yield f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n', faults
+        yield store_servers.recipe_section(endpoint), faults
 
 
 def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(

@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
 from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
@@ -20,6 +21,17 @@ SECRET = "secret-of-the-store"
 
 def config(endpoint: str) -> dict[str, Any]:
     return {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": SECRET, "region": "us-east-1"}
+
+
+def recipe_section(endpoint: str) -> str:
+    """`[store]` of a recipe whose store is this server."""
+    return f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
+
+
+def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of the server in the environment, where users have theirs."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
 @contextmanager

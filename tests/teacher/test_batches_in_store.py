@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,8 @@ def test_an_agent_that_is_killed_at_a_call_of_the_api_costs_nothing(
     world: World, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     with store_servers.s3_server() as endpoint:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        world.head += f'\n[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
+        store_servers.set_keys(monkeypatch)
+        world.head += "\n" + store_servers.recipe_section(endpoint)
         address = f"s3://{store_servers.BUCKET}/run"
         process = killed(world, address, tmp_path / "first")
         server.faults.on = {moment: lambda: os.kill(process.pid, signal.SIGKILL)}
@@ -241,7 +241,7 @@ def test_the_batch_of_a_lost_agent_is_made_by_one_other_and_not_by_the_lost_one(
     store, first, second = agents()
     third = StoredBatches(agent=AgentRecord(store=store, name="c"), teacher="t")
     batch = begun(first, ["x"], 0)
-    noted = first.note(SubmittedBatch(**(vars_of(batch) | {"file": "file-1"})))
+    noted = first.note(SubmittedBatch(**(asdict(batch) | {"file": "file-1"})))
     assert noted is not None and first.may_submit(noted) and not second.may_submit(noted)
     first.agent.end()
     (seen, _) = second.find(["x"])
@@ -249,15 +249,11 @@ def test_the_batch_of_a_lost_agent_is_made_by_one_other_and_not_by_the_lost_one(
     assert not third.may_submit(seen["x"]), "it was claimed"
     first.agent.beat()
     assert not first.may_submit(noted), "it comes back too late"
-    settled = second.note(SubmittedBatch(**(vars_of(seen["x"]) | {"batch": "batch-1"})))
+    settled = second.note(SubmittedBatch(**(asdict(seen["x"]) | {"batch": "batch-1"})))
     assert settled is not None and settled.batch == "batch-1"
-    late = first.note(SubmittedBatch(**(vars_of(noted) | {"batch": "batch-2"})))
+    late = first.note(SubmittedBatch(**(asdict(noted) | {"batch": "batch-2"})))
     assert late is not None and late.batch == "batch-1", "the first note counts"
     assert first.drop(noted) == late and not store.list_objects("claims")
-
-
-def vars_of(batch: SubmittedBatch) -> dict[str, Any]:
-    return {name: getattr(batch, name) for name in SubmittedBatch.__slots__}  # type: ignore[attr-defined]
 
 
 def test_the_requests_of_a_dropped_record_are_free() -> None:
@@ -267,5 +263,5 @@ def test_the_requests_of_a_dropped_record_are_free() -> None:
     assert second.find(["x"])[0] == {"x": batch} and second.may_submit(batch)
     assert second.drop(batch) is None and second.find(["x"]) == ({}, 1)
     assert begun(second, ["x"], 1).name.startswith("000002")
-    assert first.note(SubmittedBatch(**(vars_of(batch) | {"file": "file-1"}))) is None
+    assert first.note(SubmittedBatch(**(asdict(batch) | {"file": "file-1"}))) is None
     assert first.find(["x"])[0]["x"].name.startswith("000002")

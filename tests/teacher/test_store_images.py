@@ -42,8 +42,7 @@ def faults() -> StoreFaults:
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch, faults: StoreFaults) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store_servers.set_keys(monkeypatch)
     monkeypatch.delenv("DISTILL_STORED_FILES", raising=False)
     with store_servers.s3_server() as server, store_servers.faulty_proxy(server, faults) as proxy:
         yield proxy
@@ -59,7 +58,7 @@ def world(tmp_path: Path, url: str, endpoint: str) -> World:
     """Rows and images on this machine."""
     world = small_world(tmp_path / "world", url)
     world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nseal_s = 0.05\n'
-    world.head += f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
+    world.head += store_servers.recipe_section(endpoint)
     world.head += "[generate]\npatience_s = 2.0"
     return world
 

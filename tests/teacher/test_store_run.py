@@ -42,8 +42,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with store_servers.s3_server() as endpoint:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        store_servers.set_keys(monkeypatch)
         yield endpoint
 
 
@@ -56,7 +55,7 @@ def sections(world: World, endpoint: str = "") -> None:
     """Small units, and the store."""
     world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nseal_s = 0.05\n'
     if endpoint:
-        world.head += f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
+        world.head += store_servers.recipe_section(endpoint)
     world.head += "[generate]\npatience_s = 2.0"
 
 

@@ -1,4 +1,4 @@
-"""The space that images of a store need on this machine is told before a run."""
+"""`distill check` says how much space the images of a store need on this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +22,7 @@ from distill.recipe.sections.data import ASKED
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store_servers.set_keys(monkeypatch)
     with store_servers.s3_server() as server:
         yield server
 
@@ -40,8 +39,7 @@ def stored(endpoint: str, tmp_path: Path) -> Recipe:
     store.put("data/rows.jsonl", b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (tmp_path / "recipe.toml").write_text(
         f'[engine]\nscratch = "{tmp_path}/scratch"\n'
-        f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true\n'
-        f'[data.questions]\nsource = "s3://{BUCKET}/data/rows.jsonl"\n'
+        f'{store_servers.recipe_section(endpoint)}[data.questions]\nsource = "s3://{BUCKET}/data/rows.jsonl"\n'
     )
     return load(tmp_path / "recipe.toml")
 

@@ -31,8 +31,7 @@ def faults() -> StoreFaults:
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch, faults: StoreFaults) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store_servers.set_keys(monkeypatch)
     monkeypatch.delenv("DISTILL_STORED_FILES", raising=False)
     with store_servers.s3_server() as server, store_servers.faulty_proxy(server, faults) as proxy:
         yield proxy
@@ -69,7 +68,7 @@ def put(bucket: ObjectStore, folder: Path, there: str = "data") -> None:
 def recipe(endpoint: str, tmp_path: Path, **source: object) -> Recipe:
     lines = [
         f'[engine]\nscratch = "{tmp_path}/scratch"',
-        f'[store]\nendpoint = "{endpoint}"\nregion = "us-east-1"\nallow_http = true',
+        store_servers.recipe_section(endpoint),
         "[data.questions]",
         *(f"{key} = {orjson.dumps(value).decode()}" for key, value in source.items()),
     ]
