@@ -2,8 +2,8 @@
 
 The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
 back only when its bytes have the checksum that the line states: what a kill or a power cut tore is computed anew,
-never read. One process writes at a time, any number read; dataloader workers may do both. Does not know what the
-bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be deleted
+never read. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not know
+what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be deleted
 between runs.
 """
 
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import orjson
@@ -42,6 +43,8 @@ class DiskCache:
         self._entries: dict[str, _Entry] = {}
         self._facts: dict[bytes, Any] = {}
         self._read = 0
+        # Locks of files hold between processes, not between the threads of one.
+        self._threads = RLock()
         self.bytes = 0
         """Taken by entries so far."""
         self.full = False
@@ -62,7 +65,7 @@ class DiskCache:
         start, length, checksum, facts = entry
         result = bytearray(length)
         if os.preadv(self._data, [result], start) != length or zlib.crc32(result) != checksum:
-            del self._entries[name]
+            self._entries.pop(name, None)
             return None
         return result, facts
 
@@ -105,12 +108,13 @@ class DiskCache:
     def _find(self, name: str) -> _Entry | None:
         entry = self._entries.get(name)
         if entry is None and os.fstat(self._index).st_size > self._read:
-            self._refresh()
-            entry = self._entries.get(name)
+            with self._threads:
+                self._refresh()
+                entry = self._entries.get(name)
         return entry
 
     def _refresh(self) -> None:
-        """Take in the whole lines that this process has not read yet."""
+        """Take in the whole lines that this process has not read yet. Only for the thread that holds the lock."""
         added = os.pread(self._index, max(0, os.fstat(self._index).st_size - self._read), self._read)
         complete_lines = added[: added.rfind(b"\n") + 1]
         self._read += len(complete_lines)
@@ -132,12 +136,13 @@ class DiskCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the cache for this process. The lock is the process's own: it dies with it, forks do not share it."""
-        fcntl.lockf(self._index, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._index, fcntl.LOCK_UN)
+        """Lock the cache for this thread of this process. A process that dies gives its lock back; forks do not share it."""
+        with self._threads:
+            fcntl.lockf(self._index, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._index, fcntl.LOCK_UN)
 
 
 def _write(file: int, pieces: Sequence[Any], start: int) -> None:

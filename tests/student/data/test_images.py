@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +290,30 @@ def test_what_does_not_fit_is_turned_away_and_the_rest_stays(tmp_path):
     cache = DiskCache(tmp_path, max_bytes=250)
     assert [cache.put(name, [b"x" * 100], None) for name in "abc"] == [True, True, False]
     assert cache.full and "c" not in cache and cache.get("b") is not None and cache.bytes == 200
+
+
+def test_entries_put_while_other_threads_look_for_them_stay_for_the_next_process(tmp_path):
+    cache, stop = DiskCache(tmp_path, max_bytes=10**9), threading.Event()
+    names = [str(number) for number in range(2000)]
+
+    def look() -> None:
+        while not stop.is_set():
+            "absent" in cache
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    try:
+        for reader in readers:
+            reader.start()
+        for name in names:
+            assert cache.put(name, [name.encode()], None)
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        for reader in readers:
+            reader.join()
+    assert [name for name in names if name not in DiskCache(tmp_path, max_bytes=0)] == []
 
 
 WRITER = """
