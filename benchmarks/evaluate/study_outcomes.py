@@ -40,7 +40,7 @@ _VERDICTS = {"c": "correct", "w": "wrong", "u": "undecided"}
 
 def settings(recipe: Recipe) -> str:
     """Digest of all that the recipe decides about an arm; seeds and the wording of studies are not part of it."""
-    return fingerprint(recipe.model_dump(mode="json", exclude={"ablate", "path", "name"}))
+    return fingerprint(recipe.model_dump(mode="json", exclude_defaults=True, exclude={"ablate", "path", "name"}))
 
 
 def keep(recipe: Recipe, run: Path, kept: Path = KEPT) -> list[str]:
