@@ -46,9 +46,9 @@ def find_teacher(recipe: Recipe, name: str) -> Teacher:
 
 @contextmanager
 def open_teacher(
-    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0, thinking: bool = False
+    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, thinking: bool = False
 ) -> Iterator[Ask]:
-    """A function that asks this teacher, greedily by default. Its server's log goes to `folder`.
+    """A function that asks this teacher, greedily. Its server's log goes to `folder`.
 
     With `thinking` its answers are whole texts.
 
@@ -59,7 +59,7 @@ def open_teacher(
     teacher = teacher.model_copy(
         update={
             "sampling": Sampling(
-                temperature=temperature,
+                temperature=0.0,
                 max_tokens=max_tokens,
                 stop=teacher.sampling.stop,
                 stop_repetition=teacher.sampling.stop_repetition,

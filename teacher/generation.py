@@ -54,16 +54,14 @@ class Generation:
         complete: bool = False,
         fresh: bool = False,
         engines: Path | None = None,
-        media_root: Path | None = None,
         batches: Mapping[str, BatchRecords] | None = None,
         settled: Collection[str] = (),
     ) -> None:
         """`complete`: there are traces of everything, so no server is waited for. `fresh`: errors are asked again.
 
         A `progress` that several plans share counts the traces of each. `engines` gets what engines leave that
-        outlive a plan, `batches` what they submit for a teacher by name; `media_root` is the folder of the images
-        where it is not that of the source. `settled` names teachers that will not be asked again: their errors are
-        final.
+        outlive a plan, `batches` what they submit for a teacher by name. `settled` names teachers that will not be
+        asked again: their errors are final.
         """
         self.recipe = recipe
         self.plan = plan
@@ -94,7 +92,7 @@ class Generation:
         else:
             progress = GenerateProgress(progress, done=outcomes.total(), total=total, outcomes=outcomes)
         self.progress = progress
-        self._engines, self._batches, self._media_root = engines, batches or {}, media_root
+        self._engines, self._batches = engines, batches or {}
         self.open_jobs: list[TeacherJob] = []
         for note in notes:
             self.progress.note(note)
@@ -131,7 +129,6 @@ class Generation:
             job.model,
             self._engines / job.teacher.name if self._engines else job.index.folder,
             batch_records=self._batches.get(job.teacher.name),
-            media_root=self._media_root,
             patience_s=self.patience_s,
             start_patience_s=self.check_patience_s,
             known_request=lambda: self._find_answered_request(job),

@@ -57,8 +57,6 @@ class EngineSettings:
     """Gets one line for each outage and each start."""
     batch_records: BatchRecords | None = None
     """Where batch files are written down, if not in `folder`."""
-    media_root: Path | None = None
-    """The folder that images lie in, where it is not that of the source."""
 
     @property
     def checkpoint(self) -> str:
@@ -68,7 +66,7 @@ class EngineSettings:
     @property
     def images_root(self) -> Path:
         """The folder that images lie in."""
-        return self.media_root or sources.locate(self.recipe, ASKED).root
+        return sources.locate(self.recipe, ASKED).root
 
 
 class Engine(Protocol):

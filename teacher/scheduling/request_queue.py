@@ -27,12 +27,10 @@ class RequestQueue:
         samples: Iterator[Sample],
         upstream: "RequestQueue | None" = None,
         on_done: Callable[[Teacher, Sample, SampleState], None] | None = None,
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
 
-        `on_done` gets what the teacher's work on each sample has come to. `on_change` is called when a request may
-        have become ready, or the last one has been answered.
+        `on_done` gets what the teacher's work on each sample has come to.
         """
         self.policy = policy
         self._on_done = on_done
@@ -52,7 +50,8 @@ class RequestQueue:
         self._dependents: list[RequestQueue] = []
         self._drained = False
         self._closed = False
-        self.on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a request may have become ready, or the last one has been answered."""
         if upstream is not None:
             upstream._dependents.append(self)
 

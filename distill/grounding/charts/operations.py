@@ -85,7 +85,7 @@ def read_comparison(tail: str) -> str:
 _MOST_PAIRED: Final = 40
 
 
-def step_results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
+def step_results(steps: Iterable[str], operands: Sequence[float]) -> Iterator[float]:
     """The results of each step on these operands; a difference or a ratio of any two of them.
 
     Of many operands no pairs are made: there would be one for almost every number.
@@ -102,7 +102,6 @@ def step_results(steps: Iterable[str], operands: Sequence[float], counts: Iterab
             yield total / len(operands)
             ranked = sorted(operands)
             yield (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2
-            yield from (operands[-1] / count for count in counts if count)
         elif step == "difference":
             if len(operands) <= 3:
                 yield from (abs(first - second) for first, second in combinations(operands, 2))
