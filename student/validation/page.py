@@ -5,13 +5,13 @@ nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import VALIDATION_PAGE
-from distill.reports import html
+from distill.reports import html, plots
 from distill.types import Sample
 
 _SIDE, _PICTURES = 256, 4
@@ -19,24 +19,8 @@ _SIDE, _PICTURES = 256, 4
 _RATIONALE_CHARACTERS = 4000
 _ROWS = 40
 """Most rows of the table; the curves show every measurement."""
+_BEST = "best so far"
 _WORST_FIRST = ("wrong", "undecided", "correct")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearningCurve:
-    """One figure over the steps: points in a box of 100 by 40, from `low` to `high`."""
-
-    name: str
-    newest: str
-    line: str
-    band: str
-    """Outline of the interval; empty where there is none."""
-    best: float | None
-    """Where the best measurement lies, of the width in percent."""
-    low: float
-    high: float
-    first_step: int
-    last_step: int
 
 
 class SamplesPage:
@@ -60,7 +44,7 @@ class SamplesPage:
             "questions are asked, greedily and once.",
             footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct."],
             figures=_tiles(newest),
-            curves=[curve for curve in (_accuracy(lines), _loss(lines)) if curve is not None],
+            curves=_curves(lines),
             rows=list(reversed(lines[-_ROWS:])),
             asked=newest["n"] > 0,
             measured_loss=newest["response_tokens"] > 0,
@@ -118,49 +102,23 @@ def _number(loss: float | None) -> str:
     return "not a number" if loss is None else f"{loss:.4f}"
 
 
-def _accuracy(lines: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
-    points = [(line["step"], line["accuracy"]) for line in lines if line["accuracy"] is not None]
-    if not points:
-        return None
+def _curves(lines: Sequence[Mapping[str, Any]]) -> list[plots.Chart]:
+    """Accuracy and loss over the steps, each with a dot at the best measurement."""
+    best = [line for line in lines if line["best"]][-1:]
     bands = [(line["step"], *line["ci95"]) for line in lines if line["accuracy"] is not None]
-    return _curve("accuracy", f"{100 * points[-1][1]:.1f} %", points, bands, 0.0, 1.0, lines)
-
-
-def _loss(lines: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
-    points = [(line["step"], line["loss"]) for line in lines if line["loss"] is not None]
-    if not points:
-        return None
-    return _curve("loss", _number(lines[-1]["loss"]), points, [], 0.0, max(loss for _, loss in points) or 1.0, lines)
-
-
-def _curve(
-    name: str,
-    newest: str,
-    points: Sequence[tuple[int, float]],
-    bands: Sequence[tuple[int, float, float]],
-    low: float,
-    high: float,
-    lines: Sequence[Mapping[str, Any]],
-) -> LearningCurve:
-    first, last = points[0][0], points[-1][0]
-    best = next((line["step"] for line in reversed(lines) if line["best"]), None)
-
-    def across(step: int) -> float:
-        return 100 * (step - first) / ((last - first) or 1)
-
-    def point(step: int, value: float) -> str:
-        return f"{across(step):.2f},{40 - 40 * (value - low) / (high - low):.2f}"
-
-    upper = [point(step, top) for step, _, top in bands]
-    lower = [point(step, bottom) for step, bottom, _ in reversed(bands)]
-    return LearningCurve(
-        name=name,
-        newest=newest,
-        line=" ".join(point(step, value) for step, value in points),
-        band=" ".join(upper + lower),
-        best=None if best is None else across(best),
-        low=low,
-        high=high,
-        first_step=first,
-        last_step=last,
+    charts = (
+        plots.chart(
+            name,
+            {name: _points(lines, name), _BEST: _points(best, name)},
+            unit=unit,
+            bands={"accuracy": bands},
+            dotted=(_BEST,),
+            table=False,
+        )
+        for name, unit in (("accuracy", "percent"), ("loss", ""))
     )
+    return [chart for chart in charts if chart is not None]
+
+
+def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[name]) for line in lines if line[name] is not None]

@@ -167,7 +167,8 @@ def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
     assert places == sorted(places) and "How many in row3?" not in text
     assert text.count("data:image/") == 3 and "cut off" in text
     assert "row 1: &lt;red&gt;" in text and "<red>" not in text
-    assert 'points="0.00,20.00 100.00,10.00"' in text and 'points="0.00,0.00 100.00,20.00"' in text
+    assert all(f'aria-label="{name} over step: {name} ends at' in text for name in ("accuracy", "loss"))
+    assert text.count("<polyline") == 2 and text.count('<path class="dots c1 d1" d="M0.00,') == 2
     assert "prefers-color-scheme: dark" in text and "<script" not in text
 
 
@@ -179,7 +180,7 @@ def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):
         [],
     )
     text = (tmp_path / "samples.html").read_text()
-    assert 'aria-label="loss over the steps' in text and 'aria-label="accuracy over the steps' not in text
+    assert 'aria-label="loss over step' in text and 'aria-label="accuracy over step' not in text
 
 
 def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
