@@ -86,7 +86,7 @@ def write(
         ),
         "effects": _effects(f"Effects against {reference}", {name: arm.get("effect") for name, arm in arms.items()}),
         "errors": breakdown_table(arms),
-        "heat": _heat(arms),
+        "heat": metric_table.heat(arms, "domains"),
         "curves": _curves(arms, reference),
         "studies": studies,
         "changes": {name: arm["set"] for name, arm in arms.items() if arm.get("set")},
@@ -141,36 +141,12 @@ def _with_p(separator: str, effect: Mapping[str, Any]) -> str:
 
 
 def _effects(caption: str, effects: Mapping[str, Mapping[str, Any] | None]) -> plots.Estimates | None:
-    rows = []
-    for name, effect in effects.items():
-        if effect is None or not effect.get("ci95"):
-            continue
-        low, high = effect["ci95"]
-        rows.append(
-            plots.Estimate(
-                label=name,
-                value=effect["delta"],
-                low=low,
-                high=high,
-                text=f"{percent(effect['delta'], signed=True)} {interval(effect['ci95'], signed=True)}",
-                dots=tuple(seed["delta"] for seed in effect.get("by_seed", {}).values()),
-            )
-        )
+    rows = [
+        metric_table.effect_estimate(name, effect)
+        for name, effect in effects.items()
+        if effect and effect.get("ci95")
+    ]
     return plots.estimates(caption, sorted(rows, key=lambda row: -row.value), zero=True)
-
-
-def _heat(arms: Mapping[str, Any]) -> plots.Heat | None:
-    counts = {name: part.get("n") for arm in arms.values() for name, part in arm.get("domains", {}).items()}
-    if len(counts) < 2:
-        return None
-    shares = {
-        name: {
-            domain: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
-            for domain, part in arm.get("domains", {}).items()
-        }
-        for name, arm in arms.items()
-    }
-    return plots.heat(shares, counts)
 
 
 def _curves(arms: Mapping[str, Any], reference: str) -> list[plots.Chart]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from distill.reports import plots
 from distill.reports.plots import Estimate, percent
 
 Kind = Literal["share", "tokens", "count", "seconds", "number"]
@@ -125,6 +126,35 @@ def accuracy_estimate(name: str, arm: Mapping[str, Any], reference: str = "") ->
         dots=tuple(seed["accuracy"] for seed in arm.get("seeds", {}).values()),
         tone="reference" if name == reference else "",
     )
+
+
+def effect_estimate(label: str, effect: Mapping[str, Any]) -> Estimate:
+    """A difference with its interval, and that of each of its seeds."""
+    low, high = effect["ci95"]
+    return Estimate(
+        label=label,
+        value=effect["delta"],
+        low=low,
+        high=high,
+        text=f"{percent(effect['delta'], signed=True)} {interval(effect['ci95'], signed=True)}",
+        dots=tuple(seed["delta"] for seed in effect.get("by_seed", {}).values()),
+    )
+
+
+def heat(arms: Mapping[str, Mapping[str, Any]], key: str) -> plots.Heat | None:
+    """Accuracy of every arm in each of its groups, such as its domains; None below two groups."""
+    groups = {name: arm.get(key) or {} for name, arm in arms.items()}
+    counts = {column: part.get("n") for parts in groups.values() for column, part in parts.items()}
+    if len(counts) < 2:
+        return None
+    cells = {
+        name: {
+            column: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
+            for column, part in parts.items()
+        }
+        for name, parts in groups.items()
+    }
+    return plots.heat(cells, counts)
 
 
 def ends_of(values: Any) -> tuple[float, float] | None:

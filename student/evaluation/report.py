@@ -61,7 +61,7 @@ def write_report(
         ),
         "effects": plots.estimates(
             "Paired differences of accuracy with their intervals",
-            [_difference(name, delta) for name, delta in deltas.items()],
+            [metric_table.effect_estimate(_minus(name), delta) for name, delta in deltas.items()],
             zero=True,
         ),
         "errors": breakdown_table(arms),
@@ -71,8 +71,8 @@ def write_report(
         "volatility": [(name, arm) for name, arm in arms.items() if arm.get("volatility") is not None],
         "curves": _curves(arms, path.parent.parent / "train" if train is None else train),
         "heat": {
-            "domain": _heat(arms, "domains"),
-            "difficulty": _heat(arms, "difficulty"),
+            "domain": metric_table.heat(arms, "domains"),
+            "difficulty": metric_table.heat(arms, "difficulty"),
         },
     }
     cards = gallery.cards(
@@ -106,17 +106,6 @@ def _origin(name: str, arm: Mapping[str, Any]) -> str:
 def _minus(name: str) -> str:
     """`later-earlier` as it is read; names that hold a hyphen stay as they are."""
     return name.replace("-", " − ", 1) if name.count("-") == 1 else name
-
-
-def _difference(name: str, delta: Mapping[str, Any]) -> plots.Estimate:
-    low, high = delta["ci95"]
-    return plots.Estimate(
-        label=_minus(name),
-        value=delta["delta"],
-        low=low,
-        high=high,
-        text=f"{percent(delta['delta'], signed=True)} {interval(delta['ci95'], signed=True)}",
-    )
 
 
 def _delta_row(delta: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,23 +163,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _points(path: Path, key: str) -> list[tuple[float, float]]:
     return [(line["step"], line[key]) for line in _lines(path) if metric_table.is_number(line.get(key))]
-
-
-def _heat(arms: Mapping[str, Any], key: str) -> plots.Heat | None:
-    groups = {name: arm.get(key) or {} for name, arm in arms.items()}
-    counts = {column: part.get("n") for parts in groups.values() for column, part in parts.items()}
-    if len(counts) < 2:
-        return None
-    return plots.heat(
-        {
-            name: {
-                column: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
-                for column, part in parts.items()
-            }
-            for name, parts in groups.items()
-        },
-        counts,
-    )
 
 
 def _domain_teachers(recipe: Recipe, samples: Sequence[Sample]) -> dict[str, tuple[str, ...]]:
