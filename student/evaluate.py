@@ -219,8 +219,8 @@ def _diagnose(
     stage = stages.get(arms[arm].get("stage", ""))
     learned = None
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
-        responses = trained.counts["steps"] * stage.batch_size
-        learned = None if stage.batch_tokens else trained.tokens["response"] / max(1, responses)
+        responses = trained.counts.get("responses")  # stages of earlier versions did not count them
+        learned = trained.tokens["response"] / responses if responses else None
     return diagnosis.diagnose(
         diagnosis.StudentFacts(
             recipe=recipe,

@@ -19,6 +19,7 @@ from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import POWER, RESULTS, SHARED
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data import reader
+from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Claim
 from distill.recipe.sections.eval import BASE
@@ -41,7 +42,12 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     n = sum(domains.values())
     deviations, known_from = _deviations(folder)
     asked: dict[str | None, int] = {None: n}
-    asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain and domains[claim.domain]}
+    asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain}
+    if missing := [name for name in asked if name is not None and not asked[name]]:
+        raise RecipeError(
+            f"{recipe.path}: [ablate.studies]: a claim is about domain {missing[0]!r}, of which "
+            f"[data.{recipe.eval.data}] has no question; it has {', '.join(map(repr, sorted(domains))) or 'none'}"
+        )
     differences = []
     for domain, questions in asked.items():
         half, one, corrected = (

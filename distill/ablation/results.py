@@ -3,6 +3,7 @@
 Reads what finished arms left and writes results.json, the report and the manifest. Trains and asks nothing.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -166,12 +167,19 @@ def table(
         "studies": {},
     }
     for name, study in recipe.ablate.studies.items():
-        if set(study.arms) <= set(outcomes):
+        if _comparable(study, outcomes):
             results["studies"][name] = _study(study, outcomes, spread) | _analysis(recipe, study, results, fits)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
     if statement := read_statement(folder):
         results["power"] = statement
     return results
+
+
+def _comparable(study: Study, outcomes: Outcomes) -> bool:
+    """Whether all arms that a study compares have a seed in common."""
+    pairs = [(name, study.reference) for name in study.arms]
+    pairs += [(claim.better, claim.than) for claim in study.claims]
+    return all(set(outcomes.get(first, ())) & set(outcomes.get(second, ())) for first, second in pairs)
 
 
 def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
@@ -261,15 +269,17 @@ def effect(
     from distill.stats.paired_effects import paired_effect
 
     seeds, a, b = _paired(first, second, domain)
+    if not a[0]:
+        raise DataError(f"no question of domain {domain!r} was answered; correct the claim in [ablate.studies]")
     result = paired_effect(a, b, spread)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
         alone = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
         by_seed[str(number)] = {"delta": alone.delta, "ci95": alone.ci95, "p": alone.p}
-    ci95 = result.ci95
-    if result.standard_error == 0:  # arms that never differ: the questions of one seed know more than their spread
-        ci95 = by_seed[str(seeds[0])]["ci95"]
-    values = {"delta": result.delta, "ci95": ci95, "p": result.p, "detectable": result.detectable, "by_seed": by_seed}
+    values: dict[str, Any] = {"delta": result.delta, "ci95": result.ci95, "p": result.p}
+    values |= {"detectable": result.detectable if math.isfinite(result.detectable) else None, "by_seed": by_seed}
+    if result.standard_error == 0:  # all questions alike: those of one seed know more than their spread, which is 0
+        values |= {**by_seed[str(seeds[0])], "detectable": None}
     return values | ({"sd": asdict(result.deviations)} if result.deviations else {})
 
 

@@ -3,8 +3,8 @@
 The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
 back only when its bytes have the checksum that the line states: what a kill or a power cut tore is computed anew,
 never read. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not know
-what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be deleted
-between runs.
+what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be
+deleted between runs.
 """
 
 import errno
@@ -136,7 +136,7 @@ class DiskCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the cache for this thread of this process. A process that dies gives its lock back; forks do not share it."""
+        """Lock the cache for this thread of this process. A process that dies gives it back; forks do not share it."""
         with self._threads:
             fcntl.lockf(self._index, fcntl.LOCK_EX)
             try:

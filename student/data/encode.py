@@ -5,6 +5,7 @@ ids that the processor writes for an image of that size. The loss covers the ass
 end-of-turn token. Rows that are too long are left out and counted, never cut.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ from student.models import inputs
 TOO_LONG = "too_long"
 SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
+END_TOKEN_IN_TEXT = "end_token_in_text"
+"""A response with the very text that ends a turn (`</s>` in HTML): what follows it could not be learned."""
 _BATCH_ROWS = 512
 _DIVISORS = (2, 4, 8, 16)
 """By these the sides of an image are divided; in less than a sixteenth of a page nothing can be read."""
@@ -45,6 +48,7 @@ class Encoder:
             raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
         self.pad_id = inputs.pad_id(processor)
         self.end_ids = frozenset((*end_ids, int(self.tokenizer.eos_token_id)))
+        self.end_texts = {token: str(self.tokenizer.decode([token])) for token in self.end_ids}
         template = getattr(processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None)
         if not isinstance(template, str):
             raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
@@ -193,6 +197,14 @@ class Examples:
         rows = self.rows
         return Examples(rows.take(indexes) if isinstance(rows, MappedRows) else [rows[index] for index in indexes])
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what decides the plan of a stage: which rows there are, and how long they are."""
+        columns, digest = self.columns, hashlib.sha256("\0".join(self.sample_ids).encode())
+        for values in (columns.lengths, columns.responses, columns.images):
+            digest.update(np.asarray(values, "<i8").tobytes())
+        return digest.hexdigest()
+
     def image_share(self, image_id: int) -> float:
         """Share of the tokens that stand for images."""
         rows = self.rows
@@ -244,6 +256,9 @@ def _encoded(
     while batch := list(islice(waiting, _BATCH_ROWS)):
         store.prepare((ref for row in batch for ref in row.images), max_pixels)
         for row, (ids, begin, kinds) in zip(batch, encoder.conversations(batch), strict=True):
+            if encoder.end_texts[ids[-1]] in row.response.rstrip()[:-1]:
+                counts.dropped[END_TOKEN_IN_TEXT] += 1
+                continue
             try:
                 expansions = [store.expansion(ref, max_pixels) for ref in row.images]
             except ImageError as error:

@@ -181,8 +181,9 @@ def for_stage(
     try:
         refs = distinct_images(examples)
         return token_store(encoder, refs, folder=folder, max_bytes=limit_bytes, on_image=lambda done, _: say(done))
-    except ModelError as error:
-        if settings.image_tokens == "on":
+    except (ModelError, StorageError) as error:
+        # Other stages may have taken the room, or the disk is full: that costs time, not the run.
+        if settings.image_tokens == "on" and isinstance(error, ModelError):
             raise
         choice = Choice(use=False, reason=str(error))
         say(0)
@@ -300,7 +301,7 @@ def _compute(encoder: ImageEncoder, group: Sequence[tuple[ImageRef, Features]], 
         if not cache.put(ref.sha256, *pack({_PIXELS: own, **rest})):
             raise StorageError(
                 f"{cache.folder}: no room for the tokens of all images ({cache.bytes / 1e9:.1f} GB written); free "
-                "space, or set student.image_tokens = 'off'"
+                "space, or raise student.image_tokens_gb"
             )
 
 

@@ -48,6 +48,7 @@ def _counts(work: "StageRun") -> dict[str, int]:
         "rows": len(work.examples),
         **work.row_counts,
         "steps": work.last.step,
+        "responses": work.last.responses,
         "images": work.last.images,
         "trainable_parameters": sum(row.trainable for row in work.table),
         "parameters": sum(row.parameters for row in work.table),

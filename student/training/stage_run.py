@@ -87,6 +87,8 @@ class StageRun:
     examples: Examples = field(init=False)
     held_out: Examples = field(init=False)
     """Rows that validation measures and the stage does not train on."""
+    row_identity: dict[str, Any] = field(init=False)
+    """The number of rows, those held out included, and their digest."""
     row_counts: dict[str, int] = field(init=False)
     """Rows held out and images made smaller, where there can be any."""
     student: PreTrainedModel | PeftModel = field(init=False)
@@ -142,6 +144,9 @@ class StageRun:
     def read_rows(self) -> None:
         """Read and tokenise the rows, and hold some out for validation. Raises DataError where none can be used."""
         readable = self._readable()
+        self.row_identity = {"count": len(readable), "sha256": readable.digest}
+        if processes.is_main():
+            checkpoints.require_same_rows(self.folder / CHECKPOINTS, self.folder / PARTS, self.row_identity)
         self.examples, self.held_out = measure.split_held_out(readable, self.stage)
         step_dataset.require_something_to_learn(self.examples, self.stage)
         self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}
@@ -194,7 +199,8 @@ class StageRun:
         )
         if visual is not None:
             self._note_weights(visual)
-        if not len(examples):
+        # Replayed rows alone have no share of the tokens.
+        if not len(examples) or (self.stage.replay and self.stage.data not in examples.columns.sources):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
             raise DataError(
                 f"stage '{self.stage.name}': no row of data = {self.stage.data!r} can be trained on "
@@ -247,6 +253,7 @@ class StageRun:
                 {
                     "parts": freeze.table_values(self.table),
                     "frozen_sha256": freeze_checks.by_role(self.frozen, self.parts),
+                    "rows": self.row_identity,
                     "gradient_checkpointing": self.stage.gradient_checkpointing,
                     **({"kernels": self.kernels} if self.kernels else {}),
                 },

@@ -293,6 +293,7 @@ class StepData(Dataset[dict[str, Any]]):
         }
         return StepFacts(
             tokens=sum(by_group.values()),
+            responses=len(rows),
             response_tokens=sum(len(examples[row].kinds) for row in rows),
             images=sum(len(examples[row].row.images) for row in rows),
             by_group=by_group,

@@ -207,8 +207,11 @@ class EarlyStopping:
             self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
             self.measurement_pending = state.get("owes", False)
         self._begun = time.perf_counter()
+        kept_until = step - self.measurement_pending
         self._lines = [
-            line for line in recovered(self._folder / layout.VALIDATION, requiring("step")) if line["step"] <= step
+            line
+            for line in recovered(self._folder / layout.VALIDATION, requiring("step"))
+            if line["step"] <= kept_until
         ]
         self._write_lines()
         for folder in self.obsolete():

@@ -133,7 +133,7 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     rest = examples.take([index for index in range(len(examples)) if index not in chosen])
     if not len(kept):
         raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
-    if not len(rest):
+    if len(kept) == len(own):
         raise DataError(
             f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
         )

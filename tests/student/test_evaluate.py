@@ -16,6 +16,7 @@ import pytest
 import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation as evaluation_text
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
@@ -54,6 +55,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     worlds.data(folder)
     train(worlds.recipe(folder, *STAGES, more=EVAL), folder / "run")
     return folder
+
+
+def test_learned_replies_are_as_long_as_those_of_the_rows_that_came(trained: Path, monkeypatch: pytest.MonkeyPatch):
+    manifest = Manifest.read(trained / "run" / "train" / "reason")
+    assert manifest is not None and manifest.counts["responses"] == 16
+    larger = load(trained / "recipe.toml", {"stages.reason.batch_size": "64"})  # than the stage has rows
+    monkeypatch.setattr(evaluation.diagnosis, "diagnose", lambda facts: [facts])
+    metrics = {"arms": {"distilled": {"stage": "reason"}}, "deltas": {}}
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []})
+    assert facts.learned_tokens == manifest.tokens["response"] / 16
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,13 @@ def test_a_stage_in_which_no_token_counts_stops_before_it_trains(place: Path):
         worlds.recipe(place, worlds.stage("a", more="loss = { rationale = 0, answer = 0, format = 0 }\n"))
 
 
+def test_replayed_rows_alone_are_no_stage(place: Path):
+    edit(place, *[{"weight": math.nan}] * 40)
+    recipe = worlds.recipe(place, worlds.stage("a", more="replay = { questions = 0.5 }\n"))
+    with pytest.raises(DataError, match=r"no row of data = 'traces' can be trained on \(malformed_row: 40\)"):
+        train(recipe, place / "run")
+
+
 def test_a_projector_learns_nothing_from_text(place: Path):
     (place / "texts.jsonl").write_text(json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n", encoding="utf-8")
     texts = '[data.texts]\nsource = "texts.jsonl"\ncolumns = { image = "" }\n'
@@ -287,6 +294,16 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(
     if file == "meter.json":  # the way out is the same for all
         shutil.rmtree(checkpoint)
         assert train(recipe, place / "run", stage="a").counts["steps"] == 6
+
+
+def test_a_stage_is_not_resumed_with_other_rows_than_it_was_begun_with(killed: Path, tmp_path: Path):
+    place = Path(shutil.copytree(killed, tmp_path / "w"))
+    recipe, kept = load(place / "recipe.toml"), dataset(place).read_bytes()
+    edit(place, {"weight": math.nan})
+    with pytest.raises(DataError, match=r"a: it was begun with other rows \(40 then, 39 now\); .* --stage a --fresh"):
+        train(recipe, place / "run")
+    dataset(place).write_bytes(kept)
+    assert train(recipe, place / "run", stage="a").counts["steps"] == 6
 
 
 @pytest.mark.parametrize("text", ["[]", "{}"])

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -47,6 +48,22 @@ def last_step(folder: Path) -> int:
     """The step of the newest complete checkpoint; 0 without one."""
     checkpoint = last_checkpoint(folder)
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+
+
+def require_same_rows(folder: Path, parts: Path, rows: Mapping[str, Any]) -> None:
+    """DataError where the checkpoint in `folder` was made of other `rows` than these: the rest would be another plan.
+
+    `parts`: the file that names the rows that the stage was begun with; earlier versions did not.
+    """
+    if not last_step(folder) or not parts.is_file():
+        return
+    before = orjson.loads(parts.read_bytes()).get("rows")
+    if before is not None and before != rows:
+        stage = folder.parent
+        raise DataError(
+            f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); put back what "
+            f"is missing, such as images, or start it over with --stage {stage.name} --fresh"
+        )
 
 
 def write_files(folder: Path, files: Mapping[str, Any]) -> None:
@@ -109,6 +126,6 @@ def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
         if isinstance(error, DistillError | torch.OutOfMemoryError):
             raise
         raise DataError(
-            f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder and run the same "
-            "command again, which begins the stage anew"
+            f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder "
+            f"{checkpoint.parent} and run the same command again, which begins the stage anew"
         ) from error

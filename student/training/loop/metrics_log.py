@@ -49,6 +49,8 @@ class StepLog:
     """The most that was held: of the GPU's memory, or by the process."""
     seconds: float
     """In the training loop, over all runs that led here."""
+    responses: int = 0
+    """Rows learned from, each as often as it came; logs of earlier versions do not say it."""
     hfu: float = 0.0
     """As `mfu`, and layers count twice where gradient checkpointing computes them twice."""
     mfu_measured: float = 0.0
@@ -71,7 +73,8 @@ class StepFacts:
     """Facts of a step that the plan gives before the model runs."""
 
     tokens: int
-    """Over all processes, as are response tokens, images, and the tokens by teacher or source."""
+    """Over all processes, as are responses and their tokens, images, and the tokens by teacher or source."""
+    responses: int
     response_tokens: int
     images: int
     by_group: Mapping[str, int]
@@ -94,7 +97,7 @@ class MetricsLog:
         self._groups = list(groups)
         self._rate, self._nominal = rate, nominal or rate
         self.last: StepLog | None = None
-        self.counts: dict[str, int] = dict.fromkeys(("tokens", "response_tokens", "images"), 0)
+        self.counts: dict[str, int] = dict.fromkeys(("tokens", "responses", "response_tokens", "images"), 0)
         self.by_group: dict[str, int] = dict.fromkeys(groups, 0)
         self.seconds = 0.0
         self._begun = time.perf_counter()

@@ -1,5 +1,6 @@
 """A stage's settings in TRL's words, and the experiment trackers that it may report to."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
         max_steps=steps,
         learning_rate=stage.learning_rate,
         lr_scheduler_type=schedule,
-        warmup_steps=stage.warmup_share,
+        # As a whole number: a share of 1.0 would be taken for one step.
+        warmup_steps=math.ceil(steps * stage.warmup_share),
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_grad_norm,
         gradient_checkpointing=stage.gradient_checkpointing is True,

@@ -9,6 +9,7 @@ from distill.ablation import power
 from distill.ablation.runner import chosen
 from distill.artifacts.layout import RESULTS, SHARED
 from distill.artifacts.manifest import Manifest
+from distill.errors import RecipeError
 from distill.recipe import loading
 
 STUDIES = loading.load("tiny-studies")
@@ -77,3 +78,12 @@ def test_a_statement_is_kept_once_and_never_after_the_first_measured_arm(tmp_pat
     finished(late, "eval-a", 1, predictions=1)
     power.keep_statement(STUDIES, late, ARMS)
     assert power.read_statement(late) is None
+
+
+def test_a_claim_about_a_domain_without_questions_is_refused_before_the_runs(tmp_path: Path) -> None:
+    studies = dict(STUDIES.ablate.studies)
+    claims = tuple(claim.model_copy(update={"domain": "maps"}) for claim in studies["filtering"].claims)
+    studies["filtering"] = studies["filtering"].model_copy(update={"claims": claims})
+    ablate = STUDIES.ablate.model_copy(update={"studies": studies})
+    with pytest.raises(RecipeError, match=r"about domain 'maps', .* it has 'charts', 'digits', 'scenes'"):
+        power.state_power(STUDIES.model_copy(update={"ablate": ablate}), tmp_path, ARMS, [0])

@@ -137,3 +137,30 @@ def test_arms_that_are_always_wrong_are_not_known_to_be_for_certain() -> None:
     assert found["distilled"]["ci95"][0] == 0 < found["distilled"]["ci95"][1] < 0.03
     low, high = found["random"]["effect"]["ci95"]
     assert -0.03 < low < 0 < high < 0.03
+
+
+def test_a_few_questions_that_all_go_one_way_prove_nothing() -> None:
+    right, wrong = outcome([True] * 3), outcome([False] * 3)
+    measured = results.effect({0: right}, {0: wrong}, None)
+    assert measured["delta"] == 1.0 and measured["p"] == pytest.approx(0.25) and measured["detectable"] is None
+    assert results.effect({0: right}, {0: right}, None)["p"] == 1.0
+    many = results.effect({0: outcome([True] * 30)}, {0: outcome([False] * 30)}, None)
+    assert many["p"] < 1e-8
+
+
+def test_arms_of_a_study_that_were_run_with_other_seeds_wait_for_a_common_one() -> None:
+    found = arms(distilled=[0.6, 0.6], unfiltered=[0.3, 0.3], random=[0.3, 0.3])
+    found["unfiltered"].pop(0)
+    found["random"].pop(1)
+    assert "filtering" in table(found)["studies"]  # both are compared with the reference of their seed
+    study = STUDIES.ablate.studies["filtering"].model_copy(update={"reference": "random"})
+    ablate = STUDIES.ablate.model_copy(update={"studies": {"filtering": study}})
+    recipe = STUDIES.model_copy(update={"ablate": ablate})
+    assert "filtering" not in results.table(recipe, Path(), found, {})["studies"]
+    found["random"] = found["unfiltered"]
+    assert "filtering" in results.table(recipe, Path(), found, {})["studies"]
+
+
+def test_a_claim_about_a_domain_without_questions_is_an_error_that_names_it() -> None:
+    with pytest.raises(DataError, match="no question of domain 'maps'"):
+        results.effect({0: outcome([True] * 3)}, {0: outcome([False] * 3)}, None, domain="maps")

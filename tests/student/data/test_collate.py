@@ -94,6 +94,17 @@ def test_an_image_that_cannot_be_read_any_more_costs_its_row_only(world: Path, t
     assert examples.dropped == Counter(missing_image=1)
 
 
+def test_a_response_that_holds_the_end_of_a_turn_is_counted_and_never_cut(world: Path, tmp_path: Path):
+    model, processor = worlds.student("siq-vl", world)
+    rows = worlds.rows(tmp_path, 3)
+    for place, text in enumerate(("<think>\nthe page says <|im_end|>, 2\n</think>\n\n2", "2<|im_end|>")):
+        rows[place] = replace(rows[place], response=text)
+    examples, _ = encoded(model, processor, rows)
+    assert [example.row.id for example in examples.rows] == ["row1", "row2"]
+    assert processor.tokenizer.decode(examples.rows[0].ids[examples.rows[0].begin :]) == "2<|im_end|>"
+    assert examples.dropped == Counter({encode.END_TOKEN_IN_TEXT: 1})
+
+
 def test_a_question_that_holds_the_image_placeholder_is_counted(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 2)

@@ -189,29 +189,43 @@ def test_tokens_that_the_processor_does_not_announce_are_an_error(world, tmp_pat
         tokens(model, parts, store, encoder, [ref], tmp_path)
 
 
+def source(encoder, examples, folder, said, **settings):
+    """What a stage over these examples takes images from."""
+    images = image_tokens.distinct_images(examples)
+    return image_tokens.for_stage(
+        encoder,
+        examples,
+        Stage(name="reason", data="traces", train=("language",), epochs=2),
+        Student(model="any", **settings),
+        count=(len(images), 4 * len(images)),
+        folder=folder,
+        device=torch.device("cpu"),
+        sharers=1,
+        on_progress=said.append,
+    )
+
+
 def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world, tmp_path):
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
     examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
     store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
     said: list[Progress] = []
-
-    def source(setting: str):
-        return image_tokens.for_stage(
-            image_encoder(model, parts, store, encoder),
-            examples,
-            Stage(name="reason", data="traces", train=("language",), epochs=2),
-            Student(model="any", image_tokens=setting),
-            count=(len(image_tokens.distinct_images(examples)), 4),
-            folder=tmp_path,
-            device=torch.device("cpu"),
-            sharers=1,
-            on_progress=said.append,
-        )
-
-    assert source("auto") is store
+    encoding = image_encoder(model, parts, store, encoder)
+    assert source(encoding, examples, tmp_path, said, image_tokens="auto") is store
     assert said[-1].facts["kept"] == "no" and "its processor writes" in str(said[-1].facts["because"])
     with pytest.raises(ModelError):
-        source("on")
+        source(encoding, examples, tmp_path, said, image_tokens="on")
+
+
+@pytest.mark.parametrize("setting", ["auto", "on"])
+def test_a_stage_for_whose_tokens_those_of_others_leave_no_room_is_trained_from_pixels(setting, world, tmp_path):
+    model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
+    halves = [encode.encode(some, encoder, store, max_length=500, max_pixels=PIXELS) for some in (rows[:2], rows[2:])]
+    limit = {"image_tokens": setting, "image_tokens_gb": 3 * 4 * 32 * 4 / 1e9}  # three images
+    encoding, said = image_encoder(model, parts, store, encoder), list[Progress]()
+    assert isinstance(source(encoding, halves[0], tmp_path, said, **limit), image_tokens.TokenStore)
+    assert source(encoding, halves[1], tmp_path, said, **limit) is store
+    assert said[-1].facts["kept"] == "no" and "no room" in str(said[-1].facts["because"])
 
 
 NEED = image_tokens.Need(trained=("language",), images=100, uses=200.0, bytes=10**6, limit_bytes=10**7, device="cpu")

@@ -10,8 +10,8 @@ def test_mfu_is_of_the_nominal_rate_and_hfu_counts_layers_computed_twice():
     def logged(**rates: float) -> StepLog:
         logs: list[StepLog] = []
         meter = MetricsLog(logs.append, ["a"], **rates)
-        counts = {"tokens": 8, "response_tokens": 4, "images": 0, "by_group": {"a": 8}, "own_tokens": 8, "padding": 0}
-        meter.step(StepFacts(**counts, flops=3.0, hardware_flops=4.0))
+        counts = {"tokens": 8, "responses": 1, "response_tokens": 4, "images": 0, "own_tokens": 8, "padding": 0}
+        meter.step(StepFacts(**counts, by_group={"a": 8}, flops=3.0, hardware_flops=4.0))
         meter.add(loss=torch.zeros(()))
         meter.cells(torch.ones(1), torch.ones(1), torch.zeros(1, dtype=torch.int64))
         return meter.log(step=1, steps=1, epoch=1.0, learning_rate=0.0)

@@ -21,7 +21,7 @@ from student.models.siq_vl import parts
 from student.training import freeze_checks
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import checkpoint_writer
-from student.training.loop import halving, trainer
+from student.training.loop import halving, sft_config, trainer
 from student.training.loop.metrics_log import MetricsLog, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 
@@ -60,7 +60,7 @@ class Run:
         self.parts = parts(self.model)
         self.encoder = encode.Encoder(self.processor, inputs.end_ids(self.model))
         self.store = images.ImageStore(self.processor, torch.float32)
-        made = [replace(row, source="traces") for row in worlds.rows(folder, 12)]
+        made = [replace(row, source="traces") for row in worlds.rows(folder, rows)]
         self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
         training_loss.attach(self.model)
         attention.use(self.model, attend)
@@ -241,8 +241,12 @@ def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
     assert padded.padding_share == pytest.approx(1 - sum(run.examples.lengths) / width)
     assert last.tokens == 2 * sum(run.examples.lengths)
     assert last.response_tokens == 2 * int(run.examples.columns.responses.sum())
-    assert last.images == 24
+    assert last.images == last.responses == 24
     assert last.padding_share == 0
+
+
+def test_responses_are_counted_as_often_as_they_come_and_not_as_steps_could_hold(world: Path, tmp_path: Path):
+    assert Run("siq-vl", world, tmp_path, rows=5, batch_size=4, max_steps=4).fit().responses == 2 * 5
 
 
 def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):
@@ -261,6 +265,13 @@ def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, 
     log = meter.log(step=1, steps=1, epoch=1.0, learning_rate=0.0)
     assert sorted(counted) == [False, True]
     assert log.token_accuracy == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.0, 0), (0.03, 1), (0.5, 10), (1.0, 20)])
+def test_the_learning_rate_rises_over_its_share_of_the_steps(share: float, steps: int, tmp_path: Path):
+    stage = Stage(name="a", data="traces", train=("language",), warmup_share=share)
+    settings = sft_config.settings(stage, tmp_path, steps=20, seed=0, workers=0)
+    assert settings.get_warmup_steps(20) == steps
 
 
 def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):

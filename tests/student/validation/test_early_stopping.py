@@ -115,6 +115,25 @@ def test_a_resumed_watch_is_what_it_was_at_the_checkpoint(tmp_path: Path, losses
     ]
 
 
+def test_a_measurement_that_was_broken_off_is_written_once_however_often_the_run_is_killed(
+    tmp_path: Path, losses: list[float]
+):
+    first = watcher(tmp_path)
+    losses += [3.0]
+    look(first, 10)
+    first.measurement_pending = True
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-20"
+    checkpoint.mkdir(parents=True)
+    first.save(checkpoint)
+    for _ in range(2):
+        again = watcher(tmp_path)
+        again.start(checkpoint, 20)
+        assert again.measurement_pending
+        losses += [2.0]
+        look(again, 20)
+        assert [line["step"] for line in read_jsonl(tmp_path / "validation.jsonl")] == [10, 20]
+
+
 def test_a_watch_that_starts_over_forgets_what_was_measured(tmp_path: Path, losses: list[float]):
     first = watcher(tmp_path, keep="best")
     losses += [3.0, 9.0]

@@ -168,6 +168,26 @@ with processes.together():
 
 
 @pytest.mark.slow
+def test_best_weights_that_are_damaged_are_named_with_a_way_out(place: Path):
+    recipe = worlds.recipe(place, reason('keep = "best"\n', steps=4, save=2))
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train reason" and progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, place / "run", on_progress=kill)
+    checkpoints = place / "run" / "train" / "reason" / "checkpoints"
+    (best,) = checkpoints.glob("best-*")
+    (best / "trainable.safetensors").unlink()
+    state = checkpoints / "checkpoint-2" / "watch.json"
+    state.write_bytes(orjson.dumps({**orjson.loads(state.read_bytes()), "best_value": -1.0}))  # nothing gets better
+    with pytest.raises(DataError, match=r"best-2: this checkpoint is damaged .* remove the folder /") as error:
+        train(recipe, place / "run")
+    shutil.rmtree(str(error.value).partition("remove the folder ")[2].partition(" ")[0])
+    assert train(recipe, place / "run", stage="reason").counts["steps"] == 4
+
+
 def test_two_processes_measure_what_one_measures(place: Path, tmp_path: Path):
     decided = 'metric = "loss"\nkeep = "best"\n'
     others = {sharding: Path(shutil.copytree(place, tmp_path / sharding)) for sharding in ("none", "fsdp2")}
@@ -254,6 +274,9 @@ def test_traces_of_a_question_are_kept_out_together_and_replayed_rows_stay(place
 def test_all_rows_kept_out_and_no_question_to_ask_are_said_before_training(place: Path):
     with pytest.raises(DataError, match=r"validation.hold_out = 99 keeps out all 40 rows; lower it"):
         train(worlds.recipe(place, reason().replace("hold_out = 6", "hold_out = 99")), place / "run")
+    replaying = reason(stage="replay = { questions = 0.2 }\n").replace("hold_out = 6", "hold_out = 99")
+    with pytest.raises(DataError, match=r"validation.hold_out = 99 keeps out all 40 rows; lower it"):
+        train(worlds.recipe(place, replaying), place / "run")
     lines = [orjson.loads(line) for line in (place / "test.jsonl").read_bytes().splitlines()]
     for line in lines:
         del line["answer"]
