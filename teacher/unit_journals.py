@@ -82,15 +82,15 @@ class Sealer:
 
     def _seal_new_lines(self) -> None:
         for stream in self._streams:
-            lines = b"".join(map(self._new_lines, trace_parts(self._folder / stream)[1:]))
-            if lines:
+            new = {part: self._new_lines(part) for part in trace_parts(self._folder / stream)[1:]}
+            if lines := b"".join(new.values()):
                 self._attempt.seal(stream, lines)
+                # Not before: what the store did not take is sealed the next time.
+                self._ends.update({part: len(data) for part, data in new.items()})
 
     def _new_lines(self, part: Path) -> bytes:
         """The whole lines of a part that are not sealed."""
         with part.open("rb") as file:
             file.seek(self._ends[part])
             data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._ends[part] += len(whole)
-        return whole
+        return data[: data.rfind(b"\n") + 1]

@@ -7,6 +7,7 @@ new traces are sealed while it is worked on, and committed at its end.
 import logging
 import random
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -61,8 +62,9 @@ class UnitPlans:
         }
         self._planned_by = planned_by
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
-        self._images: dict[int, set[str]] = {}
-        """Those in a store, of each open unit: they are on this machine while the unit is open."""
+        self._images: dict[str, set[str]] = {}
+        """Those in a store, of each open unit by its attempt: they are on this machine while the unit is open."""
+        self._changing_images = threading.Lock()
 
     @property
     def ended(self) -> bool:
@@ -99,6 +101,8 @@ class UnitPlans:
             for teacher in route(self._recipe.teachers, sample)
         )
         images = set(image_shards.stored_refs(sample_files.read_samples(folder / SAMPLES)))
+        with self._changing_images:  # named before a look at what is there, which another unit's end may remove
+            self._images[attempt.name] = images
         image_shards.fetch_shards(self._store, self._planned_by, images, unit.partition)
         before, names = self._rounds[: unit.round], self._rounds[unit.round]
         for number, teachers in enumerate(before):
@@ -122,7 +126,6 @@ class UnitPlans:
         sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
         sealer.__enter__()
         self._open[id(generation)] = generation, attempt, sealer
-        self._images[id(generation)] = images
         return generation
 
     def _write_committed(self, unit: Unit, teachers: Sequence[str], folder: Path) -> None:
@@ -141,8 +144,9 @@ class UnitPlans:
         lines = put_journals(attempt, generation.plan.folder, self._rounds[attempt.unit.round])
         attempt.commit({"samples": generation.plan.samples} | lines)
         del self._open[id(generation)]
-        images = self._images.pop(id(generation))
-        stored_images.forget(images.difference(*self._images.values()))
+        with self._changing_images:
+            images = self._images.pop(attempt.name)
+            stored_images.forget(images.difference(*self._images.values()))
         self._queue.done(attempt.unit)
         shutil.rmtree(generation.plan.folder)
 

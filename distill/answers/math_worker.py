@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -67,24 +68,26 @@ class _Worker:
 
     def ask(self, question: list[str], timeout_s: float) -> str | None:
         with self._lock:
-            process = self._started()
-            if process is None or process.stdin is None:
-                return None
             try:
-                process.stdin.write(orjson.dumps([timeout_s, *question]) + b"\n")
-                process.stdin.flush()
-            except OSError:
-                self.stop()
-                return None
-            try:
-                line = self._line(timeout_s + _STOPPED_AFTER_S)
+                line = self._reply(orjson.dumps([timeout_s, *question]) + b"\n", timeout_s + _STOPPED_AFTER_S)
             except BaseException:
-                self.stop()  # the next question must not get this answer
+                self.stop()  # the next question must not get this answer, nor what the worker says at its start
                 raise
             if line is None:
                 self.stop()
                 return None
             return str(orjson.loads(line))
+
+    def _reply(self, question: bytes, timeout_s: float) -> bytes | None:
+        process = self._started()
+        if process is None or process.stdin is None:
+            return None
+        try:
+            process.stdin.write(question)
+            process.stdin.flush()
+        except OSError:
+            return None
+        return self._line(timeout_s)
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
         if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
@@ -96,10 +99,7 @@ class _Worker:
             stderr=subprocess.DEVNULL,
         )
         self._owner = os.getpid()
-        if self._line(START_TIMEOUT_S) is None:
-            self.stop()
-            return None
-        return self._process
+        return None if self._line(START_TIMEOUT_S) is None else self._process
 
     def _line(self, timeout_s: float) -> bytes | None:
         """One line of the worker's output, or None when it is late or gone."""
@@ -125,7 +125,8 @@ class _Worker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(OSError):  # a question may be left in it
+                    pipe.close()
 
 
 _worker = _Worker()

@@ -83,10 +83,13 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure.
+
+    Threads, and processes of several machines, may write one path at once: each has a name of its own.
+    """
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
             yield temporary
             with temporary.open("rb+") as file:
@@ -112,6 +115,14 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, their names on disk: a file outlives a power cut in a folder that does."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -126,7 +137,7 @@ def locked(run: Path) -> Iterator[None]:
     """Hold a run directory for one process; the lock dies with the process, so a crash leaves none behind."""
     refuse_address(run)
     with storage_errors(run):
-        run.mkdir(parents=True, exist_ok=True)
+        make_folder(run)
         file = (run / ".lock").open("ab")
     with file:
         lock_file(file, run)

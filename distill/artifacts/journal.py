@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
-from distill.artifacts.files import atomic_path, lock_file, storage_errors
+from distill.artifacts.files import atomic_path, lock_file, make_folder, storage_errors, sync
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError, StorageError
@@ -35,12 +35,15 @@ class Journal:
         self.path = path
         self.flush_interval_s = flush_interval_s
         with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
+            self._file = _open_locked(path)
             if is_plain(path):
                 write_jsonl(path, read_jsonl(path))
-            self._file: IO[bytes] = path.open("ab+", buffering=0)
-            lock_file(self._file, path)
+                self._file.close()
+                self._file = _open_locked(path)
             self._written = self._end = cut_torn_tail(self._file)
+            if not self._end:
+                sync(path.parent)  # the name of a new file
         self._held: list[bytes] = []
         self._synced_at = time.monotonic()
         self._dirty = False
@@ -123,6 +126,12 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open_locked(path: Path) -> IO[bytes]:
+    file = path.open("ab+", buffering=0)
+    lock_file(file, path)
+    return file
 
 
 def read_jsonl(

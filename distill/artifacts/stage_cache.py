@@ -3,6 +3,7 @@
 The key of a stage is a digest of all its inputs. Links are relative, so the whole folder can be moved.
 """
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -35,12 +36,10 @@ class Shared:
         target = self.folder / key
         if self.find(key) is not None:
             return
-        half = target.with_name(f".{key}.{os.getpid()}")
+        half = target.with_name(f".{key}.{os.urandom(8).hex()}")
         with storage_errors(target):
-            shutil.rmtree(half, ignore_errors=True)
             shutil.copytree(stage, half, copy_function=os.link)
-            shutil.rmtree(target, ignore_errors=True)
-            half.rename(target)
+            self._move(half, key)
 
     def keep(self, key: str, stage: Path) -> None:
         """Move the finished stage at `stage` here and leave a link; another of the same key takes its place."""
@@ -49,12 +48,22 @@ class Shared:
             return
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
+            self._move(stage, key)
+        make_link(target, stage)
+
+    def _move(self, stage: Path, key: str) -> None:
+        """Move a finished stage here, or delete it where another process was faster: that one may be in use."""
+        while True:
+            try:
+                stage.rename(self.folder / key)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
             if self.find(key) is not None:
                 shutil.rmtree(stage)
-            else:
-                shutil.rmtree(target, ignore_errors=True)
-                stage.rename(target)
-        make_link(target, stage)
+                return
+            shutil.rmtree(self.folder / key, ignore_errors=True)
 
 
 def make_link(target: Path, path: Path) -> None:

@@ -21,8 +21,11 @@ def processor_time(seconds: float) -> Iterator[None]:
     # The signal repeats, because a callback of a library may swallow the first one.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
     try:
-        yield
-    finally:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    finally:  # a signal at the end of the block leaves the timer on; the next one is a second away
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from distill.artifacts.files import storage_errors, sync
+from distill.artifacts.files import make_folder, storage_errors, sync
 from distill.object_store.interface import StoredObject
 
 _COPY_BYTES = 4 << 20
@@ -74,7 +74,7 @@ class LocalStore:
     def _written(self, key: str, data: bytes | Path) -> Path:
         """A temporary file beside the object with its bytes, on disk."""
         path = self.folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         with temporary.open("xb") as file:
             if isinstance(data, Path):

@@ -82,8 +82,10 @@ class AgentRecord:
 
         For some time after an outage of the store, its length is added to the lease.
         """
-        self.beat()
-        found = {stored.key: stored.modified_s for stored in self.store.list_objects(AGENTS)}
+        found: dict[str, float] = {}
+        while _key(self.name) not in found:  # another agent may have taken this one for lost at this moment
+            self.beat()
+            found = {stored.key: stored.modified_s for stored in self.store.list_objects(AGENTS)}
         silent_since_s = found[_key(self.name)] - self.lease_s
         if self.clock() < self._forgiven_until_s:
             silent_since_s -= self._silence_s

@@ -46,7 +46,7 @@ class UnitQueue:
         self._unclaimed: list[Unit] = []
         self._at_work: set[Unit] = set()
         self._next_look_s = self._next_join_s = 0.0
-        # Signs of the agent, which name its units, are also given while a unit is drawn.
+        # `draw` holds it while it waits for the store, so no sign of the agent may wait for it.
         self._lock = threading.RLock()
         self.add(units)
 
@@ -148,9 +148,8 @@ class UnitQueue:
 
     @property
     def at_work(self) -> list[str]:
-        """The units of this agent, by name."""
-        with self._lock:
-            return sorted(unit.name for unit in self._at_work)
+        """The units of this agent, by name. Never waits: signs of the agent tell them."""
+        return sorted(unit.name for unit in self._at_work.copy())
 
     @property
     def set_aside(self) -> set[Unit]:

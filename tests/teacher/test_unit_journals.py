@@ -1,11 +1,13 @@
 """Finished lines of a unit are sealed while an agent works on it; committed units are collected once, whole."""
 
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from store_in_memory import MemoryStore
 
-from distill.errors import StaleError
+from distill.errors import StaleError, StorageError
 from distill.object_store.local_store import LocalStore
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, decompress
@@ -37,6 +39,29 @@ def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> N
         second.write_bytes(b'{"id": 2}\n{"id": 3}\n')
         raise KeyboardInterrupt
     assert b"".join(sealed(store)) == b'{"id": 1}\n{"id": 2}\n{"id": 3}\n'
+
+
+def test_lines_that_the_store_did_not_take_are_sealed_the_next_time(tmp_path: Path) -> None:
+    store, tried = MemoryStore(), threading.Event()
+    attempt, folder = Attempt(store=store, unit=UNIT), tmp_path / "generate"
+    write_sealed(attempt, folder / "stub")
+    part = max((folder / "stub").glob("part-*"))
+    exchange = UnitExchange(attempt=attempt, agent=AgentRecord(store=store), jobs=list)
+    part.write_bytes(b'{"id": 1}\n')
+
+    def refuse() -> str:
+        tried.set()
+        raise StorageError("the store is away")
+
+    store.fault = refuse
+    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01, exchange):
+        assert tried.wait(30)
+        store.fault = str
+        with part.open("ab") as file:
+            file.write(b'{"id": 2}\n')
+        raise KeyboardInterrupt
+    lines = [decompress(store.read(found.key)) for found in store.list_objects() if "/segment-" in found.key]
+    assert b"".join(lines) == b'{"id": 1}\n{"id": 2}\n'
 
 
 def test_units_are_collected_when_all_are_committed_and_into_a_new_folder(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import orjson
 from distill.artifacts.files import write_json
 from distill.errors import DataError
 
+_LATER_S = 0.001
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedBatch:
@@ -79,7 +81,10 @@ class FolderRecords:
         return {name: batch_of[name] for name in ids if name in batch_of}, 0
 
     def begin(self, ids: Collection[str], seen: int) -> tuple[SubmittedBatch, int] | None:
-        batch = SubmittedBatch(name=secrets.token_hex(8), ids=tuple(ids), created=time.time())
+        # The last batch of a request counts, also where the clock was set back.
+        newest = max((batch.created for batch in self._read().values()), default=0.0)
+        created = max(time.time(), newest + _LATER_S)
+        batch = SubmittedBatch(name=secrets.token_hex(8), ids=tuple(ids), created=created)
         return self.note(batch), seen
 
     def note(self, batch: SubmittedBatch) -> SubmittedBatch:

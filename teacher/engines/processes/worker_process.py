@@ -44,6 +44,7 @@ class WorkerProcess:
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._restarting: asyncio.Task[None] | None = None
         self._crashes = self._asked = 0
+        self._sharing = 0
         self._turn = asyncio.Lock()
         self._unlocked = asyncio.Event()
         self._unlocked.set()
@@ -66,7 +67,7 @@ class WorkerProcess:
         except TimeoutError:
             await self._stop_process()
             raise self._error(f"was not up within start_timeout_s = {timeout_s:g}") from None
-        if not line:
+        if not line.endswith(b"\n"):
             await self._stop_process()
             raise self._error(f"ended with {exit_status(process.returncode or 0)} while starting")
         self.facts = orjson.loads(line)
@@ -87,15 +88,18 @@ class WorkerProcess:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Hand on answers until the process ends; then every request in it is lost."""
-        while line := await reader.readline():
-            answer = orjson.loads(line)
-            waiting = self._answers.pop(answer["id"], None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
-        lost, self._answers = self._answers, {}
-        for waiting in lost.values():
-            if not waiting.done():
-                waiting.set_exception(LostError())
+        try:
+            # A process that is killed may leave half a line.
+            while (line := await reader.readline()).endswith(b"\n"):
+                answer = orjson.loads(line)
+                waiting = self._answers.pop(answer["id"], None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        finally:
+            lost, self._answers = self._answers, {}
+            for waiting in lost.values():
+                if not waiting.done():
+                    waiting.set_exception(LostError())
 
     async def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the process. Raises LostError when it ends before."""
@@ -117,8 +121,13 @@ class WorkerProcess:
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
         """A turn among other requests, once no request has the process for itself."""
-        await self._unlocked.wait()
-        yield
+        while not self._unlocked.is_set():  # another one may have taken it since it was given back
+            await self._unlocked.wait()
+        self._sharing += 1
+        try:
+            yield
+        finally:
+            self._sharing -= 1
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -126,7 +135,7 @@ class WorkerProcess:
         async with self._turn:
             self._unlocked.clear()
             try:
-                while self._answers:
+                while self._sharing:
                     await asyncio.sleep(_PAUSE_S)
                 yield
             finally:

@@ -147,6 +147,41 @@ def test_a_symbolic_comparison_that_had_to_wait_for_the_processor_has_the_same_v
     assert math_worker._worker._process is worker
 
 
+def test_a_start_of_the_symbolic_worker_that_is_interrupted_shifts_no_later_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    math_worker._worker.stop()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(math_worker.select, "select", interrupted)
+        math_worker.vote_on_expressions("1", "2")
+    votes = [math_worker.vote_on_expressions(*pair) for pair in (("2", "2"), ("3", "4"))]
+    assert [vote and vote.verdict for vote in votes] == [CORRECT, WRONG]
+
+
+def test_a_symbolic_worker_that_dies_before_a_question_reaches_it_leaves_it_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, started = math_worker._worker, math_worker._Worker._started
+
+    def dies(self: math_worker._Worker) -> object:
+        process = started(self)
+        assert process is not None
+        process.kill()
+        process.wait()
+        return process
+
+    with monkeypatch.context() as patched:
+        patched.setattr(math_worker._Worker, "_started", dies)
+        vote = math_worker.vote_on_expressions("2", "2")
+    assert vote is not None and vote.verdict == UNDECIDED
+    assert (vote := math_worker.vote_on_expressions("2", "2")) is not None and vote.verdict == CORRECT
+    assert worker._process is not None
+
+
 def test_the_symbolic_worker_ends_with_the_process_that_started_it() -> None:
     program = (
         "import os; from distill.answers import math_worker as m; m.vote_on_expressions('2', '2');"

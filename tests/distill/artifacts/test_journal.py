@@ -1,5 +1,6 @@
 """Where a journal's lines start, when they are written, and reading from a line on."""
 
+import fcntl
 import resource
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import record_at, scan, seal
-from distill.errors import StorageError
+from distill.errors import BusyError, StorageError
 
 
 def test_append_says_where_the_line_starts_also_after_the_file_is_opened_again(tmp_path: Path) -> None:
@@ -74,3 +75,15 @@ def test_damaged_lines_are_numbered_from_one_and_found_at_their_byte(tmp_path: P
     assert isinstance(before, tuple) and isinstance(after, tuple) and not isinstance(damaged, tuple)
     assert (damaged.line, damaged.start, damaged.data.strip()) == (2, len(lines[0]), lines[1].strip())
     assert (before[0], after[0]) == (0, len(lines[0]) + len(lines[1]))
+
+
+def test_a_journal_that_another_process_writes_is_not_rewritten_before_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    with path.open("ab") as other:  # has written a part of its first line
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(seal({"a": 1})[:-5])
+        other.flush()
+        with pytest.raises(BusyError):
+            Journal(path)
+        other.write(seal({"a": 1})[-5:])
+    assert list(read_jsonl(path)) == [{"a": 1}]

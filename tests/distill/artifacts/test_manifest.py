@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, StaleError, StorageError
+from distill.object_store.local_store import LocalStore
 
 
 def run_python(program: str, *arguments: Path | str) -> subprocess.Popen[str]:
@@ -87,6 +89,7 @@ def test_appends_are_fsynced_in_groups(tmp_path: Path, monkeypatch: pytest.Monke
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     with Journal(tmp_path / "part.jsonl", flush_interval_s=3600) as journal:
+        synced.clear()  # the folder of a new file
         for number in range(100):
             journal.append({"n": number})
         assert synced == []
@@ -147,6 +150,38 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
     write_text(path, "new")
     assert path.read_text() == "new"
+
+
+def test_two_that_write_one_file_at_once_each_write_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with atomic_path(path) as slow:
+        slow.write_bytes(b"slow and long")
+        with atomic_path(path) as fast:
+            fast.write_bytes(b"fast")
+        assert path.read_bytes() == b"fast"
+    assert path.read_bytes() == b"slow and long" and [*tmp_path.iterdir()] == [path]
+
+
+def test_the_names_of_new_folders_and_journals_are_on_disk_with_what_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut only those names are sure to be there whose folder was fsynced after they came into it."""
+    synced: dict[int, set[str]] = {}
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        if stat.S_ISDIR((status := os.fstat(descriptor)).st_mode):
+            synced[status.st_ino] = set(os.listdir(descriptor))
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_text(tmp_path / "run" / "generate" / "plan.json", "{}")
+    with Journal(tmp_path / "run" / "generate" / "teacher" / "part.jsonl") as journal:
+        journal.append({"a": 1})
+    (store := LocalStore(tmp_path / "store")).put("p/00/attempt/file", b"result")
+    store.create("commits/00.json", b"commit")
+    for path in tmp_path.rglob("*"):
+        assert path.name in synced.get(path.parent.stat().st_ino, set()), path
 
 
 def test_a_file_is_never_seen_half_written_even_when_its_writer_is_killed(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from distill.artifacts.manifest import Manifest
 from distill.artifacts.stage_cache import Shared
 
@@ -69,3 +71,34 @@ def test_a_copied_stage_outlives_the_place_it_came_from(tmp_path: Path) -> None:
     assert shared.link("key", tmp_path / "a")
     assert (tmp_path / "a" / "deep" / "weights").read_text() == "w"
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["key"]
+
+
+def test_a_stage_that_another_process_has_kept_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, move = Shared(tmp_path / "shared"), Path.rename
+
+    def late(stage: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", move)
+        Shared(tmp_path / "shared").keep("key", made(tmp_path / "a", "first"))
+        return move(stage, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    shared.keep("key", made(tmp_path / "b", "second"))
+    assert (tmp_path / "a" / "file").read_text() == (tmp_path / "b" / "file").read_text() == "first"
+
+
+def test_a_stage_that_is_kept_between_a_look_and_its_removal_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, find = Shared(tmp_path / "shared"), Shared.find
+
+    def late(shared: Shared, key: str) -> Path | None:
+        found = find(shared, key)
+        monkeypatch.setattr(Shared, "find", find)
+        Shared(tmp_path / "shared").keep("key", made(tmp_path / "a", "first"))
+        return found
+
+    monkeypatch.setattr(Shared, "find", late)
+    shared.copy("key", made(tmp_path / "b", "second"))
+    assert (tmp_path / "a" / "file").read_text() == "first"

@@ -291,3 +291,31 @@ def test_a_signal_gives_units_back_and_does_not_count_as_a_failure(store: Memory
     assert store.list_objects("claims")
     failure = orjson.loads(store.read(store.list_objects("failures")[0].key))
     assert failure["units"] == ["0/00"] and failure["error"] == "broken"
+
+
+def test_an_agent_whose_record_is_deleted_at_this_moment_lives(store: MemoryStore) -> None:
+    record = agent(store)
+
+    def forget() -> None:  # after its sign, as another agent does that took it for lost
+        if store.requests == before + 2:
+            store.objects.clear()
+
+    before, store.between = store.requests, forget
+    assert record.living() == {record.name}
+
+
+def test_a_sign_of_an_agent_does_not_wait_for_a_unit_that_is_drawn(store: MemoryStore) -> None:
+    """The store may be slow, or many units may be finished by others: after a lease without a sign it is lost."""
+    record, signs = agent(store), []
+    queue = UnitQueue(record, UNITS, retries=5)
+    record.live = lambda: {"units": queue.at_work}
+
+    def sign() -> None:
+        store.between = lambda: None
+        sign = threading.Thread(target=record.beat, daemon=True)
+        sign.start()
+        sign.join(10)
+        signs.append(sign.is_alive())
+
+    store.between = sign
+    assert queue.draw() in UNITS and signs == [False]

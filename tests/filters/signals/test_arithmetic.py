@@ -1,6 +1,7 @@
 """The signal of written arithmetic, and what is given up rather than let a trace hold the run."""
 
 import re
+import signal
 import time
 from dataclasses import replace
 
@@ -87,6 +88,21 @@ def test_the_clock_is_gone_once_a_block_ends() -> None:
         while True:
             pass
     assert time_limits.MOST_SECONDS >= 10
+
+
+def test_the_clock_is_gone_where_its_signal_comes_as_a_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, set_timer = signal.getsignal(signal.SIGVTALRM), signal.setitimer
+
+    def late(timer: int, *seconds: float) -> object:
+        if not seconds[0]:
+            monkeypatch.setattr(signal, "setitimer", set_timer)
+            signal.raise_signal(signal.SIGVTALRM)
+        return set_timer(timer, *seconds)
+
+    monkeypatch.setattr(signal, "setitimer", late)
+    with pytest.raises(OutOfTime), processor_time(60):
+        pass
+    assert signal.getsignal(signal.SIGVTALRM) == before and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

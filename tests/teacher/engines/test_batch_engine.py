@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from generate_world import World
 
 from distill.errors import CircuitOpen, TeacherError
+from teacher.engines.http.batch_records import FolderRecords
 from teacher.replay import replay
 
 ROWS = 12
@@ -279,3 +281,12 @@ def test_a_key_is_sent_with_every_call_and_shown_nowhere(
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer sk-very-secret-1234"}
     written = [path for path in world.run.rglob("*") if path.is_file()]
     assert written and not [path for path in written if b"sk-very-secret-1234" in path.read_bytes()]
+
+
+def test_the_last_batch_of_a_request_counts_where_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for now in (2000.0, 1000.0, 1000.0):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        begun, _ = FolderRecords(tmp_path).begin(["row"], 0) or (None, 0)
+    assert FolderRecords(tmp_path).find(["row"])[0]["row"] == begun

@@ -1,0 +1,72 @@
+"""A process that answers requests over pipes: what is lost with it, and who has it for itself."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from distill.errors import TeacherError
+from distill.recipe.sections.managed_server import Server
+from distill.recipe.sections.teachers import Teacher
+from teacher.engines.processes.worker_process import LostError, WorkerProcess
+
+HALF_AN_ANSWER = """
+import os, sys
+requests, answers = map(int, sys.argv[1:])
+os.write(answers, b'{}\\n')
+os.read(requests, 4096)
+os.write(answers, b'{"id": "1", "te')  # as a process does that is killed
+"""
+HALF_A_START = "import os, sys; os.write(int(sys.argv[2]), b'{\"version\": ')"
+
+
+def worker(folder: Path, program: str = "") -> WorkerProcess:
+    return WorkerProcess(
+        Teacher(name="t", model="m", server=Server(restarts=0)),
+        lambda *pipes: [sys.executable, "-c", program, *pipes],
+        dict(os.environ),
+        folder / "log",
+    )
+
+
+def test_a_request_whose_answer_breaks_off_is_lost_and_not_waited_for(tmp_path: Path) -> None:
+    async def ask() -> None:
+        process = worker(tmp_path, HALF_AN_ANSWER)
+        await process.start()
+        try:
+            await asyncio.wait_for(process.ask({"text": "?"}), 60)
+        finally:
+            await process.stop()
+
+    with pytest.raises(LostError):
+        asyncio.run(ask())
+
+
+def test_a_process_that_ends_while_it_says_that_it_is_ready_is_a_plain_error(tmp_path: Path) -> None:
+    with pytest.raises(TeacherError, match="while starting"):
+        asyncio.run(worker(tmp_path, HALF_A_START).start())
+
+
+def test_a_request_that_has_the_process_for_itself_meets_no_other_one(tmp_path: Path) -> None:
+    """Both wait while a third one has it. Alone, a row is proven to be the cause of a crash."""
+    process, inside, met = worker(tmp_path), set[str](), list[set[str]]()
+
+    async def take(name: str, *, alone: bool) -> None:
+        async with process.alone() if alone else process.shared():
+            inside.add(name)
+            for _ in range(10):  # the process is started anew
+                await asyncio.sleep(0)
+                if alone:
+                    met.append(inside - {name})
+            inside.discard(name)
+
+    async def take_turns() -> None:
+        async with process.alone():
+            others = [asyncio.create_task(take(name, alone=name == "alone")) for name in ("shared", "alone")]
+            await asyncio.sleep(0)
+        await asyncio.gather(*others)
+
+    asyncio.run(take_turns())
+    assert met and not any(met)

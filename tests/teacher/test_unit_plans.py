@@ -1,0 +1,60 @@
+"""The units of a process share its folder of images: what one no longer needs, another may be about to."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from generate_world import World
+from store_in_memory import MemoryStore
+
+from distill.data import sample_files
+from distill.data.images import stored_images
+from distill.object_store.recipe_stores import files_in
+from distill.types import ImageRef, Sample
+from distill.units import image_shards
+from distill.units.agent_record import AgentRecord
+from distill.units.commits import Unit
+from distill.units.stored_run import samples_key
+from distill.units.unit_queue import UnitQueue
+from teacher.progress import GenerateProgress
+from teacher.store import question_plan
+from teacher.unit_plans import UnitPlans
+
+IMAGE = ImageRef(path="s3://bucket/shared.png", sha256="ab" * 32)
+NAMES = ("00", "01")
+
+
+def test_a_unit_that_ends_leaves_the_images_of_one_that_is_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.add_rows(1)
+    world.add_teacher("http://127.0.0.1:9/v1")
+    recipe, store = world.recipe(), MemoryStore()
+    agent = AgentRecord(store=store)
+    agent.beat()
+    for name in NAMES:
+        sample = Sample(id=name * 10, images=(IMAGE,), question="?")
+        sample_files.write_samples(tmp_path / "samples", [sample])
+        store.put(samples_key(name), tmp_path / "samples")
+    queue = UnitQueue(agent, [Unit(round=0, partition=name) for name in NAMES], retries=5)
+    progress = GenerateProgress(lambda _: None, done=0, total=2, outcomes={})
+    rounds = [[teacher.name for teacher in recipe.teachers]]
+    models = question_plan.check_teachers(recipe)
+    plans = UnitPlans(recipe, models, rounds, agent, queue, tmp_path, progress, "planned")
+
+    def fetch(_: object, planned_by: str, wanted: Collection[str], partition: str) -> None:
+        for digest in wanted:
+            if not stored_images.file_of(digest).is_file():
+                stored_images.keep(digest, b"image")
+        if opened:
+            plans.finish(opened.pop())  # in another thread, which ends its unit at this moment
+
+    monkeypatch.setattr(image_shards, "fetch_shards", fetch)
+    opened = []
+    with files_in(tmp_path / "files", recipe), plans:
+        first = plans.draw()
+        assert first is not None
+        opened.append(first)
+        assert plans.draw() is not None and not opened
+        assert stored_images.file_of(IMAGE.sha256).is_file()
