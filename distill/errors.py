@@ -4,7 +4,8 @@
     ├── InputError          the user's input is wrong                         exit 2
     │   ├── RecipeError     a recipe that cannot mean anything
     │   ├── DataError       a source that cannot be read, or holds nothing
-    │   │   └── ImageError  one image that cannot be read (a row's reason, not a run's)
+    │   │   ├── ImageError  one image that cannot be read (a row's reason, not a run's)
+    │   │   └── TooFewRows  nothing is left to train a stage on, or to keep out of it
     │   ├── ModelError      a checkpoint or tokenizer that cannot be loaded
     │   ├── StaleError      an artifact made from other settings
     │   └── MissingExtra    an optional dependency that is not installed
@@ -56,6 +57,10 @@ class ImageError(DataError):
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
+
+
+class TooFewRows(DataError):
+    """A stage has no row to train on, to keep out, or of a group that has a share of the tokens."""
 
 
 class ModelError(InputError, OSError):

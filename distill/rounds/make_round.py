@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.manifest import require
+from distill.errors import TooFewRows
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import QUESTIONS, attempt_folder, questioning, round_folder, round_recipe
@@ -58,7 +59,11 @@ def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Rou
             f"`distill status {folder}` says why"
         )
         return RoundMade(returned=returned, ended=ended)
-    steps.train(planned, folder)
+    try:
+        steps.train(planned, folder)
+    except TooFewRows as error:
+        # Teachers are paid, and the students before are as good as they were: the rounds end, not the run.
+        return RoundMade(returned=returned, traces=traces, ended=f"there is no round {number}: {error}")
     return RoundMade(returned=returned, traces=traces)
 
 

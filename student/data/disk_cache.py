@@ -136,7 +136,7 @@ class DiskCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the cache for this thread of this process. A process that dies gives it back; forks do not share it."""
+        """Lock the cache for this thread of this process. One that dies gives it back; forks do not share it."""
         with self._threads:
             fcntl.lockf(self._index, fcntl.LOCK_EX)
             try:

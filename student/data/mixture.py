@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distill.errors import RecipeError
+from distill.errors import TooFewRows
 
 SHUFFLE = "shuffle"
 
@@ -36,7 +36,7 @@ def groups(
     """The groups of a stage's rows; `own` is its data, the source of every row that is not replayed.
 
     `weights` divides the own tokens among teachers, `replay` gives other sources a share of all tokens. Raises
-    RecipeError for a group without rows.
+    TooFewRows for a group without rows.
     """
     source_names, teacher_names = np.asarray(sources), np.asarray(teachers)
     is_own = source_names == own
@@ -60,7 +60,7 @@ def groups(
 def _named(chosen: np.ndarray, key: str) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        raise RecipeError(
+        raise TooFewRows(
             f"stages: {key} has a share of the tokens, but no row of it is left to train on; leave it out, or "
             "look at the counts of dropped rows and of the filter"
         )

@@ -210,6 +210,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
         question, response = question + NO_THINK, join("", answer, style)
     rationale = values.get("rationale") or ""
     begin = response.find(rationale) if rationale else -1
+    end = response.rfind(answer)  # a student's own reply may have blanks after it
     signals = orjson.loads(values.get("signals") or "{}")
     pass_rate = signals.get("question_pass_rate")
     refs = tuple(
@@ -228,7 +229,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
         question=question,
         response=response,
         rationale=(begin, begin + len(rationale)) if begin >= 0 else (0, 0),
-        answer=(len(response) - len(answer), len(response)),
+        answer=(end, end + len(answer)) if end >= 0 else (0, 0),
         sample_id=values.get("sample_id") or identity,
         source=source,
         teacher=values.get("teacher") or "",

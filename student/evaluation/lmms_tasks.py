@@ -62,7 +62,7 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
 
     Raises DataError when something is at `out`, or when a source has no question with a gold answer.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
         raise DataError(f"{out}: it already exists; give a new folder")
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)

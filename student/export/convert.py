@@ -89,7 +89,7 @@ def trained_student(recipe: Recipe, run: Path, stage: str) -> tuple[PreTrainedMo
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
         raise DataError(f"{out}: it already exists; give a new folder")
     temporary = out.with_name(f".{out.name}.tmp")
     with refused_writes(out):

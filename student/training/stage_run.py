@@ -32,7 +32,7 @@ from distill.artifacts.layout import (
     WEIGHTS,
 )
 from distill.artifacts.manifest import begin, fingerprint
-from distill.errors import DataError
+from distill.errors import TooFewRows
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import AUTO, Stage
 from distill.recipe.sections.student import Student
@@ -142,7 +142,7 @@ class StageRun:
         self.parts = parts(self.model)
 
     def read_rows(self) -> None:
-        """Read and tokenise the rows, and hold some out for validation. Raises DataError where none can be used."""
+        """Read and tokenise the rows, and hold some out for validation. Raises TooFewRows where none can be used."""
         readable = self._readable()
         self.row_identity = {"count": len(readable), "sha256": readable.digest}
         if processes.is_main():
@@ -202,7 +202,7 @@ class StageRun:
         # Replayed rows alone have no share of the tokens.
         if not len(examples) or (self.stage.replay and self.stage.data not in examples.columns.sources):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
-            raise DataError(
+            raise TooFewRows(
                 f"stage '{self.stage.name}': no row of data = {self.stage.data!r} can be trained on "
                 f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens with images"
             )

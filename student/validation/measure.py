@@ -21,7 +21,7 @@ from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedModel
 
-from distill.errors import DataError, ImageError
+from distill.errors import DataError, ImageError, TooFewRows
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.validation import Validation
 from distill.types import Sample
@@ -119,7 +119,7 @@ def choose_held_out(names: Sequence[str], amount: int | float) -> list[int]:
 
 
 def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
-    """The rows to train on, and those that validation keeps out. Raises DataError when either are none.
+    """The rows to train on, and those that validation keeps out. Raises TooFewRows when either are none.
 
     Replayed rows are all trained on: the loss is about the stage's own data.
     """
@@ -132,9 +132,9 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     kept = examples.take(sorted(chosen))
     rest = examples.take([index for index in range(len(examples)) if index not in chosen])
     if not len(kept):
-        raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
+        raise TooFewRows(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
     if len(kept) == len(own):
-        raise DataError(
+        raise TooFewRows(
             f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
         )
     rest.dropped = examples.dropped

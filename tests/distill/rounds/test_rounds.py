@@ -14,13 +14,14 @@ from distill.artifacts.manifest import Manifest
 from distill.checks.context import CheckContext
 from distill.checks.rounds import check_rounds
 from distill.data import reader
-from distill.errors import DataError, RecipeError
+from distill.errors import DataError, RecipeError, TooFewRows
 from distill.planning.compared_sources import training_sources
 from distill.planning.plan import training_plan
 from distill.planning.redo import compare_recipes
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.rounds import HELD_OUT, Rounds
+from distill.rounds.make_round import RoundSteps, make_round
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import questioning
 from distill.rounds.verdicts import (
@@ -231,6 +232,25 @@ def test_questions_go_back_with_the_same_ids_and_the_wrong_reply_and_undecided_o
         )
         assert sample.meta["reply"].startswith("no {answer} ")
     assert len(back) == manifest.counts["returned"]
+
+
+def test_a_round_whose_few_traces_cannot_train_a_stage_is_the_end_of_the_rounds(place: Path) -> None:
+    run = place / "run"
+    made = recipe(place, "[rounds]\ncount = 1\n")
+    answered(place, made, "w", "run/rounds/1/answers")
+    Manifest(stage="train reason", fingerprint="t", fields={}, counts={"steps": 6}).write(run / "train" / "reason")
+
+    def select(_: Recipe, folder: Path) -> None:
+        Manifest(stage="filter", fingerprint="f", fields={}, counts={"selected": 3}).write(folder / "filter")
+
+    def train(_: Recipe, folder: Path) -> None:
+        raise TooFewRows("validation.hold_out = 64 keeps out all 3 rows")
+
+    select(made, run)
+    steps = RoundSteps(ask=lambda *_: None, generate=lambda *_: None, filter_traces=select, train=train)
+    ended = make_round(made, run, 1, steps)
+    assert ended.traces == 3 and ended.returned > 5
+    assert ended.ended == "there is no round 1: validation.hold_out = 64 keeps out all 3 rows"
 
 
 def test_failures_are_sought_among_the_questions_of_another_source(place: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 import numpy as np
 import pytest
 
-from distill.errors import RecipeError
+from distill.errors import TooFewRows
 from distill.recipe.sections.stages import Stage
 from student.data import mixture
 from student.data.batch_plan import BatchPlan, Step
@@ -199,7 +199,7 @@ def test_a_share_of_less_than_a_token_takes_nothing():
 
 
 def test_a_share_for_rows_that_are_not_there_is_an_error():
-    with pytest.raises(RecipeError, match=r"teachers\.poet has a share of the tokens"):
+    with pytest.raises(TooFewRows, match=r"teachers\.poet has a share of the tokens"):
         plan(teachers={"poet": 1})
 
 

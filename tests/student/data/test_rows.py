@@ -32,6 +32,16 @@ def test_the_parts_of_a_response_are_where_their_texts_are(place: Path):
         assert rationale.startswith("row 1: ") and answer.isdigit()
 
 
+def test_blanks_after_a_reply_are_no_part_of_its_answer(place: Path):
+    (file,) = (place / "run" / "filter" / "dataset" / "train").glob("*.parquet")
+    table = pq.read_table(file).to_pylist()
+    for row in table:
+        row["messages"][-1]["content"] += " \n"
+    pq.write_table(pa.Table.from_pylist(table), file)
+    for row, values in zip(read(place), table, strict=True):
+        assert row.response[slice(*row.answer)] == values["answer"]
+
+
 def test_a_student_that_learns_answers_alone_has_no_rationale(place: Path):
     for row in read(place, more='target = "answer"'):
         assert row.response[slice(*row.answer)] == row.response and row.rationale == (0, 0)

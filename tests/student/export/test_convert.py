@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import DataError, ModelError, StaleError
+from distill.recipe.loading import load
+from student.evaluation import lmms_tasks
 from student.export import convert
 from student.models import siq_vl
 
@@ -175,6 +177,14 @@ def test_another_stage_and_the_plain_form_can_be_asked_for(tmp_path: Path) -> No
 def test_before_the_last_stage_the_last_finished_one_is_exported(tmp_path: Path) -> None:
     trained(tmp_path / "run", "instruct")
     assert convert.export(tmp_path / "run", tmp_path / "out") == "instruct"
+
+
+def test_the_folder_in_which_a_command_runs_is_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="give a new folder"), convert.new_folder(Path()):
+        pass
+    with pytest.raises(DataError, match="give a new folder"):
+        lmms_tasks.write(load("tiny"), ["test"], Path())
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
