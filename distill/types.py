@@ -129,8 +129,11 @@ class Progress:
     stage: str
     done: int
     total: int
+    """0: not known yet."""
     unit: str
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    resumed: int = 0
+    """How many of `done` were there before: they do not count for a rate."""
 
 
 ProgressCallback = Callable[[Progress], None]

@@ -221,12 +221,13 @@ def _diagnose(
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
         responses = trained.counts.get("responses")  # stages of earlier versions did not count them
         learned = trained.tokens["response"] / responses if responses else None
+    before = list(arms)[: list(arms).index(arm)]
     return diagnosis.diagnose(
         diagnosis.StudentFacts(
             recipe=recipe,
             arm=arm,
             metrics=arms[arm],
-            deltas=metrics["deltas"],
+            deltas={name: metrics["deltas"][f"{arm}-{name}"] for name in before},
             replies=replies[arm],
             learned_tokens=learned,
         )

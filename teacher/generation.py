@@ -82,20 +82,21 @@ class Generation:
         if fresh:
             for index in self.indexes.values():
                 index.errors.clear()
-        asked = (index for name, index in self.indexes.items() if name not in settled)
-        outcomes = sum((index.outcomes() for index in asked), Counter[str]())
-        total = sum(
-            plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
-        )
-        if isinstance(progress, GenerateProgress):
-            progress.found(outcomes)
-        else:
-            progress = GenerateProgress(progress, done=outcomes.total(), total=total, outcomes=outcomes)
-        self.progress = progress
+        self.progress = progress if isinstance(progress, GenerateProgress) else self._new_progress(progress)
         self._engines, self._batches = engines, batches or {}
         self.open_jobs: list[TeacherJob] = []
         for note in notes:
             self.progress.note(note)
+
+    def _new_progress(self, on_progress: ProgressCallback) -> GenerateProgress:
+        """Of what an earlier run has collected; traces of other samples count when these are drawn."""
+        tallies = self.finals.tallies().values()
+        outcomes = sum((tally.outcomes for tally in tallies), Counter[str]())
+        done = outcomes.total() + sum(tally.repeated for tally in tallies)
+        teachers = (teacher for teacher in self.recipe.teachers if teacher.after is None)
+        first_attempts = sum(self.plan.routed[teacher.name] * teacher.samples for teacher in teachers)
+        left = (self.plan.samples - self.finals.done_before.count) / max(1, self.plan.samples)
+        return GenerateProgress(on_progress, done=done, total=done + round(left * first_attempts), outcomes=outcomes)
 
     def jobs(self, group: Sequence[Teacher]) -> list["TeacherJob"]:
         """Work of those of a group that have something to do, or may get it from one another."""
@@ -109,6 +110,8 @@ class Generation:
                 self.plan.read(self.finals.done_before),
                 upstream.queue if upstream else None,
                 self.finals.add,
+                on_found=self.progress.found,
+                on_expect=self.progress.expect,
             )
             request = queue.take()
             if request is not None:
@@ -205,7 +208,6 @@ class Writer:
         self._form = TraceForm(job.teacher, job.model, record_engine(job.index.folder, served))
         generation = job.generation
         self._progress = generation.progress
-        self._skipped = job.queue.skipped
         (generation.plan.folder / MANIFEST).unlink(missing_ok=True)
         rewrite_parts(job.index, job.teacher, drop_errors=True)
         self.journal = TraceJournal(
@@ -220,18 +222,13 @@ class Writer:
             return  # another agent that works on the same unit was faster
         record = self.journal.append(make_trace(self._form, request, completion))
         job.queue.done(request, record)
-        extra = bool(request.attempt or job.teacher.after)
-        if extra or job.queue.skipped != self._skipped:
-            self._progress.expect(extra - (job.queue.skipped - self._skipped))
-            self._skipped = job.queue.skipped
         self._progress.count(job.teacher, record)
 
     def take_over(self, record: Mapping[str, Any]) -> None:
         """Write the trace of another agent, and report it to the queue."""
         if self.job.index.status_of(record["id"]) is None:
             self.journal.take_over(record)
-            self._progress.found({record["outcome"]: 1})
-            self.job.queue.found(record["id"], record["sample_id"])
+            self.job.queue.found(record)
 
     def close(self) -> None:
         """Write what is held, and end."""

@@ -14,7 +14,7 @@ _REPORT_INTERVAL_S = 0.25
 
 def announce(on_progress: ProgressCallback, activity: str) -> None:
     """Report an activity before the number of traces is known."""
-    on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": activity}))
+    on_progress(Progress(stage="generate", done=0, total=0, unit="traces", facts={"now": activity}))
 
 
 class GenerateProgress:
@@ -23,7 +23,7 @@ class GenerateProgress:
     def __init__(self, on_progress: ProgressCallback, *, done: int, total: int, outcomes: Mapping[str, int]) -> None:
         """`done` of `total` traces were there before, and ended like this."""
         self._on_progress = on_progress
-        self._resumed = self._done = done
+        self._resumed = self._done = self._there = done
         self._total = max(total, done)
         self._tokens = self._without_usage = 0
         self._cost = 0.0
@@ -36,10 +36,12 @@ class GenerateProgress:
         self._report()
 
     def found(self, outcomes: Mapping[str, int], elsewhere: int = 0) -> None:
-        """Count traces of a further plan that were there before, or those that other agents have made."""
+        """Count wanted traces that were there before, or those that other agents have made."""
+        there = sum(outcomes.values())
         self._outcomes.update(outcomes)
-        self._resumed += sum(outcomes.values()) + elsewhere
-        self._done += sum(outcomes.values()) + elsewhere
+        self._there += there
+        self._resumed += there + elsewhere
+        self._done += there + elsewhere
 
     def begin_round(self) -> None:
         """Count traces, tokens and seconds anew: other teachers work from now on, at another rate."""
@@ -115,6 +117,11 @@ class GenerateProgress:
             facts["cost"] = round(self._cost, 4)
         self._on_progress(
             Progress(
-                stage="generate", done=self._done, total=max(self._total, self._done), unit="traces", facts=facts
+                stage="generate",
+                done=self._done,
+                total=max(self._total, self._done),
+                unit="traces",
+                facts=facts,
+                resumed=min(self._there, self._done),
             )
         )

@@ -91,7 +91,8 @@ def generate_in_store(
     def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
         commits = collect_units(store, plan, scratch / "run")
-        finished = Generation(recipe, models, question_plan.read_plan(folder), on_progress).finish(
+        progress = GenerateProgress(on_progress, done=plan["traces"], total=plan["traces"], outcomes={})
+        finished = Generation(recipe, models, question_plan.read_plan(folder), progress).finish(
             {}, fields, plan, started
         )
         manifest = replace(finished, inputs={**finished.inputs, "store": store.address}).write(folder)

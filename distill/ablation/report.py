@@ -110,8 +110,8 @@ def _lead(results: Mapping[str, Any]) -> str:
 
 def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     facts = [("arms", f"{len(results['arms'])}")]
-    if seeds := results.get("seeds"):
-        facts.append(("seeds an arm", f"{len(seeds)}"))
+    if seeds := sorted({len(arm["seeds"]) for arm in results["arms"].values() if arm.get("seeds")}):
+        facts.append(("seeds an arm", " to ".join(f"{count}" for count in dict.fromkeys((seeds[0], seeds[-1])))))
     if n := results.get("n"):
         facts.append(("questions", f"{n:,}"))
     if reference := results["arms"].get(results.get("reference")):

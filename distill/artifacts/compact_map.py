@@ -81,10 +81,6 @@ class CompactMap:
             at = self._keys.find(key, at + 1, end)
         return at // KEY_BYTES * self._value_bytes if at >= 0 else -1
 
-    def first_bytes(self) -> bytes:
-        """The first byte of every value, in no order."""
-        return bytes(self._values[:: self._value_bytes]) + bytes(value[0] for value in self._new.values())
-
     def pieces(self) -> list[bytes | bytearray] | None:
         """All entries, for `load`; None when keys have different lengths."""
         if any(len(key) != KEY_BYTES for key in self._new):

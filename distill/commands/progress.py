@@ -143,7 +143,9 @@ def watch(note: Path | None = None) -> "Iterator[ProgressCallback]":
 
     def show_and_note(progress: "Progress") -> None:
         nonlocal noted_s
-        line = partial(_line, progress, clocks.setdefault(progress.stage, _Clock(progress)))
+        if progress.total and progress.stage not in clocks:
+            clocks[progress.stage] = _Clock(progress)
+        line = partial(_line, progress, clocks.get(progress.stage))
         watcher(progress, line)
         if note is not None and time.monotonic() - noted_s > NOTE_INTERVAL_S:
             noted_s = time.monotonic()
@@ -162,12 +164,12 @@ class _Clock:
 
     def __init__(self, progress: "Progress") -> None:
         self._started = time.monotonic()
-        self._first = progress.done
+        self._first = progress.done - progress.resumed
 
     def rate(self, progress: "Progress") -> float:
         """Units a second since the first report."""
         seconds = time.monotonic() - self._started
-        return (progress.done - self._first) / seconds if seconds > 0 else 0.0
+        return (progress.done - progress.resumed - self._first) / seconds if seconds > 0 else 0.0
 
     def eta(self, progress: "Progress") -> str:
         rate = self.rate(progress)
@@ -184,7 +186,7 @@ class _Lines:
     def __call__(self, progress: "Progress", line: Callable[[], str]) -> None:
         now = time.monotonic()
         news, self._now = progress.facts.get("now", "") not in ("", self._now), progress.facts.get("now", "")
-        last = progress.done >= progress.total
+        last = 0 < progress.total <= progress.done
         if not (last or news) and now - self._shown.get(progress.stage, float("-inf")) < LINE_INTERVAL_S:
             return
         self._shown[progress.stage] = now
@@ -222,22 +224,24 @@ class _Live:
 
     def __call__(self, progress: "Progress", line: Callable[[], str]) -> None:
         if progress.stage not in self._tasks:
-            self._tasks[progress.stage] = self._bars.add_task(progress.stage, total=progress.total, line="")
+            self._tasks[progress.stage] = self._bars.add_task(progress.stage, total=None, line="")
         shown = line().removeprefix(f"{progress.stage}: ")
-        self._bars.update(self._tasks[progress.stage], completed=progress.done, total=progress.total, line=shown)
+        self._bars.update(
+            self._tasks[progress.stage], completed=progress.done, total=progress.total or None, line=shown
+        )
 
     def close(self) -> None:
         self._bars.stop()
 
 
-def _line(progress: "Progress", clock: _Clock) -> str:
-    parts = [f"{progress.stage}: {progress.done:,}/{progress.total:,} {progress.unit}"]
-    if progress.done < progress.total:
-        parts.append(f"{clock.rate(progress):.1f}/s")
-        parts.append(f"ETA {clock.eta(progress)}")
+def _line(progress: "Progress", clock: _Clock | None) -> str:
+    parts = [f"{progress.done:,}/{progress.total:,} {progress.unit}"] if progress.total else []
+    if clock is not None and progress.done < progress.total:
+        rate = clock.rate(progress)
+        parts += [f"{rate:.1f}/s" if rate >= 1 or not rate else f"{rate:.2g}/s", f"ETA {clock.eta(progress)}"]
     facts = progress.facts.items()
     parts += [f"{name.replace('_per_s', '/s').replace('_', ' ')} {_fact(fact)}" for name, fact in facts]
-    return visible(redact.message(", ".join(parts)))
+    return visible(redact.message(f"{progress.stage}: {', '.join(parts)}"))
 
 
 def _fact(fact: str | int | float) -> str:

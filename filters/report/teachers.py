@@ -54,7 +54,8 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
                 if facts.has("answer_verdict")
                 else "0, 0"
             },
-                count(*) FILTER (kept), count(*) FILTER (selected), count(DISTINCT hash(sample_id))
+                count(*) FILTER (kept), count(*) FILTER (selected), count(DISTINCT hash(sample_id)),
+                count(*) FILTER (outcome <> 'error')
             FROM page GROUP BY 1"""
         )
     }
@@ -87,7 +88,7 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
         )
     costs = {name: _cost(facts, index, name) for name in teachers}
     if any(cost is not None for cost in costs.values()):
-        add("teacher tokens a trace", f"mean of {COST_SAMPLE} traces", lambda name: _number(costs[name], 1))
+        add("teacher tokens a trace", f"mean of {COST_SAMPLE} traces at most", lambda name: _number(costs[name], 1))
         add(
             "teacher tokens for a kept trace",
             "the dropped ones paid for as well",
@@ -96,7 +97,7 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
     return TeacherTable(teachers=teachers, rows=rows, verdict=_verdict(facts, teachers, fits), fits=fits)
 
 
-_COUNTS = ("traces", "complete", "judged", "correct", "kept", "selected", "questions")
+_COUNTS = ("traces", "complete", "judged", "correct", "kept", "selected", "questions", "answered")
 _MEASURES = (
     ("mean rationale, {unit}", "kept traces", "rationale_tokens", "favg(rationale_tokens) FILTER (kept)", 1),
     (
@@ -162,7 +163,7 @@ def _cost(facts: TableFacts, index: PlannedTraces, teacher: str) -> float | None
 
 
 def _per_kept(tokens: float | None, counts: dict[str, int]) -> float | None:
-    return tokens * counts["traces"] / counts["kept"] if tokens is not None and counts["kept"] else None
+    return tokens * counts["answered"] / counts["kept"] if tokens is not None and counts["kept"] else None
 
 
 # --- fit --------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class StudentFacts:
     metrics: Mapping[str, Any]
     """Metrics of the arm, from metrics.json."""
     deltas: Mapping[str, Any]
+    """The paired differences of the arm to those before it, by their names."""
     replies: Sequence[Prediction]
     learned_tokens: float | None
     """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
@@ -129,7 +130,7 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     if gain and unseen["n"] >= 2 * FEWEST and gain["ci95"][1] < LOOK:
         yield Finding(
             name="blind",
-            problem=f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} with the images and in "
+            problem=f"{facts.arm} is right in {unseen['accuracy'] + gain['delta']:.0%} with the images and in "
             f"{unseen['accuracy']:.0%} without them: it does not see them",
             change="[student]: its vision tower and projector (weights lost in a conversion, or a projector that no "
             "stage trains); and the image column of the training data",
@@ -151,10 +152,9 @@ def _length(facts: StudentFacts) -> Iterator[Finding]:
 
 def _good(facts: StudentFacts) -> Finding:
     low, high = facts.metrics["ci95"]
-    gains = {name: delta for name, delta in facts.deltas.items() if name.startswith(f"{facts.arm}-")}
     against = [
-        f"{100 * delta['delta']:+.0f} points over {name.removeprefix(f'{facts.arm}-')}"
-        for name, delta in gains.items()
+        f"{100 * delta['delta']:+.0f} points over {name}"
+        for name, delta in facts.deltas.items()
         if delta["ci95"][0] > 0
     ]
     return Finding(

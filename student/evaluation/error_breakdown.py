@@ -54,13 +54,15 @@ def _limit(counts: Counter[str]) -> str | None:
     ranked = counts.most_common(2)
     cause, first = ranked[0]
     second = ranked[1][1] if len(ranked) > 1 else 0
-    if cause not in _LIMITS:
-        return f"Its replies that are not correct ({total:,}) have no rationale, so their cause cannot be told."
     share = f"{first / total:.0%} of its replies that are not correct ({first:,} of {total:,})"
     if first + second and intervals.wilson(first, first + second)[0] <= 0.5:
         return (
             f"No single cause limits this student: {cause} has {first:,} of {total:,} replies that "
             f"are not correct ({first / total:.0%}), {ranked[1][0]} {second:,}."
+        )
+    if cause not in _LIMITS:
+        return (
+            f"{first:,} of its {total:,} replies that are not correct have no rationale: their cause cannot be told."
         )
     return f"{_LIMITS[cause]} {share}."
 

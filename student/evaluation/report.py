@@ -88,11 +88,11 @@ def write_report(
 
 def _metric_tiles(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:
     tiles = [(name, f"{percent(arm['accuracy'])} %") for name, arm in arms.items()]
-    best = list(arms)[-1]
+    *before, best = arms
     tiles += [
-        (f"points over {name.removeprefix(f'{best}-')}", percent(delta["delta"], signed=True))
-        for name, delta in deltas.items()
-        if name.startswith(f"{best}-")
+        (f"points over {name}", percent(deltas[f"{best}-{name}"]["delta"], signed=True))
+        for name in before
+        if f"{best}-{name}" in deltas
     ]
     return tiles
 

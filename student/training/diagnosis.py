@@ -60,7 +60,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
         Finding(
             name="learned",
             kind="good",
-            problem=f"The loss fell from {first:.2f} to {last['loss']:.2f} nats a token in {last['steps']:,} steps "
+            problem=f"The loss fell from {first:.2f} to {last['loss']:.2f} nats a token in {last['step']:,} steps "
             f"({last['epoch']:.1f} passes), and the likeliest token is right in {last['token_accuracy']:.0%}",
             certainty="certain",
         )
@@ -133,7 +133,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     first, third, last = _quarters(facts.log)
     rate, newest = facts.stage.learning_rate, facts.log[-1]
     worst = max((line["loss"] for line in facts.log if line["loss"] is not None), default=math.nan)
-    steps, epoch = newest["steps"], newest["epoch"]
+    steps, epoch = newest["step"], newest["epoch"]
     if not math.isfinite(first + last) or last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
         yield Finding(
             name="learning_rate_high",
@@ -148,8 +148,8 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         rows = facts.counts.get("rows", 0)
         yield Finding(
             name="few_steps",
-            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows:,} rows, and its loss still "
-            f"falls ({first:.2f} to {last:.2f})",
+            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows:,} rows, and its loss "
+            f"{'still falls' if last < first else 'has not fallen yet'} ({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",
         )
@@ -201,7 +201,7 @@ def _preferred(log: Sequence[Mapping[str, Any]]) -> Finding:
         name="learned",
         kind="good",
         problem=f"The right reply of a pair is ahead in {last['reward_accuracy']:.0%} of the pairs after "
-        f"{log[-1]['steps']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
+        f"{log[-1]['step']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
         certainty="certain",
     )
 

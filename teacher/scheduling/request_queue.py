@@ -4,8 +4,8 @@ Holds the samples under way and a bounded window of those to come, never the who
 another one waits for each of its samples until the other is done with it; both read the source in step.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
@@ -27,15 +27,18 @@ class RequestQueue:
         samples: Iterator[Sample],
         upstream: "RequestQueue | None" = None,
         on_done: Callable[[Teacher, Sample, SampleState], None] | None = None,
+        *,
+        on_found: Callable[[Mapping[str, int]], None] = lambda outcomes: None,
+        on_expect: Callable[[int], None] = lambda more: None,
     ) -> None:
         """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
 
-        `on_done` gets what the teacher's work on each sample has come to.
+        `on_done` gets what the teacher's work on each sample has come to. `on_found` gets the outcomes of wanted
+        traces that are there without having been asked here. `on_expect` gets by how many more traces, or fewer, it
+        will be than a first attempt at each trace that the teacher may be asked for on its own.
         """
         self.policy = policy
-        self._on_done = on_done
-        self.skipped = 0
-        """Traces saved by stopping early."""
+        self._on_done, self._on_found, self._on_expect = on_done, on_found, on_expect
         self._lengths = Lengths()
         self._window = Window(samples, self._lengths)
         self._ready: deque[Request] = deque()
@@ -94,10 +97,13 @@ class RequestQueue:
                 self._add_sample(self._left.pop(sample_id))
         self.on_change()
 
-    def found(self, trace_id: str, sample_id: str) -> None:
+    def found(self, record: Mapping[str, Any]) -> None:
         """Take note that the index has a trace that another agent has made."""
-        self._asked.discard(trace_id)
+        sample_id = record["sample_id"]
+        self._asked.discard(record["id"])
         if sample_id in self._active:
+            self._on_found({record["outcome"]: 1})
+            self._on_expect(self._beyond_first(record.get("attempt", 0)))
             known = self.policy.status_of
             self._ready = deque(each for each in self._ready if not all(known(part.id) for part in each.parts))
             self._queue_open(self._active[sample_id], first=False)
@@ -129,6 +135,7 @@ class RequestQueue:
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
+        self._on_expect(self._beyond_first(request.attempt))
         self._queue_open(self._active[request.sample.id], first=False)
         self.on_change()
 
@@ -164,12 +171,14 @@ class RequestQueue:
         """Queue the open requests of a sample, or drop the sample when it is done."""
         state = sample_policy.state_of(self.policy.status_of)
         sample = sample_policy.sample
+        if first:
+            self._count_known(sample_policy)
         if state.done:
             self._active.pop(sample.id, None)
             if self._on_done is not None:
                 self._on_done(self.policy.teacher, sample, state)
-            if not first:
-                self.skipped += sample_policy.max_traces - len(state.finals)
+            if self.policy.teacher.after is None:  # stopped early; others are expected as they come
+                self._on_expect(len(state.finals) - sample_policy.max_traces)
             for dependent in self._dependents:
                 dependent._wake(sample.id)
             return
@@ -182,6 +191,18 @@ class RequestQueue:
         else:
             # What follows from a trace goes first: its sample is then soon finished, its image still at hand.
             self._ready.extendleft(reversed(new_requests))
+
+    def _count_known(self, sample_policy: SamplingPolicy) -> None:
+        """Tell of the traces of a sample that are there when it is drawn."""
+        status_of = self.policy.status_of
+        known = [(request, status) for request in sample_policy.attempts if (status := status_of(request.id))]
+        if known:
+            self._on_found(Counter(status.outcome for _, status in known))
+            self._on_expect(sum(self._beyond_first(request.attempt) for request, _ in known))
+
+    def _beyond_first(self, attempt: int) -> int:
+        """1 for a trace that the number of expected ones does not hold from the start."""
+        return int(attempt > 0 or self.policy.teacher.after is not None)
 
     def _wake(self, sample_id: str) -> None:
         sample = self._held.pop(sample_id, None)

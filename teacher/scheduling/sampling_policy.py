@@ -152,6 +152,11 @@ class SamplingPolicy:
         return SampleState(finals=finals)
 
     @property
+    def attempts(self) -> list[Request]:
+        """Every request that was made so far."""
+        return [request for attempts in self._attempts.values() for request in attempts]
+
+    @property
     def max_traces(self) -> int:
         """The largest number of traces, without repeated attempts."""
         return len(self._slots)

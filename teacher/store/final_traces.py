@@ -255,7 +255,7 @@ class FinalTraces:
             self._rows = collected
             self._saved_bytes = len(collected)
             self.done_before = DoneRows(rows=rows, but=frozenset(header["failed"]))
-            self._done.update(dict.fromkeys(self._teachers, rows - len(self.done_before.but)))
+            self._done.update(dict.fromkeys(self._teachers, self.done_before.count))
 
 
 def _text_column(texts: Sequence[str], numbers: Any) -> pa.Array:

@@ -54,6 +54,10 @@ class DoneRows:
     rows: int = 0
     but: Collection[int] = ()
 
+    @property
+    def count(self) -> int:
+        return self.rows - len(self.but)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionPlan:

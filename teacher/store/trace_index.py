@@ -6,7 +6,6 @@ part, so that the next run reads only what came after it.
 """
 
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
@@ -96,10 +95,6 @@ class TraceIndex:
         code = OUTCOMES.index(record["outcome"])
         self._done[key] = _ENTRY.pack(code, part, start, *_usage_of(usage))
         self.engines[record["engine"]["name"]] = record["engine"]["version"]
-
-    def outcomes(self) -> Counter[str]:
-        """How the finished traces ended, those included that the recipe no longer wants."""
-        return Counter({OUTCOMES[code]: count for code, count in Counter(self._done.first_bytes()).items()})
 
     def settle_errors(self) -> None:
         """Take the errors of earlier runs as those of this one: they are not asked again."""

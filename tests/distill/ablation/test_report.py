@@ -33,6 +33,15 @@ def test_every_arm_has_its_accuracy_effect_and_cost(whole: Element):
     assert unfiltered[2] == "−4.0 [−6.5, −1.5] p = 0.001"
 
 
+def test_seeds_of_arms_with_different_numbers_of_them_are_a_range(tmp_path: Path):
+    results = copy.deepcopy(worlds.results())
+    seeds = results["arms"]["unfiltered"]["seeds"]
+    del seeds[next(iter(seeds))]
+    report.write(tmp_path / "report.html", results, [])
+    tiles = [tile for tile in parse((tmp_path / "report.html").read_text()).walk() if "tile" in tile.classes]
+    assert {tile.children[1].words(): tile.children[0].words() for tile in tiles}["seeds an arm"] == "2 to 3"
+
+
 def test_effects_are_sorted_and_every_seed_is_a_dot(whole: Element):
     (figure,) = [
         element

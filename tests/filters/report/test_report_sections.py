@@ -146,6 +146,21 @@ def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
     assert shown["teacher tokens a trace"] == ["13.0", "13.0"]
 
 
+def test_requests_that_failed_cost_no_tokens_for_a_kept_trace(tmp_path):
+    samples = [sample(f"How many dots, {n}?", "4", images=[picture(tmp_path, n)]) for n in range(6)]
+    traces = [trace(one, "4", f"Four of them, {one.id}.") for one in samples]
+    traces = [replace(one, outcome="error") if place < 4 else one for place, one in enumerate(traces)]
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path, RULES), tmp_path / "run")
+    database = decide.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
+    found = teachers.compare(
+        report_table.gather(database, SCHEMAS), index(tmp_path / "run/generate", tmp_path / "samples", 100), "words"
+    )
+    shown = {label: cells for label, _, cells in found.rows}
+    assert shown["traces"] == ["6"] and shown["kept"] == ["33.3 %"]
+    assert shown["teacher tokens for a kept trace"] == shown["teacher tokens a trace"]
+
+
 def test_groups_of_near_duplicates_are_counted_by_size(run):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     found = overlap.duplicates(report_table.gather(database, SCHEMAS))

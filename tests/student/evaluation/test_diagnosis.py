@@ -33,8 +33,8 @@ def read(folder: Path, text: str, more: str = "") -> Recipe:
 
 def log(*losses: float, epoch: float = 2.0, right: float = 0.9, steps: int = 200) -> list[dict[str, Any]]:
     return [
-        {"step": n, "steps": steps, "epoch": epoch, "loss": loss, "token_accuracy": right}
-        for n, loss in enumerate(losses)
+        {"step": n * steps // len(losses), "steps": steps, "epoch": epoch, "loss": loss, "token_accuracy": right}
+        for n, loss in enumerate(losses, 1)
     ]
 
 
@@ -96,15 +96,19 @@ def replies(count: int = 60, **fields: Any) -> list[dict[str, Any]]:
 
 
 def of_student(folder: Path, said: list[dict[str, Any]], **metrics: Any) -> list[str]:
+    return [finding.name for finding in found_of_student(folder, said, **metrics)]
+
+
+def found_of_student(folder: Path, said: list[dict[str, Any]], **metrics: Any) -> list[Finding]:
     facts = of_replies.StudentFacts(
         recipe=read(folder, STAGE, "[eval]\nmax_new_tokens = 64\n"),
         arm="distilled",
         metrics={"accuracy": 0.75, "ci95": [0.63, 0.84]} | metrics,
-        deltas={},
+        deltas={"answers": {"delta": 0.1, "ci95": [0.05, 0.15]}},
         replies=said,
         learned_tokens=40.0,
     )
-    return [finding.name for finding in of_replies.diagnose(facts)]
+    return of_replies.diagnose(facts)
 
 
 CUT = {"truncated": lambda n: n % 2 == 0, "well_formed": lambda n: n % 2 == 1}
@@ -128,10 +132,37 @@ def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: d
 
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
     def unseen(low: float, high: float) -> dict[str, Any]:
-        return {"n": 60, "accuracy": 0.74, "gain": {"ci95": [low, high]}}
+        return {"n": 60, "accuracy": 0.74, "gain": {"delta": 0.005, "ci95": [low, high]}}
 
     assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.04)) == ["blind"]
     assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.14)) == ["student"]
+
+
+def test_both_shares_of_a_blind_student_are_of_the_questions_with_images(tmp_path: Path) -> None:
+    unseen = {"n": 60, "accuracy": 0.4, "gain": {"delta": 0.02, "ci95": [-0.01, 0.04]}}
+    (found,) = found_of_student(tmp_path, replies(), without_image=unseen)  # 0.75 over all questions
+    assert "right in 42% with the images and in 40% without them" in found.problem
+
+
+def test_good_news_name_the_student_before(tmp_path: Path) -> None:
+    (found,) = found_of_student(tmp_path, replies())
+    assert found.problem == "distilled is right in 75% [63%, 84%], +10 points over answers"
+
+
+def test_a_stage_that_ended_early_is_said_to_have_made_the_steps_that_it_made(tmp_path: Path) -> None:
+    recipe = read(tmp_path, STAGE)
+    lines = [line | {"steps": 1000} for line in log(*FALLING, steps=40)]
+    facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=lines, counts={"rows": 400}, measured=[])
+    (found,) = of_stage.diagnose(facts)
+    assert "in 40 steps" in found.problem
+
+
+def test_a_loss_that_did_not_fall_in_few_steps_is_not_said_to_fall(tmp_path: Path) -> None:
+    recipe = read(tmp_path, STAGE)
+    lines = log(2.0, 2.05, 2.1, steps=3, epoch=0.1, right=0.4)
+    facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=lines, counts={"rows": 400}, measured=[])
+    (found,) = of_stage.diagnose(facts)
+    assert "its loss has not fallen yet (2.00 to 2.10)" in found.problem
 
 
 def test_three_findings_are_shown_the_surest_first_and_good_news_only_alone(tmp_path: Path) -> None:

@@ -112,6 +112,13 @@ def test_a_file_of_an_older_version_has_a_page(tmp_path: Path, lines: tuple):
     assert "None" not in root.words()
 
 
+def test_the_tiles_of_the_last_arm_are_its_own_also_where_another_name_begins_like_it() -> None:
+    arms = {"base": {"accuracy": 0.2}, "sft-long": {"accuracy": 0.3}, "sft": {"accuracy": 0.5}}
+    deltas = {"sft-long-base": {"delta": 0.1}, "sft-base": {"delta": 0.3}, "sft-sft-long": {"delta": 0.2}}
+    tiles = report._metric_tiles(arms, deltas)
+    assert tiles[3:] == [("points over base", "+30.0"), ("points over sft-long", "+20.0")]
+
+
 def test_one_arm_alone_has_a_page(tmp_path: Path, lines: tuple):
     asked, said, folder = lines
     alone = [line for line in said if line["arm"] == "distilled"]

@@ -120,7 +120,7 @@ def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
     assert close.startswith("No single cause limits this student: perception")
     assert error_breakdown(lines(perception=19))["limited_by"] is None
     without = error_breakdown(lines(no_rationale=90, perception=9))["limited_by"]
-    assert without == "Its replies that are not correct (99) have no rationale, so their cause cannot be told."
+    assert without == "90 of its 99 replies that are not correct have no rationale: their cause cannot be told."
     assert error_breakdown(lines(right=100)) == {"error_causes": {}, "limited_by": None}
 
 

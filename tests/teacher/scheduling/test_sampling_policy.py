@@ -1,5 +1,6 @@
 """What is still wanted of a teacher: attempts, adaptive sampling, escalation, drafts. And how it is streamed."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -295,7 +296,8 @@ def done(desk: Desk, feed: RequestQueue, request: Request, answer: str) -> None:
 
 def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
     desk = Desk({"samples": 4, "until": {"agree": 2}})
-    feed = RequestQueue(desk.lines["t"], iter([NO_GOLD, *numbered(3)]))
+    changes: list[int] = []
+    feed = RequestQueue(desk.lines["t"], iter([NO_GOLD, *numbered(3)]), on_expect=changes.append)
     seen: list[Request] = []
     while (request := feed.take()) is not None:
         seen.append(request)
@@ -303,18 +305,18 @@ def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
         done(desk, feed, request, str(request.k))  # no two agree, so all four are needed
     assert feed.finished and len({request.id for request in seen}) == len(seen) == 16
     assert [request.sample.id for request in seen[:4]] != [request.sample.id for request in seen[2:6]]
-    assert feed.skipped == 0 and not any(feed.holds(request.sample) for request in seen)
+    assert not any(changes) and not any(feed.holds(request.sample) for request in seen)
 
 
-def test_a_feed_counts_the_traces_that_it_saves_and_no_sample_that_was_done_before() -> None:
+def test_a_feed_counts_the_traces_that_it_saves_and_those_that_were_there_before() -> None:
     desk = Desk({"samples": 4, "until": {"agree": 2}})
-    saved = []
-    for _ in range(2):
-        feed = RequestQueue(desk.lines["t"], iter([NO_GOLD]))
+    for there in ({}, {"complete": 2}):
+        found, changes = Counter[str](), list[int]()
+        feed = RequestQueue(desk.lines["t"], iter([NO_GOLD]), on_found=found.update, on_expect=changes.append)
         while (request := feed.take()) is not None:
             done(desk, feed, request, "7")
-        saved.append(feed.skipped)
-    assert len(desk.asked) == 2 and saved == [2, 0]
+        assert (found, sum(changes)) == (there, -2)
+    assert len(desk.asked) == 2
 
 
 def test_a_request_that_is_put_back_is_the_next_one() -> None:
