@@ -40,7 +40,7 @@ from filters.tables.signal_database import Tables
 from filters.tables.trace_index import PlannedTraces, index, traces_digest
 from filters.tables.workers import Workers
 from filters.text.minhash import Scheme
-from filters.write_result import write_result
+from filters.write_result import ResultWriter
 
 _PACKAGING = "card and exports"
 REMEDY = "Give --fresh to filter again (valid signals are reused); `distill run --redo-stale`: all stages."
@@ -85,7 +85,7 @@ def apply(
             give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
-            counts, outputs = write_result(recipe, rules, traces, tables, labels, folder, workers)
+            counts, outputs = ResultWriter(recipe, rules, traces, tables, labels, folder, workers).write()
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),

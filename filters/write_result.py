@@ -6,7 +6,6 @@ Processes write the dataset while this one makes the rest. The manifest is writt
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,70 +33,6 @@ from filters.tables.workers import Workers
 _TEMPORARY = ".dataset.tmp"
 
 
-def write_result(
-    recipe: Recipe,
-    rules: list[Condition],
-    traces: PlannedTraces,
-    tables: Tables,
-    labels: Mapping[str, TraceLabel],
-    folder: Path,
-    workers: Workers,
-) -> tuple[dict[str, int], dict[str, Output]]:
-    """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
-
-    Decided again without them where images of chosen questions cannot be read.
-    """
-    temporary = folder / _TEMPORARY
-    unreadable: dict[str, str] = {}
-    while True:
-        shutil.rmtree(temporary, ignore_errors=True)
-        rows = decide.decide(
-            rules,
-            recipe.filter.select,
-            tables,
-            folder / DECISIONS,
-            unreadable,
-            seed=recipe.seed,
-            threads=workers.count,
-        )
-        assert rows == traces.count, "a trace has no decision"
-        give_back_memory()
-        database = decide.database(tables, folder / DECISIONS, threads=workers.count)
-        counted_funnel = funnel.measure(database)
-        give_back_memory()
-        if not counted_funnel.total["selected"]:
-            found = _diagnose(recipe, database, traces, counted_funnel)
-            raise DataError(f"{_nothing_kept(counted_funnel, recipe, folder)}\n{findings.as_text(found)}".rstrip())
-        writing = workers.beside(partial(_write_dataset, recipe, traces, tables, folder, workers))
-        described = _describe(recipe, rules, database, traces, counted_funnel, labels, folder, workers)
-        written = writing.result()
-        if not written.unreadable:
-            break
-        unreadable |= written.unreadable
-    health, arm_rows = described.health, described.arm_rows
-    parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
-    digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
-    generated = Manifest.read(folder.parent / "generate")
-    known, agreement = described.known, described.agreement
-    text = render_card(
-        recipe, counted_funnel, known, traces.makers, written.rows, generated, health, digest, agreement
-    )
-    write_text(temporary / "README.md", text)
-    writer.replace(temporary, folder / DATASET)
-    files = {
-        "dataset/README.md": None,
-        DECISIONS: traces.count,
-        REPORT: None,
-        HEALTH: None,
-        **exports.write_stage_exports(recipe, folder),
-        **{path.relative_to(folder).as_posix(): rows for path, rows in arm_rows.items()},
-        **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
-    }
-    outputs = {name: describe(folder / name, count) for name, count in files.items()}
-    outputs |= {f"dataset/{name}": part for name, part in parts.items()}
-    return _counts(counted_funnel, traces, recipe) | health.counts(), dict(sorted(outputs.items()))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Described:
     """What is known of the decisions besides the dataset that they make."""
@@ -108,39 +43,119 @@ class _Described:
     agreement: Mapping[str, Any]
 
 
-def _describe(
-    recipe: Recipe,
-    rules: list[Condition],
-    database: duckdb.DuckDBPyConnection,
-    traces: PlannedTraces,
-    counted_funnel: Funnel,
-    labels: Mapping[str, TraceLabel],
-    folder: Path,
-    workers: Workers,
-) -> _Described:
-    """Write arms, checks and the report of decisions, while processes write the dataset.
+@dataclass(frozen=True, slots=True)
+class ResultWriter:
+    """Makes the result of one filter stage in its folder."""
 
-    Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
-    """
-    from filters.report import page
+    recipe: Recipe
+    rules: list[Condition]
+    traces: PlannedTraces
+    tables: Tables
+    labels: Mapping[str, TraceLabel]
+    folder: Path
+    workers: Workers
 
-    give_back_memory()
-    found = _diagnose(recipe, database, traces, counted_funnel)
-    arm_rows = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
-    give_back_memory()
-    health = dataset_checks.measure(database, traces, recipe.filter.select, workers)
-    write_json(folder / HEALTH, health.as_fields() | {"diagnosis": found})
-    known = card_facts.facts(database)
-    give_back_memory()
-    page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health, found)
-    agreement = compare_with_judge(labels, _verdicts(database, labels))
-    return _Described(health=health, arm_rows=arm_rows, known=known, agreement=agreement)
+    def write(self) -> tuple[dict[str, int], dict[str, Output]]:
+        """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
 
+        Decided again without them where images of chosen questions cannot be read.
+        """
+        folder, temporary = self.folder, self.folder / _TEMPORARY
+        unreadable: dict[str, str] = {}
+        while True:
+            shutil.rmtree(temporary, ignore_errors=True)
+            database, counted = self._decide(unreadable)
+            writing = self.workers.beside(self._write_dataset)
+            described = self._describe(database, counted)
+            written = writing.result()
+            if not written.unreadable:
+                break
+            unreadable |= written.unreadable
+        parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
+        card = render_card(
+            self.recipe,
+            counted,
+            described.known,
+            self.traces.makers,
+            written.rows,
+            Manifest.read(folder.parent / "generate"),
+            described.health,
+            manifest.fingerprint({name: part.sha256 for name, part in parts.items()}),
+            described.agreement,
+        )
+        write_text(temporary / "README.md", card)
+        writer.replace(temporary, folder / DATASET)
+        tables = {path: pq.read_metadata(path).num_rows for path in self.tables.files()}
+        files = {
+            "dataset/README.md": None,
+            DECISIONS: self.traces.count,
+            REPORT: None,
+            HEALTH: None,
+            **exports.write_stage_exports(self.recipe, folder),
+            **{path.relative_to(folder).as_posix(): rows for path, rows in (described.arm_rows | tables).items()},
+        }
+        outputs = {name: describe(folder / name, count) for name, count in files.items()}
+        outputs |= {f"dataset/{name}": part for name, part in parts.items()}
+        counts = _counts(counted, self.traces, self.recipe) | described.health.counts()
+        return counts, dict(sorted(outputs.items()))
 
-def _diagnose(
-    recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, counted_funnel: Funnel
-) -> list[dict[str, Any]]:
-    return findings.chosen(diagnosis.diagnose(diagnosis.read_facts(recipe, database, traces, counted_funnel)))
+    def _decide(self, unreadable: Mapping[str, str]) -> tuple[duckdb.DuckDBPyConnection, Funnel]:
+        """Write the decisions; a database with them, and their counts. DataError where nothing is selected."""
+        rows = decide.decide(
+            self.rules,
+            self.recipe.filter.select,
+            self.tables,
+            self.folder / DECISIONS,
+            unreadable,
+            seed=self.recipe.seed,
+            threads=self.workers.count,
+        )
+        assert rows == self.traces.count, "a trace has no decision"
+        give_back_memory()
+        database = self._database()
+        counted = funnel.measure(database)
+        give_back_memory()
+        if not counted.total["selected"]:
+            found = findings.as_text(self._diagnose(database, counted))
+            raise DataError(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
+        return database, counted
+
+    def _describe(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> _Described:
+        """Write arms, checks and the report of decisions, while processes write the dataset.
+
+        Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
+        """
+        from filters.report import page
+
+        give_back_memory()
+        found = self._diagnose(database, counted)
+        arm_rows = ablation_sets.write(database, self.folder / ARM_DATASETS, self.recipe.seed)
+        give_back_memory()
+        health = dataset_checks.measure(database, self.traces, self.recipe.filter.select, self.workers)
+        write_json(self.folder / HEALTH, health.as_fields() | {"diagnosis": found})
+        known = card_facts.facts(database)
+        give_back_memory()
+        page.write(self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, health, found)
+        agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
+        return _Described(health=health, arm_rows=arm_rows, known=known, agreement=agreement)
+
+    def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
+        facts = diagnosis.read_facts(self.recipe, database, self.traces, counted)
+        return findings.chosen(diagnosis.diagnose(facts))
+
+    def _write_dataset(self) -> writer.Written:
+        """Write what was chosen. With a database of its own: it runs beside those who read the same decisions."""
+        return writer.write(
+            self._database(),
+            self.traces,
+            self.folder / _TEMPORARY,
+            self.recipe,
+            select=self.recipe.filter.select,
+            workers=self.workers,
+        )
+
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        return decide.database(self.tables, self.folder / DECISIONS, threads=self.workers.count)
 
 
 def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:
@@ -149,22 +164,6 @@ def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLab
         return {}
     query = "SELECT id, answer_verdict FROM signals WHERE id IN (SELECT unnest(?)) AND answer_verdict IS NOT NULL"
     return dict(database.execute(query, [list(labels)]).fetchall())
-
-
-def _write_dataset(
-    recipe: Recipe, traces: PlannedTraces, tables: Tables, folder: Path, workers: Workers
-) -> writer.Written:
-    """Write what was chosen. With a database of its own: it runs beside those who read the same decisions."""
-    return writer.write(
-        decide.database(tables, folder / DECISIONS, threads=workers.count),
-        traces,
-        folder / _TEMPORARY,
-        style=recipe.filter.rationale,
-        curriculum=recipe.filter.select.curriculum,
-        weight=recipe.filter.select.weight,
-        max_pixels=recipe.max_pixels,
-        workers=workers,
-    )
 
 
 def _counts(counted_funnel: Funnel, traces: PlannedTraces, recipe: Recipe) -> dict[str, int]:

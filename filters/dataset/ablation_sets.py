@@ -91,9 +91,8 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             connect(Tables.of(stage), more={"chosen": path}),
             traces,
             temporary,
+            recipe,
             chosen=chosen,
-            style=recipe.filter.rationale,
-            max_pixels=recipe.max_pixels,
         )
         if not written.rows:
             raise DataError(

@@ -6,7 +6,7 @@ are written in the order of the curriculum, then of question and trace, a row gr
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from distill.artifacts.layout import part_path
 from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.rationale import Style, join
+from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import Select
 from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
 from filters.signals.schema import FACTS
@@ -51,9 +53,10 @@ SCHEMA = pa.schema(
     metadata={"huggingface": orjson.dumps({"info": {"features": _FEATURES}}).decode()},
 )
 
-FILE_BYTES = 500_000_000
+_FILE_BYTES = 500_000_000
 _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
+_PLAIN = Select()
 SELECTED = "SELECT id FROM decisions WHERE selected"
 _WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
@@ -87,25 +90,21 @@ class _RowsTask:
     samples: list[Location]
     style: Style
     max_pixels: int
-    file_bytes: int
 
 
 def write(
     database: duckdb.DuckDBPyConnection,
     index: PlannedTraces,
     folder: Path,
+    recipe: Recipe,
     *,
-    style: Style,
-    max_pixels: int,
+    select: Select = _PLAIN,
     chosen: str = SELECTED,
-    curriculum: Sequence[str] = (),
-    weight: str = "1.0",
-    file_bytes: int = FILE_BYTES,
     workers: Workers = SERIAL,
 ) -> Written:
     """Write the chosen traces of a database with `signals` below `folder`, which must be new.
 
-    `chosen` is a query of their ids, `curriculum` the signals they are ordered by, `weight` an expression over them.
+    `chosen` is a query of their ids; `select` has the signals they are ordered by, and an expression of their weight.
     The number of rows alone says which rows are in a file, and not the number of `workers`.
     """
     written = Written()
@@ -115,7 +114,7 @@ def write(
     train.mkdir(parents=True, exist_ok=True)
 
     def tasks() -> Iterator[_RowsTask]:
-        for number, table in enumerate(_cut(_chosen(database, index, chosen, curriculum, weight), rows)):
+        for number, table in enumerate(_cut(_chosen(database, index, chosen, select), rows)):
             sample_files, samples = index.sample_locations(table["sample_id"].to_pylist())
             yield _RowsTask(
                 folder=train,
@@ -125,9 +124,8 @@ def write(
                 traces=index.locations(index.rows_of(table["id"].to_pylist())),
                 sample_files=sample_files,
                 samples=samples,
-                style=style,
-                max_pixels=max_pixels,
-                file_bytes=file_bytes,
+                style=recipe.filter.rationale,
+                max_pixels=recipe.max_pixels,
             )
 
     for part in workers.map(_write_rows, tasks()):
@@ -152,7 +150,7 @@ def _write_rows(task: _RowsTask) -> Written:
             atomic_path(task.folder / name) as temporary,
             pq.ParquetWriter(temporary, SCHEMA, compression="zstd", store_schema=True) as writer,
         ):
-            while group is not None and (not size or size + group[1] <= task.file_bytes):
+            while group is not None and (not size or size + group[1] <= _FILE_BYTES):
                 writer.write_table(pa.Table.from_pylist(group[0], schema=SCHEMA), row_group_size=_GROUP_ROWS)
                 size, count = size + group[1], count + len(group[0])
                 group = next(groups, None)
@@ -199,22 +197,22 @@ def row(
 
 
 def _chosen(
-    database: duckdb.DuckDBPyConnection, index: PlannedTraces, chosen: str, curriculum: Sequence[str], weight: str
+    database: duckdb.DuckDBPyConnection, index: PlannedTraces, chosen: str, select: Select
 ) -> Iterator[pa.RecordBatch]:
     """The signals of the chosen traces and what each counts, in their order.
 
     Without a curriculum that is the order of the samples, so that never more than a part of them has to be sorted.
     """
-    ordered = order([*curriculum, "sample_id", "id"], table="signals")
-    for low, high in index.ranges(index.planned if curriculum else _SORTED_ROWS):
+    ordered = order([*select.curriculum, "sample_id", "id"], table="signals")
+    for low, high in index.ranges(index.planned if select.curriculum else _SORTED_ROWS):
         try:
             yield from database.sql(
-                f"""SELECT signals.*, CAST((\n{weight}\n) AS DOUBLE) AS {_WEIGHT}
+                f"""SELECT signals.*, CAST((\n{select.weight}\n) AS DOUBLE) AS {_WEIGHT}
                 FROM signals SEMI JOIN ({chosen}) USING (id)
                 WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
             ).to_arrow_reader(_BATCH)
         except duckdb.Error as error:
-            raise faulty_expression(database, [("filter.select.weight", weight)], error) from None
+            raise faulty_expression(database, [("filter.select.weight", select.weight)], error) from None
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

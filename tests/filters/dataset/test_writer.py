@@ -133,7 +133,8 @@ def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
     database = decide.database(Tables.of(folder), folder / "decisions.parquet")
     shutil.rmtree(folder / "dataset")
     monkeypatch.setattr(writer, "_GROUP_ROWS", 1)
-    written = writer.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)
+    monkeypatch.setattr(writer, "_FILE_BYTES", 5_000)
+    written = writer.write(database, found, folder / "dataset", recipe(tmp_path))
     assert written.rows == 5 and len(written.files) >= 2
     assert rows_of(tmp_path / "run") == whole
 
