@@ -135,23 +135,14 @@ class Canonical:
     text: str
     numbers: list[Number]
     plain: str
-    pieces: list[str]
-    """The plain text split by `_NUMBER`; the last one is all that was not read."""
     complete: bool
     """Whether every number was read; a text may have more than `max_numbers`."""
 
     def number_spans(self) -> list[tuple[int, int]]:
         """Where each number begins and ends in the plain text."""
-        spans: list[tuple[int, int]] = []
-        end = len(self.pieces[0])
-        for written, odd, after in zip(self.pieces[1::3], self.pieces[2::3], self.pieces[3::3], strict=True):
-            if len(spans) == len(self.numbers):
-                break
-            begin, end = end, end + len(written)
-            if odd is None and _read_number(written) is not None:
-                spans.append((begin, end))
-            end += len(after)
-        return spans
+        found = _NUMBER.finditer(self.plain)
+        spans = (match.span() for match in found if match[2] is None and _read_number(match[1]) is not None)
+        return list(islice(spans, len(self.numbers)))
 
 
 def mark_numbers(text: str, max_numbers: int) -> Canonical:
@@ -165,7 +156,7 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
     marked = pieces[:1]
     for written, odd, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         if len(numbers) == max_numbers or unreadable > most_unreadable:
-            return Canonical("".join(marked[:-1]), numbers, source, pieces, complete=False)
+            return Canonical("".join(marked[:-1]), numbers, source, complete=False)
         number = None if odd is not None else _read_number(written)
         if number is None:
             marked += (UNREADABLE, after)
@@ -173,7 +164,7 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
         else:
             numbers.append(number)
             marked += (MARK, after)
-    return Canonical("".join(marked), numbers, source, pieces, complete=len(begin) == len(text))
+    return Canonical("".join(marked), numbers, source, complete=len(begin) == len(text))
 
 
 def _beginning(text: str, most: int) -> str:
