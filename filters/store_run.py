@@ -25,7 +25,7 @@ from distill.data.images import stored_images
 from distill.errors import StaleError
 from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units import image_shards
@@ -75,7 +75,7 @@ def filter_in_store(
     """
     measurers = measurers or {}
     check(recipe, measurers)
-    store, run = open_store(address, config=recipe.store.client_options()), scratch / "run"
+    store, run = open_run_store(recipe, address), scratch / "run"
     plan = finished_plan(store)
     pull_manifest(store, run)
     inputs = read_inputs(recipe, run, measurers)

@@ -31,7 +31,7 @@ from distill.data import sample_files, sources
 from distill.data.images import stored_images
 from distill.errors import CircuitOpen, StaleError, TeacherError
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
@@ -80,7 +80,7 @@ def generate_in_store(
     raises, and StorageError for a store that cannot hold a run.
     """
     started, models = time.monotonic(), question_plan.check_teachers(recipe)
-    store = open_store(address, config=recipe.store.client_options())
+    store = open_run_store(recipe, address)
     folder = scratch / "run" / "generate"
     fields = question_plan.result_settings(recipe, models)
 

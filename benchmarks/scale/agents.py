@@ -34,7 +34,7 @@ import stub_server
 from generate_world import World, asked_of
 
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.units.agent_record import AGENTS
 from distill.units.commits import committed_units
 from distill.units.stored_run import pull_generate
@@ -88,7 +88,7 @@ def measure(agents: int, options: argparse.Namespace) -> Result:
             address = f"s3://{store_servers.BUCKET}/run"
         world.head += "[generate]\npatience_s = 600"
         recipe = world.recipe()
-        store = open_store(address, config=recipe.store.client_options())
+        store = open_run_store(recipe, address)
         processes = [start(world, address, number) for number in range(agents)]
         while working(store) < agents:
             if any(process.poll() is not None for process in processes):

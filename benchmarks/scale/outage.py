@@ -26,7 +26,7 @@ import stub_server
 from generate_world import World, asked_of
 from store_worlds import lines_of
 
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.units.commits import committed_units
 from distill.units.stored_run import pull_generate
 
@@ -73,7 +73,7 @@ def main() -> None:
         recipe, address = world.recipe(), f"s3://{store_servers.BUCKET}/run"
         processes = [start(world, address, number) for number in range(options.agents)]
         wait_until(lambda: asked_of(url) > options.questions * TRACES / 3, processes)
-        store = open_store(address, config=recipe.store.client_options())
+        store = open_run_store(recipe, address)
         asked, units = asked_of(url), len(committed_units(store))
         faults.away, began = True, time.monotonic()
         wait_until(lambda: time.monotonic() - began > options.minutes * 60, processes)

@@ -37,7 +37,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.units.kept_stage import pull_newest
 from distill.units.stored_run import pull_generate
@@ -198,7 +198,7 @@ def copies_row(folder: Path, rng: random.Random, moments: int) -> None:
         train(recipe, folder / "run")
         while outages < moments:
             address, scratch, runs = f"s3://{store_servers.BUCKET}/run-{runs}", folder / f"machine-{runs}", runs + 1
-            store = open_store(address, config=recipe.store.client_options())
+            store = open_run_store(recipe, address)
             push_stage(store, "filter", folder / "run" / "filter")
             process = start("train", recipe, address, scratch, slowly=True)
             while not store.list_objects("run/train/attempts") and process.poll() is None:

@@ -17,6 +17,7 @@ from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.python_api import verbs
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
@@ -84,7 +85,7 @@ def _keep_agents(recipe: Recipe, verb: str, address: str, work: Callable[[], obj
     packages.require('engine.kind = "ray"', "ray")
     from distill.placement.ray_cluster import keep_agents
 
-    store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
+    store, engine = open_run_store(recipe, address), recipe.engine
     with watch() as on_progress:
         keep_agents(
             partial(_work_as_agent, work),

@@ -26,7 +26,7 @@ from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import DistillError, RecipeError
 from distill.machine.child_process import interrupt
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
+from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import is_traces
 from distill.types import Progress, ProgressCallback
@@ -81,7 +81,7 @@ def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh:
     packages.require('engine.kind = "ray"', "ray")
     from distill.placement.ray_cluster import train_together
 
-    store, engine = open_store(address, config=recipe.store.client_options()), recipe.engine
+    store, engine = open_run_store(recipe, address), recipe.engine
     earlier = attempts(store, "train")
 
     def make_work() -> Callable[[], None]:
@@ -138,7 +138,7 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
         )
     with own_scratch(recipe, address) as scratch:
         run = scratch / "run"
-        if not _pull_manifests(open_store(address, config=recipe.store.client_options()), run):
+        if not _pull_manifests(open_run_store(recipe, address), run):
             require_fit(recipe, run)
     generate_stage_in_store(recipe, address, overrides, limit=None)
     filtered = filter_stage_in_store(recipe, address, overrides, fresh=False)
@@ -169,7 +169,7 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
     with ExitStack() as stack:
         run = None
         if own_disks.writes():
-            store = open_store(address, config=recipe.store.client_options())
+            store = open_run_store(recipe, address)
             scratch = stack.enter_context(own_scratch(recipe, address))
             run = scratch / "run"
             stack.enter_context(_named_by_address(run, address))

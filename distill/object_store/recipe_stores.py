@@ -31,6 +31,11 @@ _SETTING = "DISTILL_STORED_FILES"
 _FOLDER = "files"
 
 
+def open_run_store(recipe: "Recipe", address: str) -> ObjectStore:
+    """The store of a run, opened as the recipe says."""
+    return open_store(address, config=recipe.store.client_options())
+
+
 def scratch_root(recipe: "Recipe") -> Path:
     """The folder of this machine for temporary files. Raises RecipeError for one of another user."""
     root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None

@@ -77,7 +77,7 @@ def test_a_plan_by_a_small_run_tells_units_objects_bytes_and_requests_of_one_in_
     assert plan.writes and plan.reads and plan.store_bytes
     store = CountingStore(tmp_path / "store")
     for module in (teacher.store_run, filters.store_run):
-        monkeypatch.setattr(module, "open_store", lambda *_, **__: store)
+        monkeypatch.setattr(module, "open_run_store", lambda *_, **__: store)
     teacher.store_run.generate_in_store(world.recipe(), "s3://bucket/run", tmp_path / "first")
     filters.store_run.filter_in_store(world.recipe(), "s3://bucket/run", tmp_path / "first")
     seen, objects = store.seen.copy(), store.list_objects()
