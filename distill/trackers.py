@@ -12,8 +12,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
@@ -29,12 +30,12 @@ _PROJECT = "huggingface"
 _log = logging.getLogger(__name__)
 
 
-class Tracker(Protocol):
+@dataclass(frozen=True, slots=True)
+class Tracker:
     """Gets the values of one step at a time, and is closed at the end."""
 
-    def log(self, values: Mapping[str, float], step: int) -> None: ...
-
-    def close(self) -> None: ...
+    log: Callable[[Mapping[str, float], int], None]
+    close: Callable[[], None]
 
 
 def require_trackers(recipe: Recipe) -> None:
@@ -138,53 +139,37 @@ def _facts(recipe: Recipe, run: Path, stage: str) -> dict[str, Any]:
     return {"name": f"{recipe.name} {stage} {place[:4]}", "config": config, "resume": "allow", "id": place}
 
 
-class _Wandb:
-    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
-        import wandb
+def _wandb(recipe: Recipe, run: Path, stage: str) -> Tracker:
+    import wandb
 
-        # Not what it would send by itself: the command line, the output, the code, the host.
-        settings = wandb.Settings(console="off", disable_git=True, save_code=False, x_disable_meta=True)
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            dir=_folder(run, "wandb"),
-            settings=settings,
-            **_facts(recipe, run, stage),
-        )
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(values), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    # Not what it would send by itself: the command line, the output, the code, the host.
+    settings = wandb.Settings(console="off", disable_git=True, save_code=False, x_disable_meta=True)
+    project, folder = os.environ.get("WANDB_PROJECT", _PROJECT), _folder(run, "wandb")
+    return _of_run(wandb.init(project=project, dir=folder, settings=settings, **_facts(recipe, run, stage)))
 
 
-class _Trackio:
-    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
-        import trackio
+def _trackio(recipe: Recipe, run: Path, stage: str) -> Tracker:
+    import trackio
 
-        facts = _facts(recipe, run, stage)
-        del facts["id"]  # its runs go on by their names
-        self._run = trackio.init(project=os.environ.get("TRACKIO_PROJECT", _PROJECT), **facts)
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(values), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    facts = _facts(recipe, run, stage)
+    del facts["id"]  # its runs go on by their names
+    return _of_run(trackio.init(project=os.environ.get("TRACKIO_PROJECT", _PROJECT), **facts))
 
 
-class _Tensorboard:
-    def __init__(self, recipe: Recipe, run: Path, stage: str) -> None:
-        from tensorboard.summary import Writer
+def _of_run(tracked_run: Any) -> Tracker:
+    return Tracker(lambda values, step: tracked_run.log(dict(values), step=step), tracked_run.finish)
 
-        self._writer = Writer(_folder(run, "tensorboard", stage))
 
-    def log(self, values: Mapping[str, float], step: int) -> None:
+def _tensorboard(recipe: Recipe, run: Path, stage: str) -> Tracker:
+    from tensorboard.summary import Writer
+
+    writer = Writer(_folder(run, "tensorboard", stage))
+
+    def log(values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
+            writer.add_scalar(name, value, step)
 
-    def close(self) -> None:
-        self._writer.close()
+    return Tracker(log, writer.close)
 
 
 def _folder(run: Path, *names: str) -> str:
@@ -194,7 +179,7 @@ def _folder(run: Path, *names: str) -> str:
 
 
 _OPEN: Final[Mapping[str, Callable[[Recipe, Path, str], Tracker]]] = {
-    "trackio": _Trackio,
-    "wandb": _Wandb,
-    "tensorboard": _Tensorboard,
+    "trackio": _trackio,
+    "wandb": _wandb,
+    "tensorboard": _tensorboard,
 }

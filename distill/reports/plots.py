@@ -86,25 +86,12 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRow:
-    """An estimate in its place on an axis."""
-
-    label: str
-    text: str
-    left: float
-    right: float
-    point: float
-    dots: tuple[float, ...]
-    tone: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
     caption: str
     axis: Axis
     zero: float | None
     """Where no difference lies; None for shares."""
-    rows: tuple[EstimateRow, ...]
+    rows: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,23 +255,7 @@ def estimates(caption: str, items: Sequence[Estimate], *, zero: bool) -> Estimat
         across = axis(-reach if min(ends) < 0 else 0.0, reach if max(ends) > 0 else 0.0, ticks=4, unit="points")
     else:
         across = axis(0.0, 1.0, unit="percent")
-    return Estimates(
-        caption=caption,
-        axis=across,
-        zero=across.place(0.0) if zero else None,
-        rows=tuple(
-            EstimateRow(
-                label=item.label,
-                text=item.text,
-                left=across.place(item.low),
-                right=across.place(item.high),
-                point=across.place(item.value),
-                dots=tuple(across.place(dot) for dot in item.dots),
-                tone=item.tone,
-            )
-            for item in items
-        ),
-    )
+    return Estimates(caption=caption, axis=across, zero=across.place(0.0) if zero else None, rows=tuple(items))
 
 
 def heat(shares: Mapping[str, Mapping[str, tuple[float, str]]], counts: Mapping[str, int | None]) -> Heat | None:

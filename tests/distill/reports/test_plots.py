@@ -68,13 +68,13 @@ def estimate(value: float, spread: float, *dots: float) -> plots.Estimate:
 def test_differences_stand_around_a_line_at_zero_and_shares_from_0_to_100():
     found = plots.estimates("c", [estimate(-0.04, 0.02, -0.07), estimate(0.02, 0.03)], zero=True)
     assert found is not None and found.zero == pytest.approx(50)
-    assert found.rows[0].left < found.rows[0].point < found.rows[0].right < found.zero < found.rows[1].right
-    assert found.rows[0].dots[0] < found.rows[0].left
+    first, second = ([found.axis.place(end) for end in (row.low, row.value, row.high)] for row in found.rows)
+    assert found.axis.place(found.rows[0].dots[0]) < first[0] < first[1] < first[2] < found.zero < second[2]
     assert "0" in [tick.text for tick in found.axis.ticks]
     below = plots.estimates("c", [estimate(-0.04, 0.02)], zero=True)
     assert below is not None and below.zero == 100
     shares = plots.estimates("c", [estimate(0.25, 0.1)], zero=False)
-    assert shares is not None and shares.zero is None and shares.rows[0].point == pytest.approx(25)
+    assert shares is not None and shares.zero is None and shares.axis.place(shares.rows[0].value) == pytest.approx(25)
     assert plots.estimates("c", [], zero=True) is None
 
 
