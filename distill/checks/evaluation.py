@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.checks.student import require_checkpoint
 from distill.checks.teachers import server_state
 from distill.data import sources
 from distill.data.hub_datasets import is_hub_name
-from distill.errors import DistillError, RecipeError
+from distill.errors import DistillError
 from distill.recipe.sections.eval import AnyStudent
 from student.evaluation import students
 from student.evaluation.user_metrics import user_metrics
@@ -38,12 +39,7 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_metrics(context: CheckContext) -> Iterator[CheckResult]:
     """Metrics from outside can be loaded."""
-    try:
-        metrics = user_metrics(context.recipe)
-    except RecipeError as error:
-        yield problem("eval.metrics", str(error), "correct eval.metrics")
-        return
-    if metrics:
+    if metrics := user_metrics(context.recipe):
         yield fine("eval.metrics", ", ".join(metric.name for metric in metrics))
 
 
@@ -80,7 +76,6 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student.models import siq_vl
     from student.models.library_output import hide_library_output
 
     with hide_library_output():
@@ -88,8 +83,7 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
             arm=arm, origin=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )
         students.require_loadable(recipe, target)
-        trusted = recipe.student is not None and recipe.student.trust_remote_code
-        siq_vl.require_whole(str(folder), trust_remote_code=trusted)
+    require_checkpoint(folder, trust_remote_code=recipe.trusts_student_code)
     yield fine(key, f"{folder} is a whole checkpoint" + (f", and {adapter} fits it" if adapter else ""))
 
 

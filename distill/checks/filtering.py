@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
+from distill.checks.student import require_checkpoint
 from distill.errors import DistillError, RecipeError
 from distill.grounding.charts.chart_table import find_table
 from distill.recipe.recipe import Recipe
@@ -112,12 +113,7 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
 def check_exports(context: CheckContext) -> Iterator[CheckResult]:
     """Forms of the dataset that code from outside writes can be loaded."""
     recipe = context.recipe
-    try:
-        formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
-    except RecipeError as error:
-        yield problem("filter.exports", str(error), "correct filter.exports")
-        return
-    if formats:
+    if formats := chosen_formats(recipe.filter.exports, recipe.path.parent):
         yield fine("filter.exports", ", ".join(formats))
 
 
@@ -154,12 +150,7 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
     if not local.exists():
         yield context.hub.look(key, name, "model", revision)
         return
-    from student.models import siq_vl
-    from student.models.library_output import hide_library_output
-
-    trusted = recipe.student is not None and recipe.student.trust_remote_code
-    with hide_library_output():
-        siq_vl.require_whole(str(local), trust_remote_code=trusted)
+    require_checkpoint(local, trust_remote_code=recipe.trusts_student_code)
     yield fine(key, f"{local} is a whole checkpoint")
 
 

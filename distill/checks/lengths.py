@@ -45,7 +45,7 @@ def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
 
     rows = [TrainingRow(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
     store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)
-    limit = max(source.max_pixels for source in context.recipe.data.values())
+    limit = context.recipe.max_pixels
     return encode(rows, encoder_of(context), store, max_length=1 << 30, max_pixels=limit).lengths
 
 

@@ -100,13 +100,11 @@ def _whole(part: str, path: Path, settings: Student) -> CheckResult:
     from student.models import siq_vl
     from student.models.library_output import hide_library_output
 
-    with hide_library_output():
-        if part == "vision":
-            siq_vl.require_tower(str(path))
-        elif part == "language":
-            siq_vl.require_decoder(str(path))
-        else:
-            siq_vl.require_whole(str(path), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+    if part == "model":
+        require_checkpoint(path, revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+    else:
+        with hide_library_output():
+            (siq_vl.require_tower if part == "vision" else siq_vl.require_decoder)(str(path))
     if part == "vision" and not (path / "preprocessor_config.json").is_file():
         return warning(
             "student.vision",
@@ -114,6 +112,15 @@ def _whole(part: str, path: Path, settings: Student) -> CheckResult:
             "copy preprocessor_config.json from the original model",
         )
     return fine(f"student.{part}", f"{path} is whole, its tokenizer and processor included")
+
+
+def require_checkpoint(path: Path, *, revision: str | None = None, trust_remote_code: bool) -> None:
+    """Raise ModelError for a folder that holds no whole student: weights, tokenizer and processor."""
+    from student.models import siq_vl
+    from student.models.library_output import hide_library_output
+
+    with hide_library_output():
+        siq_vl.require_whole(str(path), revision=revision, trust_remote_code=trust_remote_code)
 
 
 def check_student(context: CheckContext) -> Iterator[CheckResult]:

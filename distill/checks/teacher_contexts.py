@@ -43,7 +43,7 @@ def check_contexts(context: CheckContext) -> Iterator[CheckResult]:
         if survey is None or teacher.capabilities.may_charge or teacher.capabilities.in_process:
             continue
         mine = [sample for sample in survey.kept if teacher in route(context.recipe.teachers, sample)]
-        limit = max(source.max_pixels for source in context.recipe.data.values())
+        limit = context.recipe.max_pixels
         if not mine or "{draft}" in teacher.prompt:
             continue  # drafts are not known yet
         if teacher.urls:

@@ -15,6 +15,7 @@ import orjson
 from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.checks.student import require_checkpoint
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -160,12 +161,8 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student.models import siq_vl
-    from student.models.library_output import hide_library_output
-
     try:
-        with hide_library_output():
-            siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
+        require_checkpoint(folder, trust_remote_code=teacher.trust_remote_code)
     except DistillError as error:
         yield problem(
             f"{_key(teacher)}.model", str(error), "replace the checkpoint, or copy what is missing from the original"

@@ -208,6 +208,11 @@ class Recipe(Section):
         default: int = DataSource.model_fields["max_pixels"].default
         return max((source.max_pixels for source in self.data.values()), default=default)
 
+    @property
+    def trusts_student_code(self) -> bool:
+        """Whether code that comes with the student's checkpoint is run."""
+        return self.student is not None and self.student.trust_remote_code
+
     def local(self, value: str) -> Path:
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
         return real_path(self._path.parent / Path(value).expanduser())

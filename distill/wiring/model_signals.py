@@ -96,7 +96,7 @@ def _lazy_fit(
                     checkpoint,
                     dtype=settings.dtype,
                     revision=revision,
-                    trust_remote_code=recipe.student is not None and recipe.student.trust_remote_code,
+                    trust_remote_code=recipe.trusts_student_code,
                     batch_tokens=settings.batch_tokens,
                     max_length=settings.max_length,
                     max_pixels=recipe.max_pixels,

@@ -243,8 +243,9 @@ def require_loadable(recipe: Recipe, evaluated: EvaluatedStudent) -> None:
     if evaluated.model is None:
         start_model.outline(recipe)
         return
-    trusted = _trusts_remote_code(recipe)
-    outline, _ = siq_vl.outline(evaluated.model, revision=evaluated.revision, trust_remote_code=trusted)
+    outline, _ = siq_vl.outline(
+        evaluated.model, revision=evaluated.revision, trust_remote_code=recipe.trusts_student_code
+    )
     if evaluated.adapter is not None:
         shapes = {name: tuple(value.shape) for name, value in outline.state_dict().items()}
         _require_adapter_fits(evaluated.model, evaluated.adapter, shapes)
@@ -261,7 +262,7 @@ def load_student(recipe: Recipe, evaluated: EvaluatedStudent) -> tuple[Any, Any]
         evaluated.model,
         dtype=_dtype(recipe, evaluated),
         revision=evaluated.revision,
-        trust_remote_code=_trusts_remote_code(recipe),
+        trust_remote_code=recipe.trusts_student_code,
     )
     if evaluated.adapter is None:
         return student, processor
@@ -283,10 +284,6 @@ def _dtype(recipe: Recipe, evaluated: EvaluatedStudent) -> str:
 
     config = AutoConfig.from_pretrained(evaluated.model, revision=evaluated.revision)
     return str(config.dtype or "float32").removeprefix("torch.")
-
-
-def _trusts_remote_code(recipe: Recipe) -> bool:
-    return recipe.student is not None and recipe.student.trust_remote_code
 
 
 def _require_adapter_fits(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -82,8 +82,7 @@ def trained_student(recipe: Recipe, run: Path, stage: str) -> tuple[PreTrainedMo
     """The student that a stage left, in the dtype of its files. Raises ModelError if they are damaged."""
     require_saved(run, stage, digests=True)
     source = model_folder(run, stage)
-    trusted = recipe.student is not None and recipe.student.trust_remote_code
-    return siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
+    return siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=recipe.trusts_student_code)
 
 
 @contextmanager
