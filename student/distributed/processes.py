@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from distill.errors import DistillError, InputError
+from distill.errors import DataError, DistillError, InputError
 
 # Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
 _PATIENCE = timedelta(days=7)
@@ -129,6 +129,13 @@ def gather(value: Any) -> list[Any]:
     values: list[Any] = [None] * count()
     distributed.all_gather_object(values, value, group=_waiting)
     return values
+
+
+def require_same(value: Any, problem: str) -> None:
+    """Raise DataError in every process where one of them gave another value."""
+    values = gather(value)
+    if any(each != values[0] for each in values):
+        raise DataError(problem)
 
 
 def any_of(flag: bool) -> bool:

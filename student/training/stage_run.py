@@ -145,8 +145,7 @@ class StageRun:
         """Read and tokenise the rows, and hold some out for validation. Raises TooFewRows where none can be used."""
         readable = self._readable()
         self.row_identity = {"count": len(readable), "sha256": readable.digest}
-        if processes.is_main():
-            checkpoints.require_same_rows(self.folder / CHECKPOINTS, self.folder / PARTS, self.row_identity)
+        checkpoints.require_same_rows(self.folder, self.row_identity)
         self.examples, self.held_out = measure.split_held_out(readable, self.stage)
         step_dataset.require_something_to_learn(self.examples, self.stage)
         self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}

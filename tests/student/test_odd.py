@@ -22,6 +22,7 @@ from distill.errors import DataError, DistillError, ImageError, ModelError, Reci
 from distill.recipe.loading import load
 from distill.types import Progress
 from student.data import image_tokens, images
+from student.distributed import processes
 from student.export import convert
 from student.models import attention
 from student.models.siq_vl import parts
@@ -304,6 +305,16 @@ def test_a_stage_is_not_resumed_with_other_rows_than_it_was_begun_with(killed: P
         train(recipe, place / "run")
     dataset(place).write_bytes(kept)
     assert train(recipe, place / "run", stage="a").counts["steps"] == 6
+
+
+def test_machines_that_read_different_rows_do_not_train_together(place: Path, monkeypatch: pytest.MonkeyPatch):
+    def gather(value: Any) -> list[Any]:
+        """As with a second machine that lacks an image."""
+        return [value, value | {"count": 39}] if isinstance(value, dict) and "sha256" in value else [value]
+
+    monkeypatch.setattr(processes, "gather", gather)
+    with pytest.raises(DataError, match="stage 'a': the machines of this training read different rows"):
+        train(worlds.recipe(place, worlds.stage("a", steps=1)), place / "run")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}"])

@@ -320,6 +320,26 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
     )
 
 
+def test_a_resumed_step_of_one_pass_rounds_as_after_a_step_of_several(place: Path, tmp_path: Path):
+    more = "limit = 12\nmicro_batch_tokens = 350\nmax_grad_norm = 0.01\n"  # two passes, one pass
+    recipe = worlds.recipe(place, worlds.stage("reason", steps=2, save=1, more=more))
+    recipe = load(recipe.path, {"student.dtype": "bfloat16"})
+    killed = Path(shutil.copytree(place, tmp_path / "killed"))
+    train(recipe, place / "run")
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train reason" and progress.done == 2:
+            raise OSError
+
+    again = load(killed / "recipe.toml", {"student.dtype": "bfloat16"})
+    with pytest.raises(OSError):
+        train(again, killed / "run", on_progress=kill)
+    assert (killed / "run" / "train" / "reason" / "checkpoints" / "checkpoint-1" / "complete").is_file()
+    train(again, killed / "run")
+    whole, resumed = weights(place, "reason"), weights(killed, "reason")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
 def test_a_stage_that_starts_from_base_ignores_the_stage_before_it(place: Path, tmp_path: Path):
     other = Path(shutil.copytree(place, tmp_path / "other"))
     train(worlds.recipe(place, worlds.stage("reason", steps=3)), place / "run")

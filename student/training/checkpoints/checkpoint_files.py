@@ -19,7 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from distill.artifacts.files import storage_errors, sync, write_text
+from distill.artifacts.layout import CHECKPOINTS, PARTS
 from distill.errors import DataError, DistillError, StorageError
+from student.distributed import processes
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
@@ -50,16 +52,21 @@ def last_step(folder: Path) -> int:
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
 
 
-def require_same_rows(folder: Path, parts: Path, rows: Mapping[str, Any]) -> None:
-    """DataError where the checkpoint in `folder` was made of other `rows` than these: the rest would be another plan.
+def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
+    """DataError where a stage has other `rows` than its checkpoint, or on one machine: steps would be other ones.
 
-    `parts`: the file that names the rows that the stage was begun with; earlier versions did not.
+    The file of its parts names the rows that it was begun with; that of earlier versions did not.
     """
-    if not last_step(folder) or not parts.is_file():
+    processes.require_same(
+        rows,
+        f"stage '{stage.name}': the machines of this training read different rows, so their steps would differ; give "
+        "each of them all sources and images",
+    )
+    parts = stage / PARTS
+    if not processes.is_main() or not last_step(stage / CHECKPOINTS) or not parts.is_file():
         return
     before = orjson.loads(parts.read_bytes()).get("rows")
     if before is not None and before != rows:
-        stage = folder.parent
         raise DataError(
             f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); put back what "
             f"is missing, such as images, or start it over with --stage {stage.name} --fresh"

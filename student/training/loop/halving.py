@@ -71,13 +71,14 @@ class Halving:
         return item
 
 
-def sum_in_float32(model: nn.Module) -> None:
+def sum_in_float32(model: nn.Module, passes: int) -> None:
     """Let gradients of 16-bit weights add up in float32 over the passes of a step, in one process.
 
-    In bfloat16, with 8 bits, what a later pass adds is rounded to a 256th of the sum so far.
+    In bfloat16, with 8 bits, what a later pass adds is rounded to a 256th of the sum so far. A step of one pass has
+    gradients of its weights' dtype, also after a step of several: a resumed stage would round others otherwise.
     """
     if processes.count() > 1:
         return
     for weight in model.parameters():
         if weight.requires_grad and weight.dtype in (torch.bfloat16, torch.float16):
-            weight.grad_dtype = torch.float32  # type: ignore[attr-defined]
+            weight.grad_dtype = torch.float32 if passes > 1 else weight.dtype  # type: ignore[attr-defined]

@@ -229,8 +229,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         return total
 
     def _all_passes(self, model: nn.Module, micro_batches: list[dict[str, Any]]) -> torch.Tensor:
-        if len(micro_batches) > 1:
-            sum_in_float32(model)
+        sum_in_float32(model, len(micro_batches))
         total = torch.zeros((), device=self.args.device)
         for number, micro_batch in enumerate(micro_batches, 1):
             if last := number == len(micro_batches):
