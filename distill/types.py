@@ -11,7 +11,8 @@ class ImageRef:
     """Where the encoded bytes of one image lie; pixels are decoded only when a model needs them.
 
     `column` is empty when `path` is the image file itself; otherwise `path` is a table (Parquet file or
-    datasets directory) and the bytes are item `index` of `column` in row `row`.
+    datasets directory) and the bytes are item `index` of `column` in row `row`, or a file of which they are a range
+    (distill/data/images/image_cells.py).
     """
 
     sha256: str

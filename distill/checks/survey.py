@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from distill.data import reader, sources
 from distill.data.images import image_files
+from distill.data.images.image_cells import BYTE_RANGE
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
@@ -109,7 +110,11 @@ def survey(
 
 def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
     """Mean size of an image, by the first files, or by the table that holds them."""
-    places = [image_files.own_file(ref) for sample in survey.kept for ref in sample.images]
+    refs = [ref for sample in survey.kept for ref in sample.images]
+    ranges = [ref.index for ref in refs if ref.column == BYTE_RANGE]
+    if ranges:
+        return sum(ranges) / len(ranges)
+    places = [image_files.own_file(ref) for ref in refs]
     # An image of a store that was only looked for is no file here, and says nothing about the size of the others.
     sized = [file for file in places if file is None or file.is_file()][:_SIZED]
     if not sized:

@@ -27,7 +27,8 @@ from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.commands import split
 from distill.data import guessed_columns, reader, sources
 from distill.data.guessed_columns import ROLES, GuessedSource
-from distill.data.table_kinds import KINDS, suffix_of
+from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
+from distill.data.table_kinds import KINDS, SHARDS, suffix_of
 from distill.errors import DataError, RecipeError, StorageError
 from distill.planning import first_models
 from distill.recipe.filling import filled
@@ -111,7 +112,8 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
         has_gold = bool(guessed.columns.get("answer")) or guessed.format not in ("plain", "scienceqa")
         for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
-            here = {"source": file.name, "columns": None, **{key: v for key, v in values.items() if key != "source"}}
+            images_root = None if source.startswith(HUB) else str(guessed.images_root)
+            here = {"columns": None, **values, "source": file.name, "images_root": images_root}
             models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
         unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
         unused |= set() if has_gold else {"data.test", "eval"}
@@ -179,12 +181,10 @@ def _table(
     file = folder / "questions.jsonl"
     asked = settings.questions or QUESTIONS
     closed: list[str] = []
-    files = guessed_columns.files_below(
-        local, guessed_columns.image_suffixes(), lambda error: closed.append(str(error.filename))
-    )
+    files = guessed_columns.files_below(local, image_suffixes(), lambda error: closed.append(str(error.filename)))
     if closed:
         lines.append(f"left out: {len(closed):,} folders that may not be read, such as {min(closed)}")
-    others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, guessed_columns.OTHER_IMAGES))
+    others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, OTHER_IMAGES))
     if others:
         kinds = ", ".join(f"{suffix}: {count:,}" for suffix, count in sorted(others.items()))
         lines.append(f"left out: images of kinds that are not read ({kinds}); save them as JPEG or PNG")
@@ -193,7 +193,7 @@ def _table(
             raise DataError(f"{local}: {lines[-1].removeprefix('left out: ')}")
         raise DataError(
             f"{local}: no image and no table of questions in this folder; images end in "
-            f"{', '.join(sorted(guessed_columns.image_suffixes()))}"
+            f"{', '.join(sorted(image_suffixes()))}"
         )
     names = [str(path.relative_to(local)) for path in files]
     usable = [name for name in names if not _SURROGATES.search(name)]
@@ -223,9 +223,11 @@ def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str,
         name, _, subset = source.removeprefix(HUB).partition(":")
         return {"source": name, **({"subset": subset} if subset else {})}
     if local.is_dir():
+        below = guessed_columns.files_below
         holds_table = not settings.questions and (
-            any(suffix_of(file) in KINDS for file in local.iterdir())
-            or bool(guessed_columns.files_below(local, {".parquet", ".arrow"}))
+            any(KINDS.get(suffix_of(file), SHARDS) != SHARDS for file in local.iterdir())
+            or bool(below(local, {".parquet", ".arrow"}))
+            or bool(below(local, {".tar"}) and not below(local, image_suffixes()))
         )
         if not holds_table:
             return None
@@ -271,7 +273,7 @@ def _guessed(
     values = {**values, "format": guessed.format, "allow_outside_root": guessed.outside}
     if columns:
         values["columns"] = columns
-    if not table.hub:
+    if not table.hub and table.kind != SHARDS:
         values["images_root"] = str(guessed.images_root)
     if root is None:
         said = [f"{role} = {name!r}" for role, name in columns.items()]

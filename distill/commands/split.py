@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.data import reader, sources
-from distill.data.images.image_cells import open_arrow
+from distill.data.images.image_cells import BYTE_RANGE, open_arrow
 from distill.data.images.image_files import read_bytes
 from distill.data.sources import SourceRow, SourceTable
-from distill.data.table_kinds import PACKED_LINES
+from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
@@ -45,6 +45,7 @@ _SUFFIX = {
     "jsonl": ".jsonl",
     "json": ".jsonl",
     "cocoqa": ".jsonl",
+    SHARDS: ".jsonl",
     PACKED_LINES: ".jsonl",
     "parquet": ".parquet",
     "arrow": ".parquet",
@@ -235,6 +236,8 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
 def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> Path:
     """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
     own = recipe.data[name].images_root is None
+    if any(ref.column == BYTE_RANGE for ref in rows.refs.values()):
+        return table.root
     paths = {Path(ref.path) for ref in rows.refs.values() if not ref.column}
     if not paths or out.resolve() == table.root:
         return out.resolve()

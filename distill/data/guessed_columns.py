@@ -8,16 +8,14 @@ import os
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from distill.data import sources
 from distill.data.formats import CHOICES, TURNS
-from distill.data.images import image_files, image_paths
+from distill.data.images import image_paths
+from distill.data.images.image_suffixes import image_suffixes
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
 
@@ -48,18 +46,6 @@ class GuessedSource:
     images_root: Path
     outside: bool
     """Whether the path of an image leads out of `images_root`."""
-
-
-@cache
-def image_suffixes() -> frozenset[str]:
-    """Suffixes of the image formats that are read, in lower case."""
-    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
-
-
-OTHER_IMAGES = frozenset(
-    {".heic", ".heif", ".hif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".svg", ".psd", ".ico"}
-)
-"""Suffixes of images that are not read."""
 
 
 def files_below(
@@ -146,7 +132,7 @@ def _asks(cell: Any) -> bool:
 
 
 def _is_bytes(cell: Any) -> bool:
-    return isinstance(cell, bytes) or (isinstance(cell, dict) and "bytes" in cell)
+    return isinstance(cell, bytes) or (isinstance(cell, dict) and not cell.keys().isdisjoint(("bytes", "offset")))
 
 
 def _paths(cell: Any) -> list[str]:

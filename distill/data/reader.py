@@ -9,8 +9,7 @@ Where rows lie is `distill.data.sources`' business, what their columns mean `dis
 import hashlib
 import os
 import struct
-import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,15 +24,12 @@ from distill.artifacts.manifest import fingerprint
 from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
 from distill.data.grown_sources import content_files, file_state
-from distill.data.images import image_cells, image_files, stored_images
-from distill.data.images.checked_images import checked_digest
-from distill.data.images.image_paths import name_in_other_case, path_exists, path_within
-from distill.data.row_values import ImageCell, RowQuestion
+from distill.data.images.image_references import ImageReferences
+from distill.data.row_values import RowQuestion
 from distill.data.source_parts import is_in_part
 from distill.data.sources import SourceRow, SourceStart, SourceTable
-from distill.data.table_kinds import PACKED_LINES
+from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, ImageError
-from distill.local_paths import is_store_address
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
@@ -42,7 +38,6 @@ from distill.types import BadRow, ImageRef, Sample
 _WORKERS = min(4, os.cpu_count() or 1)
 _REQUESTS = 32
 """Images that are fetched from a store at the same time."""
-_FILES_REMEMBERED = 4096
 _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
@@ -206,7 +201,7 @@ def _repeated(sample: Sample, number: int, table: SourceTable, *, same: bool) ->
 def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Iterator[SourceRow | BadRow]:
     """The rows of a table, once its first ones have shown that the mapped columns exist."""
     rows = sources.rows(table)
-    head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", PACKED_LINES, "json") else 1))
+    head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", PACKED_LINES, "json", SHARDS) else 1))
     columns = {column for row in head if isinstance(row, SourceRow) for column in row.values}
     if columns:
         formats.check_columns(columns, source, f"[data.{name}] {table.label}")
@@ -241,112 +236,22 @@ def _ordered(
 
 
 class _SampleReader:
-    """Turns rows into samples; remembers the files it has already checked, for several questions an image."""
+    """Turns rows into samples."""
 
     def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
         self.source = source
         self.table = table
-        self._decode = decode
-        self._checked: OrderedDict[tuple[str, ...], Future[ImageRef]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._images = ImageReferences(source, table, decode)
 
     def prepare(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
         if isinstance(row, BadRow):
             return [row]
         try:
             parsed = formats.parse(row.values, self.source)
-            refs = tuple(self._reference(cell, row) for cell in parsed.images)
+            refs = tuple(self._images.reference(cell, row) for cell in parsed.images)
         except (RowError, ImageError) as error:
             return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
         return [_sample(question, refs) for question in parsed.questions]
-
-    def _reference(self, cell: ImageCell, row: SourceRow) -> ImageRef:
-        """A reference to one image that has been decoded once. Raises ImageError."""
-        value = cell.value
-        if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
-            value = value["path"]
-        decode = self._decode(row.number)
-        if isinstance(value, str | tuple):
-            return self._file(value if isinstance(value, tuple) else (value,), decode=decode)
-        if not row.table:
-            raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
-        data = image_cells.cell_bytes(value)
-        if not data:
-            raise ImageError("empty_image", "the image has no bytes")
-        limit = self.source.max_pixels
-        digest = checked_digest(data, max_pixels=limit) if decode else image_files.sha256(data)
-        if decode and is_store_address(row.table):
-            stored_images.keep(digest, data)
-        return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
-
-    def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
-        """A reference to the first of these files that is there; what was found is kept by the names in the rows.
-
-        Of threads that want the same file at the same time one reads it.
-        """
-        with self._lock:
-            known = self._checked.get(names)
-            if known is None and decode:
-                found = self._checked[names] = Future()
-                while len(self._checked) > _FILES_REMEMBERED:
-                    self._checked.popitem(last=False)
-        if known is not None:
-            return known.result()
-        if not decode:
-            return self._look_up(names, decode=False)
-        try:
-            found.set_result(self._look_up(names, decode=True))
-        except BaseException as error:  # belongs to each of the threads
-            found.set_exception(error)
-        return found.result()
-
-    def _look_up(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
-        if self.table.root_address:
-            return self._look_up_stored(names, decode=decode)
-        paths = [path_within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
-        path = next((path for path in paths if path_exists(path)), paths[0])
-        if other_case := name_in_other_case(path):
-            raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")
-        if not decode:
-            return _seen(path)
-        return ImageRef(sha256=self._check(image_files.read_file(path), path), path=str(path))
-
-    def _look_up_stored(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
-        """A reference to the first of these objects that is there; it is fetched with one request."""
-        root, outside = self.table.root_address, self.source.allow_outside_root
-        *others, last = (stored_images.address_within(root, name, allow_outside=outside) for name in names)
-        for address in others:
-            try:
-                return self._stored(address, decode=decode)
-            except ImageError as error:
-                if error.reason != "missing_image":
-                    raise
-        return self._stored(last, decode=decode)
-
-    def _stored(self, address: str, *, decode: bool) -> ImageRef:
-        if not decode:
-            stored_images.require(address)
-            return ImageRef(sha256=hashlib.sha256(address.encode()).hexdigest(), path=address)
-        data = image_files.get_object(address)
-        digest = self._check(data, address)
-        stored_images.keep(digest, data)
-        return ImageRef(sha256=digest, path=address)
-
-    def _check(self, data: bytes, where: Path | str) -> str:
-        try:
-            return checked_digest(data, max_pixels=self.source.max_pixels)
-        except ImageError as error:
-            raise ImageError(error.reason, f"{where}: {error}") from None
-
-
-def _seen(path: Path) -> ImageRef:
-    """A reference to a file that is there and not empty; its place stands for its bytes. Raises ImageError."""
-    try:
-        if not path.stat().st_size:
-            raise ImageError("empty_image", f"{path}: the image has no bytes")
-    except OSError as error:
-        raise ImageError("missing_image", f"{path}: {error.strerror}") from None
-    return ImageRef(sha256=hashlib.sha256(str(path).encode()).hexdigest(), path=str(path))
 
 
 def _brief(text: str) -> str:

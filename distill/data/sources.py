@@ -7,7 +7,9 @@ cannot be read is a BadRow; a source that cannot be read is a DataError.
 
 import csv
 import difflib
+import os
 import re
+import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,8 +23,9 @@ from distill.data.hub_datasets import dataset_files, is_hub_name
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.images.stored_images import images_folder
 from distill.data.stored_tables import StoredFile
-from distill.data.table_kinds import KINDS, stem_of, suffix_of
+from distill.data.table_kinds import KINDS, SHARDS, stem_of, suffix_of
 from distill.data.table_rows import READERS, jsonl
+from distill.data.tar_shards import tar_rows
 from distill.errors import DataError
 from distill.local_paths import is_store_address, real_path
 from distill.object_store.recipe_stores import prepare_stores
@@ -58,6 +61,12 @@ class SourceTable:
         """Where a file lies: its path, or the address of its object."""
         return self.stored[file].address if file in self.stored else str(file)
 
+    def name_below_root(self, file: Path) -> str:
+        """The path of a file as an image cell would have it."""
+        if file in self.stored:
+            return self.name_of(file).removeprefix(f"{self.root_address}/")
+        return os.path.relpath(file, self.root)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
@@ -89,15 +98,18 @@ def locate(recipe: Recipe, name: str) -> SourceTable:
     source = settings(recipe, name)
     where = f"[data.{name}] source = {source.source!r}"
     stored: Mapping[Path, StoredFile] = {}
-    path = recipe.local(source.source)
+    folder, pattern = _folder_and_pattern(recipe, source.source)
+    path = recipe.local(folder)
     if any(is_store_address(place or "") for place in (source.source, source.images_root)):
         prepare_stores(recipe)
     if is_store_address(source.source):
         try:
-            path, stored = stored_tables.look_up(source.source)
+            path, stored = stored_tables.look_up(folder)
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
-    if path.is_file():
+    if pattern:
+        table = _matching(path, pattern, stored, where)
+    elif path.is_file():
         table = SourceTable(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
     elif path.is_dir():
         try:
@@ -119,11 +131,33 @@ def locate(recipe: Recipe, name: str) -> SourceTable:
 def is_there(recipe: Recipe, name: str) -> bool:
     """Whether a source can be read without a download from the hub: on this machine, or in a store."""
     source = settings(recipe, name).source
-    return is_store_address(source) or recipe.local(source).exists()
+    return is_store_address(source) or recipe.local(_folder_and_pattern(recipe, source)[0]).exists()
+
+
+def _folder_and_pattern(recipe: Recipe, source: str) -> tuple[str, str]:
+    """A source such as shards/*.tar as the folder before the first wildcard and what follows; else no pattern."""
+    wildcard = re.search(r"[*?]", source)
+    if wildcard is None or (not is_store_address(source) and recipe.local(source).exists()):
+        return source, ""
+    cut = source.rfind("/", 0, wildcard.start()) + 1
+    return source[:cut] or ".", source[cut:]
+
+
+def _matching(folder: Path, pattern: str, stored: Mapping[Path, StoredFile], where: str) -> SourceTable:
+    """The table of all files of a folder that match a pattern, which must be of one kind."""
+    found = (file for file in sorted(folder.glob(pattern)) if file.is_file() and _is_visible(file, folder))
+    files = tuple(file for file in found if not stored or file in stored)
+    kinds = sorted({_kind(file, where) for file in files})
+    if len(kinds) != 1:
+        problem = f"matches files of several kinds ({', '.join(kinds)})" if kinds else "matches no file"
+        raise DataError(f"{where}: {problem}; correct the pattern")
+    return SourceTable(label=str(folder / pattern), kind=kinds[0], files=files, root=folder)
 
 
 def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str) -> SourceTable:
     if source.images_root is not None:
+        if table.kind == SHARDS:
+            raise DataError(f"[data.{name}] images_root: tar shards hold their images; leave images_root out")
         table = replace(table, root_address=source.images_root if is_store_address(source.images_root) else "")
     if table.root_address:
         return replace(table, root=images_folder())
@@ -171,10 +205,12 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
             file = folder / f"metadata.{suffix}"
             if file.is_file():
                 return SourceTable(label=str(file), kind=KINDS[suffix_of(file)], files=(file,), root=folder)
-    shards = _of_split([file for file in sorted(base.rglob("*.parquet")) if _is_visible(file, base)], source, where)
-    if shards:
-        return SourceTable(label=str(base), kind="parquet", files=tuple(shards), root=base)
-    tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if suffix_of(file) in KINDS]
+    if shards := _shards(base, "parquet", source, where):
+        return SourceTable(label=str(base), kind="parquet", files=shards, root=base)
+    beside = [file for folder in folders[-1:] for file in sorted(folder.iterdir())]
+    tables = [file for file in beside if KINDS.get(suffix_of(file), SHARDS) != SHARDS]
+    if not tables and (shards := _shards(base, SHARDS, source, where)):
+        return SourceTable(label=str(base), kind=SHARDS, files=shards, root=base)
     split_tables = [file for file in tables if stem_of(file) == source.split] or tables
     if len(split_tables) == 1:
         return SourceTable(
@@ -184,6 +220,12 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     raise DataError(
         f"{where}: {base} holds {problem}; name one file as source, or add metadata.jsonl with one row an image"
     )
+
+
+def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path, ...]:
+    """The files of a kind below a folder, those of the wanted split alone."""
+    files = [file for file in sorted(base.rglob(f"*.{kind}")) if file.is_file() and _is_visible(file, base)]
+    return tuple(_of_split(files, source, where))
 
 
 def _is_visible(file: Path, base: Path) -> bool:
@@ -227,9 +269,7 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
         if pointer := explain_pointers(file):
             raise DataError(f"{file}: {pointer}")
         try:
-            grown = start.bytes and not position
-            items: Iterator[Any] = jsonl(file, start.bytes) if grown else READERS[table.kind](file)
-            for item in items:
+            for item in _items(table, file, 0 if position else start.bytes):
                 number += 1
                 if isinstance(item, str):
                     yield BadRow(source=table.name_of(file), row=number, reason="malformed_row", detail=item)
@@ -238,5 +278,13 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
                     yield SourceRow(number=number, values=values, table=table.name_of(file), table_row=table_row)
                 else:
                     yield SourceRow(number=number, values=item)
-        except (OSError, pa.ArrowException, csv.Error) as error:
+        except (OSError, pa.ArrowException, csv.Error, tarfile.TarError) as error:
             raise DataError(f"{table.name_of(file)}: cannot be read after row {number}: {error}") from None
+
+
+def _items(table: SourceTable, file: Path, begin: int) -> Iterator[Any]:
+    """The rows of one file as its kind is read."""
+    if table.kind == SHARDS:
+        return tar_rows(file, table.name_below_root(file))
+    items: Iterator[Any] = jsonl(file, begin) if begin else READERS[table.kind](file)
+    return items

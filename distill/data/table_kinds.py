@@ -7,6 +7,8 @@ from typing import BinaryIO
 import pyarrow as pa
 
 PACKED_LINES = "packed_jsonl"
+SHARDS = "tar"
+"""Tar files whose members are rows and their images (distill/data/tar_shards.py)."""
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = {
     ".jsonl": "jsonl",
@@ -17,6 +19,7 @@ KINDS = {
     ".tsv": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
+    ".tar": SHARDS,
 }
 
 

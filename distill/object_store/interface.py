@@ -34,7 +34,10 @@ class ObjectStore(Protocol):
         """Seconds since 1970 by the clock of the store; by that of this machine where the store does not tell."""
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes of an object from `start` to before `end`. FileNotFoundError where there is no such object."""
+        """The bytes of an object from `start` to before `end`, fewer where it ends before.
+
+        FileNotFoundError where there is no such object.
+        """
 
     def look_up(self, key: str) -> StoredObject:
         """One object as a listing shows it. FileNotFoundError where there is no such object."""

@@ -32,6 +32,7 @@ _NO_OBJECT = "clock"
 _PART_BYTES, _PARTS = 8 << 20, 9_000
 """Of an upload in parts; S3 takes 10,000 parts at most."""
 _STATUS = re.compile(r"status code: (\d{3})")
+_BEYOND_THE_END = "416"
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed when it is sent again."""
 _EXPIRED = "ExpiredToken"
@@ -80,9 +81,18 @@ class RemoteStore:
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with self._errors("read", key):
             if end is not None:
-                return bytes(obstore.get_range(self._store, key, start=start, end=end)) if end > start else b""
+                return self._read_range(key, start, end) if end > start else b""
             options: Any = {"range": {"offset": start}} if start else None
             return bytes(obstore.get(self._store, key, options=options).bytes())
+
+    def _read_range(self, key: str, start: int, end: int) -> bytes:
+        try:
+            return bytes(obstore.get_range(self._store, key, start=start, end=end))
+        except BaseError as error:
+            status = _STATUS.search(str(error))
+            if status is None or status[1] != _BEYOND_THE_END:
+                raise
+            return b""
 
     def look_up(self, key: str) -> StoredObject:
         with self._errors("read", key):

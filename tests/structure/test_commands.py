@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import documented_commands as table
@@ -90,7 +91,7 @@ def test_the_cheap_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pyte
     with stub_server.serve() as url:
         _lay_out(folder, url)
         for command in table.RUN:
-            for left in ("photos-distill", "questions-distill", "parts"):
+            for left in ("photos-distill", "questions-distill", "shards-distill", "parts"):
                 shutil.rmtree(left, ignore_errors=True)
             _execute(command)
     assert (folder / "runs" / "mine" / "filter" / "manifest.json").is_file()
@@ -98,13 +99,18 @@ def test_the_cheap_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pyte
 
 def _lay_out(folder: Path, url: str) -> None:
     """Pictures, tables, recipes and the log that the commands name."""
-    for name in ("photos", "images", "runs/tiny"):
+    for name in ("photos", "images", "shards", "runs/tiny"):
         (folder / name).mkdir(parents=True)
     rows = []
     for number in range(12):
         for place in ("photos", "images"):
             tiny_models.picture(folder / place / f"{number}.png", number, size=32)
         rows.append({"image": f"photos/{number}.png", "question": f"How many in {number}?"})
+    with tarfile.open(folder / "shards/00000.tar", "w") as shard:
+        for number in range(12):
+            shard.add(folder / f"photos/{number}.png", f"{number}.png")
+            (folder / "row.json").write_bytes(orjson.dumps({"question": f"How many in {number}?"}))
+            shard.add(folder / "row.json", f"{number}.json")
     for name in ("questions.jsonl", "all.jsonl"):
         (folder / name).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     asked = "".join(f"photos/{number}.png,How many?,7\n" for number in range(12))

@@ -7,6 +7,7 @@ world of its own.
 RUN = (
     "distill init photos && cd photos-distill",
     "distill init photos",
+    "distill init shards",
     "distill init questions.csv --gpu L4",
     "distill init photos --teacher http://127.0.0.1:8000/v1#Qwen/Qwen3-VL-8B-Thinking",
     "distill generate recipe.toml --limit 200",

@@ -41,7 +41,8 @@ class World:
 
     def recipe(self) -> Recipe:
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
-        lines = [self.head, "[data.questions]", f'source = "{self.source}"', f'images_root = "{self.images_root}"']
+        lines = [self.head, "[data.questions]", f'source = "{self.source}"']
+        lines += [f'images_root = "{self.images_root}"'] if self.images_root else []
         for teacher in self.teachers:
             lines.append("[[teachers]]")
             lines += [f"{key} = {orjson.dumps(value).decode()}" for key, value in teacher.items()]

@@ -1,8 +1,11 @@
 """Runs whose traces lie in a store: a small world, and what of two runs must be equal."""
 
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import orjson
 from generate_world import World
 from store_servers import BUCKET
 
@@ -43,3 +46,21 @@ def put_data(world: World, bucket: ObjectStore) -> None:
     for path in [world.folder / "rows.jsonl", *world.folder.glob("*.png")]:
         bucket.put(f"data/{path.name}", path)
     world.source, world.images_root = f"s3://{BUCKET}/data/rows.jsonl", f"s3://{BUCKET}/data"
+
+
+def put_shards(world: World, bucket: ObjectStore) -> None:
+    """Put the rows and images of a world into a bucket as two tar shards, and let its recipe read them there."""
+    world.recipe()
+    rows = [orjson.loads(line) for line in (world.folder / "rows.jsonl").read_bytes().splitlines()]
+    for number in range(2):
+        path = world.folder / f"{number}.tar"
+        with tarfile.open(path, "w") as shard:
+            for row in range(number * len(rows) // 2, (number + 1) * len(rows) // 2):
+                image = world.folder / rows[row].pop("image")
+                shard.add(image, f"{row:04d}{image.suffix}")
+                member = tarfile.TarInfo(f"{row:04d}.json")
+                data = orjson.dumps(rows[row])
+                member.size = len(data)
+                shard.addfile(member, io.BytesIO(data))
+        bucket.put(f"data/{path.name}", path)
+    world.source, world.images_root = f"s3://{BUCKET}/data/*.tar", ""

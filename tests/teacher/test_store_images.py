@@ -14,7 +14,7 @@ import store_servers
 import stub_server
 from generate_world import World, asked_of, set_mode
 from store_servers import BUCKET, StoreFaults
-from store_worlds import dataset, lines_of, put_data, small_world
+from store_worlds import dataset, lines_of, put_data, put_shards, small_world
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.interface import ObjectStore
@@ -111,6 +111,18 @@ def test_a_run_on_a_store_of_images_equals_one_on_local_images(
     assert not list(plain.folder.rglob("scratch/*/files")), "nothing is left on this machine"
     assert_equal(plain, bucket, tmp_path / "pulled")
     assert len(image_gets(faults)) == 9 and set(image_gets(faults).values()) == {1}, "each image is asked for once"
+
+
+def test_a_run_on_tar_shards_of_a_store_equals_one_on_local_images(
+    plain: World, bucket: ObjectStore, faults: StoreFaults, tmp_path: Path
+) -> None:
+    put_shards(plain, bucket)
+    for path in plain.folder.glob("*.png"):
+        path.unlink()
+    generate(plain)
+    assert_equal(plain, bucket, tmp_path / "pulled")
+    gets = Counter(request for request in faults.requests if request.startswith("GET") and "/data/" in request)
+    assert set(gets.values()) == {1} and len(gets) == 2, "each shard of the source is read once"
 
 
 def stop_when_planned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

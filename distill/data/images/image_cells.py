@@ -1,4 +1,4 @@
-"""Encoded images in the cells of tables: Parquet and Arrow files of this machine.
+"""Encoded images within files of this machine: cells of Parquet and Arrow tables, ranges of any file.
 
 The last row groups stay in memory. Does not decode anything.
 """
@@ -37,6 +37,24 @@ def cell_bytes(cell: Any) -> bytes:
     return data
 
 
+BYTE_RANGE = "byte range"
+"""The column of a reference to a range of a file, such as a member of a tar: `index` bytes from byte `row` on."""
+
+
+def byte_range(cell: Any) -> tuple[int, int]:
+    """First byte and number of bytes of an image cell that is a range of a file; (0, 0) for the whole file."""
+    if "offset" not in cell and "length" not in cell:
+        return 0, 0
+    offset, length = cell.get("offset"), cell.get("length")
+    if not (isinstance(offset, int) and isinstance(length, int) and offset >= 0 and length >= 0):
+        raise ImageError("unsupported_image_cell", f"{cell!r:.200}: offset and length are numbers of bytes")
+    if not length:
+        raise ImageError("empty_image", "the image has no bytes")
+    if length > MAX_BYTES:
+        raise ImageError("too_many_bytes", f"{length} bytes, more than {MAX_BYTES}")
+    return offset, length
+
+
 _Group = tuple[str, int, str, int]
 """Path, modification time, column and number of a row group."""
 
@@ -47,13 +65,13 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 def read_cell(path: str, column: str, row: int, index: int) -> bytes:
-    """Item `index` of `column` in row `row` of a Parquet or Arrow file.
+    """Item `index` of `column` in row `row` of a Parquet or Arrow file; or a range of any file.
 
     The last row groups are kept in memory (CACHE_BYTES of them), so reading rows in order touches each group of
     the file once. Random access to a larger Parquet file reads a whole row group a cell: write small groups.
     """
     try:
-        cell = bounded(partial(_cell, path, column, row))
+        cell = bounded(partial(_cell, path, column, row, index))
     except FileNotFoundError:
         raise ImageError("missing_image", f"{path}: no such file") from None
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
@@ -65,7 +83,11 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
     return cell_bytes(cell)
 
 
-def _cell(path: str, column: str, row: int) -> Any:
+def _cell(path: str, column: str, row: int, index: int) -> Any:
+    if column == BYTE_RANGE:
+        with Path(path).open("rb") as file:
+            file.seek(row)
+            return file.read(index)
     modified_ns = Path(path).stat().st_mtime_ns
     if path.endswith(".arrow"):
         return _arrow_column(path, modified_ns, column)[row].as_py()

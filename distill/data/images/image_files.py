@@ -35,7 +35,7 @@ from distill.data import stored_tables
 from distill.data.bounded_reads import bounded
 from distill.data.images import stored_images
 from distill.data.images.bit_depth import eight_bits
-from distill.data.images.image_cells import MAX_BYTES, read_cell
+from distill.data.images.image_cells import BYTE_RANGE, MAX_BYTES, read_cell
 from distill.data.images.image_metadata import without_metadata
 from distill.errors import DataError, ImageError
 from distill.local_paths import is_store_address
@@ -166,26 +166,32 @@ def read_bytes(ref: ImageRef) -> bytes:
 
 def _read_stored(ref: ImageRef) -> bytes:
     """The bytes of an image in a store, which are kept on this machine. Raises ImageError."""
-    data = stored_images.read_kept(ref.sha256)
+    data = stored_images.read_kept(ref.sha256) if ref.sha256 else None
     if data is not None:
         return data
     if not ref.column:
         data = get_object(ref.path)
+    elif ref.column == BYTE_RANGE:
+        data = get_object(ref.path, ref.row, ref.index)
     else:
         try:
             table = stored_tables.fetch_address(ref.path)
         except DataError as error:
             raise ImageError("missing_image", str(error)) from None
         data = read_cell(str(table), ref.column, ref.row, ref.index)
-    if sha256(data) != ref.sha256:
-        raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
-    stored_images.keep(ref.sha256, data)
+    if ref.sha256:
+        if sha256(data) != ref.sha256:
+            raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
+        stored_images.keep(ref.sha256, data)
     return data
 
 
-def get_object(address: str) -> bytes:
-    """The bytes of an image that is an object of a store. Raises ImageError missing_image, too_many_bytes."""
-    data = stored_images.get(address)
+def get_object(address: str, offset: int = 0, length: int = 0) -> bytes:
+    """The bytes of an image that is an object of a store, or `length` bytes of it.
+
+    Raises ImageError missing_image, too_many_bytes.
+    """
+    data = stored_images.get(address, offset, length)
     if len(data) > MAX_BYTES:
         raise ImageError("too_many_bytes", f"{address}: {len(data)} bytes, more than {MAX_BYTES}")
     return data

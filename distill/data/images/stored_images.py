@@ -59,11 +59,14 @@ def forget(sha256s: Iterable[str]) -> None:
         file_of(sha256).unlink(missing_ok=True)
 
 
-def get(address: str) -> bytes:
-    """The bytes of an object. Raises ImageError missing_image, and StorageError for a store that stays away."""
+def get(address: str, offset: int = 0, length: int = 0) -> bytes:
+    """The bytes of an object, or `length` of them.
+
+    Raises ImageError missing_image, and StorageError for a store that stays away.
+    """
     store, key = open_address(address)
     try:
-        return store.read(key)
+        return store.read(key, offset, offset + length if length else None)
     except FileNotFoundError:
         raise ImageError("missing_image", f"{address}: no such object") from None
 

@@ -33,7 +33,9 @@ FormatEntry = Annotated[
 class Columns(Section):
     """Which column of a source holds what; a column that is not there leaves its default."""
 
-    image: str = key("image", "Column with the image, or a list of images: paths or bytes.", affects="source")
+    image: str = key(
+        "image", "Column with the image, or a list of images: paths, bytes, or ranges of files.", affects="source"
+    )
     question: str = key("question", "Column with the question.", affects="source")
     answer: str = key("answer", "Column with the gold answer, or a list of accepted answers.", affects="source")
     answer_type: str = key("answer_type", "Column with the type of the answer.", affects="source")
@@ -46,8 +48,9 @@ class DataSource(Section):
 
     source: Place = key(
         ...,
-        "File (.jsonl, .jsonl.gz, .jsonl.zst, .json, .csv, .parquet), dataset directory, image folder with a "
-        "table, or hub name. The file or directory may lie in a store: s3://bucket/questions.parquet.",
+        "File (.jsonl, .jsonl.gz, .jsonl.zst, .json, .csv, .parquet, .tar), several of them (shards/*.tar), dataset "
+        "directory, folder of Parquet or tar files, image folder with a table, or hub name. The files may lie in a "
+        "store: s3://bucket/shards/*.tar.",
         affects="source",
         compared_by="the content of the files; in a store their sizes and ETags; for a hub name the name",
     )

@@ -3,10 +3,12 @@
 import csv
 import errno
 import os
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import orjson
 import pytest
 import stub_server
@@ -20,6 +22,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.checks.recipe_checks import check_recipe
 from distill.commands import init
 from distill.data import reader
+from distill.data.images import image_files
 from distill.planning import first_models
 from distill.recipe.filling import filled
 from distill.recipe.loading import load
@@ -111,6 +114,48 @@ def test_a_table_of_other_columns_is_guessed_said_and_split_by_image(
     assert (len(train), len(test)) == (36, 4) and {sample.answer for sample in train} == {"3,5"}
     assert not {sample.images for sample in train} & {sample.images for sample in test}
     assert load(recipe).eval.arms["distilled"] == "reason"
+
+
+@pytest.mark.parametrize("source", ["shards", "shards/part/0.tar"])
+def test_tar_shards_become_rows_that_name_their_ranges(tmp_path: Path, source: str) -> None:
+    (tmp_path / "shards/part").mkdir(parents=True)
+    with tarfile.open(tmp_path / "shards/part/0.tar", "w") as shard:
+        for number in range(12):
+            shard.add(picture(tmp_path / "files", number, 40).path, f"{number}.png")
+            (tmp_path / "row.json").write_bytes(
+                orjson.dumps({"question": f"How many? {number}", "answer": f"{number}"})
+            )
+            shard.add(tmp_path / "row.json", f"{number}.json")
+    done = distill(source, "--gpu", "L4", "--out", "new")
+    assert done.exit_code == 0, done.output
+    samples = read(tmp_path / "new/recipe.toml") + read(tmp_path / "new/recipe.toml", "test")
+    data = [[image_files.read_bytes(ref) for ref in sample.images] for sample in samples]
+    names = [int(sample.answers[0]) for sample in samples]
+    assert sorted(names) == list(range(12))
+    assert data == [[Path(picture(tmp_path / "files", number, 40).path).read_bytes()] for number in names]
+    assert sorted(path.suffix for path in (tmp_path / "new").rglob("*")) == [".json", ".jsonl", ".jsonl", ".toml"]
+
+
+def test_a_data_set_of_the_hub_becomes_rows_with_their_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {
+        "image": [picture(tmp_path / "files", number, 40).path for number in range(12)],
+        "question": [f"How many? {number}" for number in range(12)],
+    }
+    saved = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    saved.save_to_disk(tmp_path / "saved")
+    loaded = datasets.load_from_disk(tmp_path / "saved")
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, *, split: loaded)
+    done = distill("hub:someone/some-data", "--gpu", "L4", "--out", "new")
+    assert done.exit_code == 0, done.output
+    assert len(read(tmp_path / "new/recipe.toml")) == 11
+
+
+def test_a_tar_beside_images_is_no_table(tmp_path: Path) -> None:
+    photos(tmp_path / "photos")
+    (tmp_path / "photos/backup.tar").write_bytes(b"anything")
+    assert distill("photos", "--gpu", "L4").exit_code == 0
 
 
 def test_tables_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:

@@ -75,6 +75,11 @@ def test_what_is_written_is_read_whole_and_by_ranges(store: ObjectStore) -> None
         b"23",
         b"",
     )
+    assert (store.read("a/b.bin", 10, 99), store.read("a/b.bin", 13, 14), store.read("a/b.bin", 50, 99)) == (
+        b"abc",
+        b"",
+        b"",
+    )
     with pytest.raises(FileNotFoundError):
         store.read("a/none")
 

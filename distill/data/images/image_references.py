@@ -1,0 +1,140 @@
+"""From the image cells of rows to references to images, each decoded once to learn whether it is sound."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from distill.data.images import image_cells, image_files, stored_images
+from distill.data.images.checked_images import checked_digest
+from distill.data.images.image_cells import BYTE_RANGE
+from distill.data.images.image_paths import name_in_other_case, path_exists, path_within
+from distill.data.row_values import ImageCell
+from distill.data.sources import SourceRow, SourceTable
+from distill.errors import ImageError
+from distill.local_paths import is_store_address
+from distill.recipe.sections.data import DataSource
+from distill.types import ImageRef
+
+_FILES_REMEMBERED = 4096
+
+
+class ImageReferences:
+    """Makes references to the images of a source; remembers what it has checked, for several questions an image."""
+
+    def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
+        self._source, self._table, self._decode = source, table, decode
+        self._copies = {stored.address: file for file, stored in table.stored.items()}
+        self._checked: OrderedDict[tuple[tuple[str, ...], tuple[int, int]], Future[ImageRef]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def reference(self, cell: ImageCell, row: SourceRow) -> ImageRef:
+        """A reference to one image that has been decoded once. Raises ImageError."""
+        value = cell.value
+        part = (0, 0)
+        if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
+            part = image_cells.byte_range(value)
+            value = value["path"]
+        decode = self._decode(row.number)
+        if isinstance(value, str | tuple):
+            return self._file(value if isinstance(value, tuple) else (value,), part, decode=decode)
+        if not row.table:
+            raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
+        data = image_cells.cell_bytes(value)
+        if not data:
+            raise ImageError("empty_image", "the image has no bytes")
+        limit = self._source.max_pixels
+        digest = checked_digest(data, max_pixels=limit) if decode else image_files.sha256(data)
+        if decode and is_store_address(row.table):
+            stored_images.keep(digest, data)
+        return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
+
+    def _file(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+        """A reference to the first of these files that is there; what was found is kept by the names in the rows.
+
+        Of threads that want the same file at the same time one reads it.
+        """
+        key = names, part
+        with self._lock:
+            known = self._checked.get(key)
+            if known is None and decode:
+                found = self._checked[key] = Future()
+                while len(self._checked) > _FILES_REMEMBERED:
+                    self._checked.popitem(last=False)
+        if known is not None:
+            return known.result()
+        if not decode:
+            return self._look_up(names, part, decode=False)
+        try:
+            found.set_result(self._look_up(names, part, decode=True))
+        except BaseException as error:  # belongs to each of the threads
+            found.set_exception(error)
+        return found.result()
+
+    def _look_up(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+        outside = self._source.allow_outside_root
+        if self._table.root_address:
+            return self._look_up_stored(names, part, decode=decode)
+        paths = [path_within(self._table.root, name, allow_outside=outside) for name in names]
+        path = next((path for path in paths if path_exists(path)), paths[0])
+        if other_case := name_in_other_case(path):
+            raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")
+        ref = _unread(str(path), part)
+        return self._read(ref) if decode else _seen(ref)
+
+    def _look_up_stored(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+        """A reference to the first of these objects that is there; it is fetched with one request."""
+        root, outside = self._table.root_address, self._source.allow_outside_root
+        *others, last = (stored_images.address_within(root, name, allow_outside=outside) for name in names)
+        for address in others:
+            try:
+                return self._stored(_unread(address, part), decode=decode)
+            except ImageError as error:
+                if error.reason != "missing_image":
+                    raise
+        return self._stored(_unread(last, part), decode=decode)
+
+    def _stored(self, ref: ImageRef, *, decode: bool) -> ImageRef:
+        copy = self._copies.get(ref.path)  # of a shard, whose rows were read
+        if not decode:
+            if copy is None:
+                stored_images.require(ref.path)
+            return replace(ref, sha256=_digest_of_place(ref))
+        if copy is not None:
+            return replace(self._read(replace(ref, path=str(copy)), keep=True), path=ref.path)
+        return self._read(ref, keep=True)
+
+    def _read(self, ref: ImageRef, *, keep: bool = False) -> ImageRef:
+        """The reference with the digest of the image, which is kept on this machine if it lies in a store."""
+        data = image_files.read_bytes(ref)
+        try:
+            digest = checked_digest(data, max_pixels=self._source.max_pixels)
+        except ImageError as error:
+            raise ImageError(error.reason, f"{ref.path}: {error}") from None
+        if keep:
+            stored_images.keep(digest, data)
+        return replace(ref, sha256=digest)
+
+
+def _unread(path: str, part: tuple[int, int]) -> ImageRef:
+    """A reference to a file, or to a range of it, whose bytes are not known yet."""
+    offset, length = part
+    return ImageRef(sha256="", path=path, column=BYTE_RANGE if length else "", row=offset, index=length)
+
+
+def _seen(ref: ImageRef) -> ImageRef:
+    """A reference to a file that is there and not empty; its place stands for its bytes. Raises ImageError."""
+    try:
+        if not Path(ref.path).stat().st_size:
+            raise ImageError("empty_image", f"{ref.path}: the image has no bytes")
+    except OSError as error:
+        raise ImageError("missing_image", f"{ref.path}: {error.strerror}") from None
+    return replace(ref, sha256=_digest_of_place(ref))
+
+
+def _digest_of_place(ref: ImageRef) -> str:
+    place = f"{ref.path}\0{ref.row}" if ref.column else ref.path
+    return hashlib.sha256(place.encode()).hexdigest()

@@ -1,0 +1,19 @@
+"""Suffixes of image files, in lower case: of the formats that are read, and of some that are not."""
+
+from functools import cache
+
+from PIL import Image
+
+from distill.data.images import image_files
+
+
+@cache
+def image_suffixes() -> frozenset[str]:
+    """Suffixes of the image formats that are read."""
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
+
+
+OTHER_IMAGES = frozenset(
+    {".heic", ".heif", ".hif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".svg", ".psd", ".ico"}
+)
+"""Suffixes of images that are not read."""
