@@ -16,6 +16,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
+from distill.planning import image_packing
+from distill.planning.image_packing import StoredImages
 from distill.planning.plan import duration
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -61,6 +63,7 @@ class SampleLoad:
     """Of all files that a finished filter stage puts."""
     filter_s: float | None = None
     """Seconds of `filter` on one machine."""
+    images: StoredImages | None = None
     basis: str
 
 
@@ -111,6 +114,10 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         filter_hours = alone / machines, alone
     store_bytes = _bytes(load, count)
     requests = _requests(recipe, partitions, rounds, unit_s, machines, hours)
+    shards = 0
+    if load.images is not None:
+        shards, packing = image_packing.count_requests(load.images, count, partitions, len(rounds))
+        requests = (requests[0] + packing[0], requests[1] + packing[1]) if requests and packing else None
     outputs = [each.output_tokens for each in load.teachers]
     return ScalePlan(
         engine=engine,
@@ -120,7 +127,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         basis=load.basis,
         traces=count * sum(each.traces for each in load.teachers),
         output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
-        objects=_objects(recipe, partitions, len(rounds)),
+        objects=_objects(recipe, partitions, len(rounds)) + shards,
         store_bytes=store_bytes,
         unit_s=unit_s,
         generate_hours=hours,
@@ -149,15 +156,17 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     teachers = tuple(_measured_teacher(run / "generate" / each.name, each.name, count) for each in recipe.teachers)
     filtered, folder = Manifest.read(run / "filter"), run / "filter"
     size = (run / "generate" / SAMPLES).stat().st_size / count
+    images = image_packing.measure_load(recipe, run / "generate" / SAMPLES, count)
     basis = f"the {count:,} samples of {run}"
     if filtered is None:
-        return SampleLoad(teachers=teachers, sample_bytes=size, basis=basis)
+        return SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
     return SampleLoad(
         teachers=teachers,
         sample_bytes=size,
         signal_bytes=_folder_bytes(folder / SIGNALS) / count,
         filter_bytes=_folder_bytes(folder) / count,
         filter_s=filtered.seconds / count,
+        images=images,
         basis=basis,
     )
 
@@ -206,7 +215,10 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
         )
         for each in recipe.teachers
     )
-    return SampleLoad(teachers=teachers, basis="the most that the recipe allows; a finished small run tells more")
+    images = image_packing.largest_load(recipe)
+    return SampleLoad(
+        teachers=teachers, images=images, basis="the most that the recipe allows; a finished small run tells more"
+    )
 
 
 def _generate_hours(load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int) -> float | None:
@@ -223,6 +235,8 @@ def _bytes(load: SampleLoad, samples: int) -> float | None:
     """Bytes in the store when generate and filter are finished, for units that are large enough to compress well."""
     traces = [each.bytes for each in load.teachers]
     parts = [load.sample_bytes, load.signal_bytes, load.filter_bytes, *traces]
+    if load.images is not None:
+        parts.append(None if load.images.bytes is None else load.images.images * load.images.bytes)
     known = [part for part in parts if part is not None]
     # The samples are there by unit, and as one file of the run.
     return samples * (sum(known) + (load.sample_bytes or 0.0)) if len(known) == len(parts) else None

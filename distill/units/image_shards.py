@@ -28,7 +28,7 @@ from distill.types import ImageRef, Sample
 
 SHARD_BYTES = 128 << 20
 """A shard ends with the image that makes it as large as this."""
-_READ_BYTES = 16 << 20
+READ_BYTES = 16 << 20
 _AT_ONCE = 4
 """Shards that a process reads or writes at the same time."""
 _FOLDER = "plan/images"
@@ -93,7 +93,7 @@ def fetch_shards(store: ObjectStore, attempt: str, wanted: Collection[str], part
 
 def _unpack(store: ObjectStore, shard: StoredObject, wanted: Collection[str]) -> None:
     try:
-        reader = io.BufferedReader(_Object(store, shard), _READ_BYTES)
+        reader = io.BufferedReader(_Object(store, shard), READ_BYTES)
         with tarfile.open(fileobj=reader, mode="r|") as members:
             for member in members:
                 # The name becomes a path on this machine.

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import store_servers
 import stub_server
 from generate_world import World
-from store_worlds import small_world
+from store_servers import BUCKET, StoreFaults
+from store_worlds import put_data, small_world
 from typer.testing import CliRunner
 
 import filters.store_run
@@ -16,9 +18,12 @@ import teacher.store_run
 from distill.cli import app
 from distill.object_store.interface import StoredObject
 from distill.object_store.local_store import LocalStore
+from distill.object_store.open_store import open_store
 from distill.planning.scale_plan import plan_scale
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.units import image_shards
+from distill.units.stored_run import own_scratch
 from filters.apply import apply
 
 
@@ -88,6 +93,42 @@ def test_a_plan_by_a_small_run_tells_units_objects_bytes_and_requests_of_one_in_
     assert seen["reads"] == pytest.approx(plan.reads, rel=0.15)
     assert plan.costs["requests"] == pytest.approx((plan.writes * 0.005 + plan.reads * 0.0004) / 1000)
     assert plan.costs["storage"] == pytest.approx(plan.store_bytes / 1e9 * 0.02) and plan.costs["teachers"] is None
+
+
+@pytest.mark.parametrize(("unit_rows", "shard_bytes"), [(8, 10**6), (30, 2000)])
+def test_a_plan_counts_the_images_of_a_store_and_the_shards_that_the_run_packs_them_into(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit_rows: int, shard_bytes: int
+) -> None:
+    faults = StoreFaults()
+    store_servers.set_keys(monkeypatch)
+    monkeypatch.delenv("DISTILL_STORED_FILES", raising=False)
+    monkeypatch.setattr(image_shards, "SHARD_BYTES", shard_bytes)
+    with store_servers.s3_server() as server, store_servers.faulty_proxy(server, faults) as endpoint:
+        world.rows = world.rows[:60]
+        world.head = world.head.replace("unit_rows = 4", f"unit_rows = {unit_rows}")
+        world.head = f"{store_servers.recipe_section(endpoint)}{world.head}"
+        put_data(world, open_store(f"s3://{BUCKET}", config=store_servers.config(endpoint)))
+        bound = plan_scale(world.recipe(), world.run, engine="ray", samples=60, agents=1)
+        world.generate()
+        apply(world.recipe(), world.run)
+        plan = plan_scale(world.recipe(), world.run, engine="ray", samples=60, agents=1)
+        assert plan.writes and plan.reads and bound.store_bytes is bound.writes is None
+        store = CountingStore(tmp_path / "store")
+        for module in (teacher.store_run, filters.store_run):
+            monkeypatch.setattr(module, "open_store", lambda *_, **__: store)
+        faults.requests.clear()
+        recipe = world.recipe()
+        with own_scratch(recipe, "s3://bucket/run") as scratch:
+            teacher.store_run.generate_in_store(recipe, "s3://bucket/run", scratch)
+        with own_scratch(recipe, "s3://bucket/run") as scratch:
+            filters.store_run.filter_in_store(recipe, "s3://bucket/run", scratch)
+        images = sum(request.startswith("GET") and ".png" in request for request in faults.requests)
+    objects = store.list_objects()
+    packed = [stored.key for stored in objects if stored.key.startswith("plan/images/")]
+    assert len(packed) > 1 and images == 60
+    assert len(objects) == pytest.approx(plan.objects, rel=0.15)
+    assert store.seen["writes"] == pytest.approx(plan.writes, rel=0.15)
+    assert store.seen["reads"] + images == pytest.approx(plan.reads, rel=0.15)
 
 
 def test_more_agents_take_fewer_hours_and_ten_times_the_samples_ten_times_the_work(world: World) -> None:
