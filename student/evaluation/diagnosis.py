@@ -19,6 +19,8 @@ MANY: Final = 0.1
 SAME_TEXT: Final = 0.2
 LOOK: Final = 0.05
 """Points of accuracy that the images must be able to give."""
+WEAK: Final = 0.5
+"""Accuracy that is surely below this: a student this weak whose images show no gain is likely blind."""
 COLLAPSED: Final = 0.25
 """Points by which the most frequent answer is more frequent than any gold answer."""
 LONG: Final = 1.5
@@ -127,11 +129,15 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     """Images that change nothing."""
     unseen = facts.metrics.get("without_image") or {}
     gain = unseen.get("gain")
-    if gain and unseen["n"] >= 2 * FEWEST and gain["ci95"][1] < LOOK:
+    if not gain or unseen["n"] < 2 * FEWEST:
+        return
+    sure = gain["ci95"][1] < LOOK
+    if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):
         yield Finding(
             name="blind",
             problem=f"{facts.arm} is right in {unseen['accuracy'] + gain['delta']:.0%} with the images and in "
             f"{unseen['accuracy']:.0%} without them: it does not see them",
+            certainty="likely" if sure else "possible",
             change="[student]: its vision tower and projector (weights lost in a conversion, or a projector that no "
             "stage trains); and the image column of the training data",
         )

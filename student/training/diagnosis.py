@@ -20,6 +20,8 @@ STILL_FALLING: Final = 0.05
 ROSE: Final = 1.15
 UNCHANGED: Final = 0.85
 """The loss at the end over the loss at the start: above, the weights are worse than before; below, it learned."""
+UNFORMED: Final = 0.3
+"""Nats a token of think tags and the end of a turn: they are always the same, so a student that trained has near 0."""
 LEARNED: Final = 0.85
 """Share of tokens for which the right one is the likeliest: from here on a loss may stand still."""
 OVERFITTED: Final = 1.1
@@ -154,13 +156,41 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",
         )
     elif learning:
-        yield Finding(
-            name="learning_rate_low",
-            problem=f"The loss hardly fell in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
+        yield _slow(
+            facts,
+            f"The loss hardly fell in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
             f"likeliest token is right in only {newest['token_accuracy']:.0%}",
-            certainty="likely",
-            change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * 10:g}",
         )
+    else:
+        yield from _form(facts)
+
+
+def _form(facts: StageFacts) -> Iterator[Finding]:
+    """Think tags and the end of a turn, which every row has alike, are not learned."""
+    losses = [loss for line in facts.log if (loss := line.get("losses", {}).get("format")) is not None]
+    if not losses or not facts.stage.loss.format or losses[-1] < UNFORMED:
+        return
+    problem = f"The think tags and the end of a turn still cost {losses[-1]:.2f} nats a token ({losses[0]:.2f} at first)"
+    if losses[-1] > losses[0] * UNCHANGED:
+        yield _slow(facts, f"{problem}: the student did not learn the form of a reply")
+    else:
+        yield Finding(
+            name="chat_template",
+            problem=f"{problem}, although they are the same in every row: their text is no token of the tokenizer, "
+            "or the stage is too short",
+            certainty="likely",
+            change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
+        )
+
+
+def _slow(facts: StageFacts, problem: str) -> Finding:
+    rate = facts.stage.learning_rate
+    return Finding(
+        name="learning_rate_low",
+        problem=problem,
+        certainty="likely",
+        change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * 10:g}",
+    )
 
 
 def _preference(facts: StageFacts) -> Iterator[Finding]:

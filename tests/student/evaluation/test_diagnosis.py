@@ -65,6 +65,18 @@ def test_the_loss_tells_what_is_wrong_with_the_steps(tmp_path: Path, losses: lis
     assert of_training(tmp_path, losses) == [name]
 
 
+@pytest.mark.parametrize(
+    ("form", "name"), [((1.7, 0.001), "learned"), ((1.7, 1.5), "learning_rate_low"), ((8.3, 0.9), "chat_template")]
+)
+def test_think_tags_that_are_not_learned_are_named(tmp_path: Path, form: tuple[float, float], name: str) -> None:
+    lines = log(*FALLING)
+    for line, loss in zip((lines[0], lines[-1]), form, strict=True):
+        line["losses"] = {"format": loss}
+    assert of_training(tmp_path, lines) == [name]
+    unlearned = "[stages.loss]\nformat = 0.0\n"
+    assert of_training(tmp_path, lines, STAGE, unlearned) == ["loss_weights"]
+
+
 def test_settings_under_which_no_data_teaches_are_named(tmp_path: Path) -> None:
     assert of_training(tmp_path, log(*FALLING), PARTS) == ["learned"]
     assert of_training(tmp_path, log(*FALLING), PARTS.replace('"projector", ', "")) == ["projector_frozen"]
@@ -132,10 +144,13 @@ def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: d
 
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
     def unseen(low: float, high: float) -> dict[str, Any]:
-        return {"n": 60, "accuracy": 0.74, "gain": {"delta": 0.005, "ci95": [low, high]}}
+        return {"n": 60, "accuracy": 0.74, "gain": {"delta": (low + high) / 2, "ci95": [low, high]}}
 
     assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.04)) == ["blind"]
     assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.14)) == ["student"]
+    weak = {"accuracy": 0.12, "ci95": [0.06, 0.22]}
+    assert of_student(tmp_path, replies(), without_image=unseen(-0.1, 0.13), **weak) == ["blind"]
+    assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.16), **weak) == ["student"]
 
 
 def test_both_shares_of_a_blind_student_are_of_the_questions_with_images(tmp_path: Path) -> None:
