@@ -17,6 +17,7 @@ from pathlib import Path
 from view_servers import Visitor
 
 from distill.trace_records.human_labels import LABELS, read_labels
+from distill.view.trace_table import Query, TraceTable
 
 
 def main() -> None:
@@ -24,7 +25,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     arguments = parser.parse_args()
-    chance, confirmed, number, lost, wrong = random.Random(0), {}, 0, 0, 0
+    chance, confirmed, number, count, lost, wrong = random.Random(0), {}, 0, 0, 0, 0
+    traces = [row["id"] for row in TraceTable(arguments.run).search(Query(limit=100_000))["rows"]]
     for _ in range(arguments.kills):
         command = [sys.executable, "-m", "distill", "view", str(arguments.run)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -33,17 +35,19 @@ def main() -> None:
             timer = threading.Timer(chance.uniform(0.05, 1.5), server.send_signal, [signal.SIGKILL])
             timer.start()
             while server.poll() is None:
-                trace, label = f"{number:08x}", chance.choice(LABELS)
+                trace, label = traces[number % len(traces)], chance.choice(LABELS)
+                number += 1
                 try:
                     if visitor.ask("/api/labels", {"trace": trace, "label": label})[0] == 200:
-                        confirmed[trace] = label
+                        confirmed[trace], count = label, count + 1
+                    else:
+                        raise SystemExit(f"the label of {trace} was refused")
                 except (OSError, HTTPException):
                     break
-                number += 1
         kept = read_labels(arguments.run)
         lost = sum(trace not in kept for trace in confirmed)
         wrong = sum(trace in kept and kept[trace].label != label for trace, label in confirmed.items())
-    print(f"{arguments.kills} kills, {len(confirmed):,} labels confirmed, {lost} lost, {wrong} changed")
+    print(f"{arguments.kills} kills, {count:,} labels confirmed, {lost} lost, {wrong} changed")
 
 
 if __name__ == "__main__":

@@ -136,12 +136,18 @@ def view(
         Path | None,
         typer.Argument(parser=local_path, metavar="[OTHER]", help="Another run, to compare the students of both."),
     ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            parser=local_path, metavar="FILE", help="Recipe that the page may write rules to, if you ask it."
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free port.")] = 0,
 ) -> None:
     """Show the traces of a run in a browser, to read and label them. Only this machine can open the page."""
     from distill.view.server import view_run
 
-    view_run(run, other, port=port, on_start=lambda lines: show(f"{lines}\nstop with Ctrl-C"))
+    view_run(run, other, recipe=recipe, port=port, on_start=lambda lines: show(f"{lines}\nstop with Ctrl-C"))
 
 
 def export(

@@ -67,7 +67,7 @@ class RationaleCheck:
 
     __slots__ = (
         "axis_words", "compares", "count", "expressions", "groups", "items", "known", "labels", "lower", "max_items",
-        "problems", "sentence_start", "speaks_of_extremes", "table", "text",
+        "problems", "sentence_start", "speaks_of_extremes", "supported", "table", "text",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,7 @@ class RationaleCheck:
         self.speaks_of_extremes = any(word in self.lower for word in EXTREMES)
         self.max_items, self.count = max_items, 0
         self.problems: list[Unsupported] = []
+        self.supported: list[tuple[int, int]] = []
         self.sentence_start = 0
         self.labels = NamedLabels(text, self.lower, items, table)
         self.groups: dict[tuple[float, ...], list[float]] = {}
@@ -108,11 +109,18 @@ class RationaleCheck:
             else:
                 verdict = self._number(index, item, gap)
                 checked += verdict is not None
+                if verdict:
+                    self.supported.append((start, after))
                 if verdict is not False or index in self.expressions:
                     known.stated.append(number.value)
                 self.labels.chain = []
             end = after
-        return GroundingResult(checked=checked, unsupported=tuple(self.problems), count=self.count)
+        return GroundingResult(
+            checked=checked,
+            unsupported=tuple(self.problems),
+            count=self.count,
+            supported=tuple(self.supported),
+        )
 
     # --- labels ---------------------------------------------------------------------------------------------------
 

@@ -26,5 +26,7 @@ class GroundingResult:
     """The first of them, at most `max_items`."""
     count: int = 0
     """How many are unsupported in all."""
+    supported: tuple[tuple[int, int], ...] = ()
+    """Where the supported numbers stand in the text: first character, and the one after the last."""
     complete: bool = True
     """False for a text with too many numbers and labels: none of them was checked."""

@@ -7,6 +7,7 @@ another name for 127.0.0.1 reaches the run. The page fetches nothing from elsewh
 
 import asyncio
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from importlib import resources
@@ -21,10 +22,11 @@ from distill.artifacts.layout import RECIPE
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
 from distill.errors import BusyError, DataError, DistillError, ImageError, StorageError
+from distill.recipe.loading import load
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.asking import Asking
-from distill.view.policy import compare_policy, policy
+from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
@@ -54,10 +56,12 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ViewServer:
-    """One run behind HTTP. `port` is known once it listens."""
+    """One run behind HTTP. `port` is known once it listens. `recipe`: the file that *Policy* may write rules to."""
 
-    def __init__(self, run: Path, other: Path | None = None, *, token: str | None = None) -> None:
-        self.run, self.port = run, 0
+    def __init__(
+        self, run: Path, other: Path | None = None, *, recipe: Path | None = None, token: str | None = None
+    ) -> None:
+        self.run, self.recipe, self.port = run, recipe, 0
         self.token = token or secrets.token_urlsafe(24)
         self.table = TraceTable(run)
         self.students = Students(run, other)
@@ -93,6 +97,7 @@ class ViewServer:
         application.router.add_post("/api/ask", self._ask)
         application.router.add_get("/api/policy", self._policy)
         application.router.add_post("/api/policy", self._compare)
+        application.router.add_post("/api/policy/write", self._write_policy)
         application.on_shutdown.append(self._stop_asking)
         return application
 
@@ -173,6 +178,7 @@ class ViewServer:
             "labels": LABELS,
             "labelled": len(self.labels),
             "labelling_off": self.labelling_off,
+            "recipe": str(self.recipe or ""),
         }
         return _json(facts)
 
@@ -267,6 +273,12 @@ class ViewServer:
     async def _compare(self, request: web.Request) -> web.Response:
         return _json(await asyncio.to_thread(compare_policy, self.table, await _object(request)))
 
+    async def _write_policy(self, request: web.Request) -> web.Response:
+        if self.recipe is None:
+            return _failure(409, "no recipe was named; start `distill view RUN --recipe RECIPE`")
+        await asyncio.to_thread(write_policy, self.table, await _object(request), self.recipe)
+        return _json({"next": f"distill filter {shlex.quote(str(self.recipe))} --run {shlex.quote(str(self.run))}"})
+
 
 async def _object(request: web.Request) -> dict[str, Any]:
     try:
@@ -301,9 +313,24 @@ def _failure(status: int, message: str) -> web.Response:
     return response
 
 
-def view_run(run: Path, other: Path | None = None, *, port: int, on_start: Callable[[str], None]) -> None:
-    """Serve a run until interrupted; its students stand beside those of `other`. Raises DataError for no such run."""
+def view_run(
+    run: Path,
+    other: Path | None = None,
+    *,
+    recipe: Path | None = None,
+    port: int,
+    on_start: Callable[[str], None],
+) -> None:
+    """Serve a run until interrupted; its students stand beside those of `other`. *Policy* may write to `recipe`.
+
+    Raises DataError where a run or recipe is not there.
+    """
+    if recipe is not None:
+        load(recipe)
     if other is not None and not (other / RECIPE).is_file():
         raise DataError(f"{other}: no run here (no {RECIPE}); give the run to compare with")
-    with closing(ViewServer(run, other)) as server, suppress(KeyboardInterrupt):  # Ctrl-C is how a person ends it
+    with (
+        closing(ViewServer(run, other, recipe=recipe)) as server,
+        suppress(KeyboardInterrupt),
+    ):  # Ctrl-C is how a person ends it
         asyncio.run(server.serve(port, on_start))

@@ -59,7 +59,7 @@ class Students:
             "domains": sorted({one["domain"] for one in self._read()}),
             "curves": [
                 curve
-                for folder in sorted((self._run / "train").glob("*"))
+                for folder in sorted(path for path in (self._run / "train").glob("*") if path.is_dir())
                 for curve in (
                     _curve(folder, METRICS, "loss", f"{folder.name}: loss"),
                     _curve(folder, VALIDATION, "accuracy", f"{folder.name}: accuracy while training"),

@@ -1,6 +1,6 @@
 """Everything that the page shows of one trace, as values that JSON can hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,15 @@ import orjson
 
 from distill.artifacts.json_lines import record_at
 from distill.artifacts.layout import PLAN
+from distill.artifacts.manifest import Manifest
 from distill.commands.explain import gather
 from distill.commands.explain_text import Explanation, fate
 from distill.errors import DataError
+from distill.recipe.sections.stages import TRACES
 from distill.trace_records.token_counts import known_usage
+from distill.types import Sample
 from distill.view.trace_table import TraceTable
+from filters.signals.families.grounding import Grounding
 
 _SHOWN_PARAMS = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -25,7 +29,7 @@ def trace_facts(table: TraceTable, trace_id: str) -> dict[str, Any]:
         return _unfiltered(table, *place)
     if not (table.run / "generate" / PLAN).is_file():
         raise DataError(f"no trace {trace_id!r} in {table.run} yet")
-    return _filtered(gather(table.run, trace_id))
+    return _filtered(table, gather(table.run, trace_id))
 
 
 def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
@@ -36,28 +40,32 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
             f"{journal}: the record at byte {start:,} is damaged; `distill repair {table.run}` tells more"
         )
     samples = table.samples([record["sample_id"]])
-    return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet")
+    others = table.others(record["sample_id"], record["id"])
+    return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet") | {
+        "siblings": [{"id": one["id"], "teacher": one["teacher"], "fate": one["outcome"]} for one in others]
+    }
 
 
-def _filtered(found: Explanation) -> dict[str, Any]:
-    reasons = (found.decision or {}).get("reasons") or []
+def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
     values = {name: value for family in found.families for name, value in family.values.items()}
     return _shown(found.record, found.sample, fate(found.decision)) | {
-        "reasons": [
-            {"rule": one["rule"], "condition": one["condition"], "values": orjson.loads(one["values"])}
-            for one in reasons
-        ],
+        "rules": _rules(table, found),
         "families": [
             {"name": family.name, "state": family.state, "values": dict(family.values)}
             for family in found.families
             if family.state is not None
         ],
-        "marks": marks(found.record["reasoning"], values),
+        "marks": marks(found.record["reasoning"], values, _supported(table, found, values)),
         "errors": dict(found.errors or {}),
         "twins": [asdict(twin) for twin in (*found.duplicates, *found.twins)],
         "siblings": [{"id": name, "teacher": teacher, "fate": became} for name, teacher, became in found.siblings],
         "rows": [f"{file}, row {row:,}" for file, row in found.rows],
         "arms": list(found.arms),
+        "student": _student(table, found),
+        "lines": [
+            *([f"Weights of its tokens by the picture, {stage}", "\n".join(lines)] for stage, lines in found.visual),
+            *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in found.replies),
+        ],
     }
 
 
@@ -84,7 +92,7 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "answer_type": sample.get("answer_type") or "",
         "domain": sample.get("domain") or "",
         "images": len(sample.get("images") or ()),
-        "reasons": [],
+        "rules": [],
         "families": [],
         "marks": [],
         "errors": {},
@@ -92,34 +100,88 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "siblings": [],
         "rows": [],
         "arms": [],
+        "student": [],
+        "lines": [],
     }
 
 
-def marks(rationale: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Pieces of a rationale that a signal speaks of: `start` and `end` in characters, `kind` (slip or unsupported),
-    and a `note`. Signals keep the first few; a piece that does not stand so in the rationale is left out."""
+def _rules(table: TraceTable, found: Explanation) -> list[dict[str, Any]]:
+    """Every rule of the run with the values of this trace, those that drop it first."""
+    if found.decision is None:
+        return []
+    rules = [
+        {"rule": one["rule"], "condition": one["condition"], "values": orjson.loads(one["values"]), "drops": True}
+        for one in found.decision["reasons"] or []
+    ]
+    failed = {one["rule"] for one in rules}
+    passed = [one for one in table.conditions() if one.name not in failed]
+    values = table.values(found.record["id"], {column for one in passed for column in one.columns})
+    return rules + [
+        {
+            "rule": one.name,
+            "condition": one.sql,
+            "values": {column: values.get(column) for column in one.columns},
+            "drops": False,
+        }
+        for one in passed
+    ]
+
+
+def _student(table: TraceTable, found: Explanation) -> list[str]:
+    """The finished training stages that learned from a trace, and its part in a pair."""
+    recipe = table.recipe()
+    stages = recipe.stages if recipe is not None and found.rows else ()
+    learned = [
+        f"learned in stage {stage.name}"
+        for stage in stages
+        if TRACES in (stage.data, *stage.replay) and Manifest.read(table.run / "train" / stage.name)
+    ]
+    return learned + ([f"pair: {found.pair}"] if found.pair else [])
+
+
+def _supported(table: TraceTable, found: Explanation, values: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
+    """Where the numbers stand that the chart's table supports, in a run that has measured this."""
+    recipe = table.recipe()
+    if recipe is None or not values.get("grounding_checked"):
+        return ()
+    meta = orjson.loads(found.sample.get("meta") or "{}")
+    sample = Sample(id=found.sample["id"], images=(), question=found.sample["question"], meta=meta)
+    return Grounding.from_recipe(recipe).supported(sample, found.record["reasoning"])
+
+
+def marks(
+    rationale: str, values: Mapping[str, Any], supported: Sequence[tuple[int, int]] = ()
+) -> list[dict[str, Any]]:
+    """Pieces of a rationale that a signal speaks of: `start` and `end` in characters, `kind` (slip, unsupported or
+    supported), and a `note`. Signals keep the first few; a piece that does not stand so in the rationale is left out.
+    """
     found = []
     for claim in _listed(values.get("arithmetic_slip")):
         found += _places(rationale, str(claim["written"]), "slip", f"comes out as {_plain(claim['expected'])}")
     for claim in _listed(values.get("unsupported")):
         expected = ", ".join(map(_plain, claim["expected"]))
         note = f"the table says {expected}" if expected else "the table has no such value"
-        found += _places(rationale, str(claim["value"]), "unsupported", note)
+        found += _places(rationale, str(claim["value"]), "unsupported", note, {start for start, _ in supported})
     taken: list[dict[str, Any]] = []
     for mark in sorted(found, key=lambda mark: (mark["start"], -mark["end"])):
         if not taken or mark["start"] >= taken[-1]["end"]:
             taken.append(mark)
-    return taken
+    taken += [
+        {"start": start, "end": end, "kind": "supported", "note": "the table supports it"}
+        for start, end in supported
+        if all(end <= mark["start"] or start >= mark["end"] for mark in taken)
+    ]
+    return sorted(taken, key=lambda mark: mark["start"])
 
 
 def _listed(value: Any) -> Sequence[Mapping[str, Any]]:
     return orjson.loads(value) if isinstance(value, str) and value.startswith("[") else ()
 
 
-def _places(rationale: str, piece: str, kind: str, note: str) -> list[dict[str, Any]]:
-    """The first place of a piece that is not part of a longer word or number."""
+def _places(rationale: str, piece: str, kind: str, note: str, without: Collection[int] = ()) -> list[dict[str, Any]]:
+    """The first place of a piece, not as part of a longer word or number, and not at one of `without`."""
     start = rationale.find(piece)
-    while start >= 0 and _inside(rationale, start, start + len(piece)):
+    while start in without or (start >= 0 and _inside(rationale, start, start + len(piece))):
         start = rationale.find(piece, start + 1)
     return [{"start": start, "end": start + len(piece), "kind": kind, "note": note}] if start >= 0 else []
 

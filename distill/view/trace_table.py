@@ -6,7 +6,7 @@ Nothing is written. Conditions are those of the rules: SQL over one trace, check
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ import pyarrow as pa
 
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.journal import read_jsonl_at
-from distill.artifacts.layout import DECISIONS, SAMPLES, part_paths
+from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
-from distill.errors import DataError
+from distill.errors import DataError, RecipeError
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import Filter
 from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
-from filters.decisions.rules import check_condition, first_line
+from filters.decisions.rules import Condition, check, check_condition, first_line
 from filters.tables.signal_database import Tables, closed_database, connect, identifier, join_aligned, text
 
 FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
@@ -72,6 +75,7 @@ class TraceTable:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
         folder, samples = self.run / "filter", self.run / "generate" / SAMPLES
         self._version = _filter_version(self.run)
+        self._checked: tuple[Filter | None, list[Condition]] = None, []
         self.filtered = self._version is not None
         more = {"samples": samples} if samples.is_file() else {}
         if self.filtered:
@@ -211,6 +215,33 @@ class TraceTable:
     def holds(self, trace_id: str) -> bool:
         """Whether the run has a trace with this whole id."""
         return bool(self._rows("SELECT 1 FROM facts WHERE id = ? LIMIT 1", [trace_id]))
+
+    def values(self, trace_id: str, columns: Collection[str]) -> dict[str, Any]:
+        """The values of a trace in these columns."""
+        listed = ", ".join(identifier(name) for name in sorted(columns)) or "id"
+        return next(iter(self._rows(f"SELECT {listed} FROM facts WHERE id = ?", [trace_id])), {})
+
+    def others(self, sample_id: str, trace_id: str) -> list[dict[str, Any]]:
+        """The other traces of a question, in a run that is not filtered."""
+        query = "SELECT id, teacher, outcome FROM journal WHERE sample_id = ? AND id <> ? ORDER BY teacher, k"
+        return self._rows(query, [sample_id, trace_id])
+
+    def recipe(self) -> Recipe | None:
+        """The recipe that the run keeps; None where it has none."""
+        path = self.run / RECIPE
+        return load(path) if path.is_file() else None
+
+    def conditions(self) -> list[Condition]:
+        """The rules of the run, checked; none where it keeps no recipe, or one that its signals do not fit."""
+        recipe = self.recipe()
+        settings = None if recipe is None else recipe.filter
+        if self._checked[0] != settings:  # a check takes 0.07 s
+            try:
+                conditions = check(settings, self.signal_columns) if settings else []
+            except RecipeError:
+                conditions = []
+            self._checked = settings, conditions
+        return self._checked[1]
 
     def record_place(self, trace_id: str) -> tuple[Path, int] | None:
         """Journal and first byte of a trace's record, in a run that is not filtered."""

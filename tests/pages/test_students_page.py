@@ -11,6 +11,7 @@ from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from run_fixtures import generate_folder, picture, recipe, small_world
 from view_servers import viewed
 
+from distill.artifacts.manifest import Manifest
 from distill.data import reader
 from distill.errors import DataError
 from distill.view.server import view_run
@@ -64,6 +65,7 @@ def run(tmp_path: Path) -> Path:
     (folder / "eval/metrics.json").write_text(json.dumps({"arms": arms, "diagnosis": [finding]}))
     losses = [{"step": step, "loss": 3.0 / step} for step in range(1, 900)]
     write_lines(folder / "train/reason/metrics.jsonl", losses)
+    Manifest(stage="train", fingerprint="t", fields={}).write(folder / "train")
     write_lines(folder / "train/reason/validation.jsonl", [{"step": s, "accuracy": s / 900} for s in (300, 600, 899)])
     (folder / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
     return folder

@@ -1,5 +1,6 @@
 """The page of `distill view` in a real browser: filter, label by keyboard; nothing fails or is fetched."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import make_read_only, viewed
 
+from distill.recipe.loading import load
 from distill.trace_records.human_labels import read_labels
 from filters.apply import apply
 
@@ -72,8 +74,13 @@ def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:
 
     with viewed(run) as (_, address):
         hidden, open_text = browse(look)
-    assert "answer_verdict" not in hidden and "became" not in hidden and "wrong_answer" not in hidden
-    assert "became" in open_text
+    assert (
+        "answer_verdict" not in hidden
+        and "passed" not in hidden
+        and "dropped" not in hidden
+        and "wrong_answer" not in hidden
+    )
+    assert "passed" in open_text and "Other traces of the question" in open_text
 
 
 def test_the_page_of_a_read_only_run_says_that_labelling_is_off(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +154,92 @@ def test_a_person_asks_the_models_about_the_picture_of_a_trace(run: Path) -> Non
         question, said, found = browse(look)
     assert HOSTILE in question  # as text, not as markup
     assert "no model could be asked" in said and found == []  # the recipe of this run has no student
+
+
+def test_a_trace_stands_beside_the_other_traces_of_its_question_with_every_rule(run: Path) -> None:
+    async def look(tab: Tab) -> tuple[str, list[str], list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        texts = "[...document.querySelectorAll('#trace .replies section .rationale')].map((one) => one.textContent)"
+        await until(tab, f"{texts}.length === 3 && !{texts}.includes('loading')")
+        rules = "[...document.querySelectorAll('#trace h2')].find((head) => head.textContent === 'Rules').nextSibling"
+        return await tab.evaluate(f"{rules}.innerText"), await tab.evaluate(texts), tab.problems
+
+    with viewed(run) as (visitor, address):
+        rules, texts, found = browse(look)
+        names = [rule["name"] for rule in visitor.ask("/api/policy")[1]["rules"]]
+    assert found == [] and all(name in rules for name in names) and "passed" in rules
+    assert sum(HOSTILE in text for text in texts) == 3
+
+
+def test_the_address_holds_what_is_chosen(run: Path) -> None:
+    async def look(tab: Tab) -> tuple[list[str], list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('where').value = 'rationale_tokens > 3'")
+        await tab.evaluate("document.getElementById('order').value = '-rationale_tokens'")
+        await tab.evaluate("document.getElementById('ask').requestSubmit()")
+        chosen = "[...document.querySelectorAll('#facets button')].find((one) => one.textContent.includes('charts'))"
+        await until(tab, f"!!{chosen} && location.hash.includes('order')")
+        await tab.evaluate(f"{chosen}.click()")
+        await until(tab, "document.getElementById('total').textContent === '16 traces'")
+        await press(tab, "j")
+        await until(tab, LOADED)
+        facts = [
+            *("document.getElementById('total').textContent", "document.getElementById('where').value"),
+            *("document.getElementById('order').value", CHOSEN),
+            "document.querySelector('[aria-current=true]').dataset.id",
+            "[...document.querySelectorAll('[aria-pressed=true]')].map((one) => one.textContent).join()",
+        ]
+        seen = [await tab.evaluate(fact) for fact in facts]
+        bookmark = await tab.evaluate("location.href")
+        await tab.open("about:blank", DESKTOP)
+        await tab.open(bookmark, DESKTOP)
+        await until(tab, f"{LOADED} && !!document.querySelector('[aria-current=true]')")
+        return seen, [await tab.evaluate(fact) for fact in facts]
+
+    with viewed(run) as (_, address):
+        before, after = browse(look)
+    assert before == after and before[1:3] == ["rationale_tokens > 3", "-rationale_tokens"]
+    assert before[3] == before[4] and before[5].startswith("charts")
+
+
+def test_the_rules_of_the_page_go_into_the_recipe_that_was_named(run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text("# mine\n" + (run / "recipe.toml").read_text(encoding="utf-8").partition("[filter")[0])
+
+    async def look(tab: Tab) -> tuple[str, list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('bench').click()")
+        await until(tab, "document.querySelector('#effect table') !== null")
+        await tab.evaluate("document.querySelector('#rules .rule button').click()")
+        await tab.evaluate("document.getElementById('write').click()")
+        await until(tab, "document.getElementById('written').textContent.startsWith('Written')")
+        return await tab.evaluate("document.getElementById('written').textContent"), tab.problems
+
+    with viewed(run, recipe=mine) as (visitor, address):
+        line, found = browse(look)
+        names = [rule["name"] for rule in visitor.ask("/api/policy")[1]["rules"]]
+    assert found == [] and f"distill filter {mine} --run {run}" in line
+    assert mine.read_text().startswith("# mine\n") and [rule.name for rule in load(mine).filter.rules] == names[1:]
+
+
+def test_a_run_that_grows_shows_its_new_traces_on_the_open_page(run: Path) -> None:
+    shutil.rmtree(run / "filter")
+    journal = sorted((run / "generate").glob("*/part-*.jsonl"))[0]
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0])
+
+    async def look(tab: Tab) -> list[str]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        before = await tab.evaluate("document.getElementById('total').textContent")
+        with journal.open("ab") as file:
+            file.writelines(lines[1:])
+        await until(tab, f"document.getElementById('total').textContent !== {before!r}")
+        return [before, await tab.evaluate("document.getElementById('total').textContent")]
+
+    with viewed(run) as (_, address):
+        before, after = browse(look)
+    assert int(after.split()[0]) == int(before.split()[0]) + len(lines) - 1

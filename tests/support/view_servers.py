@@ -69,9 +69,9 @@ class Visitor:
 
 
 @contextmanager
-def viewed(run: Path, other: Path | None = None) -> Iterator[tuple[Visitor, str]]:
+def viewed(run: Path, other: Path | None = None, recipe: Path | None = None) -> Iterator[tuple[Visitor, str]]:
     """A visitor of a run's view, and what a person reads on the terminal: the address, and why labelling is off."""
-    server = ViewServer(run, other)
+    server = ViewServer(run, other, recipe=recipe)
     started, told = threading.Event(), []
 
     async def serve() -> None:

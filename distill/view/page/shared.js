@@ -15,8 +15,8 @@ function make(tag, attributes = {}, ...children) {
 async function call(path, body) {
   const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
   const response = await fetch(path, options);
-  const values = await response.json();
-  if (!response.ok) throw new Error(values.error || response.statusText);
+  const values = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(values.error || `The server failed (${response.status}). The terminal of distill view tells more.`);
   return values;
 }
 

@@ -1,5 +1,5 @@
 "use strict";
-const SIZE = 50;
+const SIZE = 50, BESIDE = 8, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
 let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0, compared = 0;
 
 // --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
@@ -52,7 +52,7 @@ function drawFacets() {
   byId("facets").replaceChildren(...Object.entries(found.facets).flatMap(([facet, values]) => {
     if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
     const chosen = parameters.getAll(facet);
-    return [make("h2", {}, facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
+    return [make("h2", {}, HEADINGS[facet] || facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
       { type: "button", "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
       make("span", {}, value), make("span", {}, count.toLocaleString("en"))))];
   }));
@@ -98,10 +98,30 @@ function rationale() {
   for (const mark of blind() && !shown.label ? [] : shown.marks) {
     pieces.push(letters.slice(end, mark.start).join(""));
     pieces.push(make("mark", { class: mark.kind, title: `${mark.kind}: ${mark.note}` }, letters.slice(mark.start, mark.end).join(""),
-      make("small", {}, ` [${mark.kind}: ${mark.note}]`)));
+      mark.kind === "supported" ? "" : make("small", {}, ` [${mark.kind}: ${mark.note}]`)));
     end = mark.end;
   }
   return make("div", { class: "rationale", dir: "auto" }, ...pieces, letters.slice(end).join("") || (end ? "" : "no rationale"));
+}
+
+function legend() {
+  const kinds = { supported: "the chart's table has this number", unsupported: "the table does not have it", slip: "wrong arithmetic" };
+  return make("p", { class: "hint" }, ...Object.keys(kinds).filter((kind) => shown.marks.some((mark) => mark.kind === kind))
+    .flatMap((kind, index) => [index ? ", " : "", make("mark", { class: kind }, kind), `: ${kinds[kind]}`]));
+}
+
+// The other traces of the question with their texts, beside each other; of many, the rest are buttons.
+function siblings() {
+  const open = (one) => make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12));
+  const section = (one) => {
+    const text = make("div", { class: "rationale", dir: "auto" }, "loading"), answer = make("p", { dir: "auto" });
+    call(`/api/traces/${encodeURIComponent(one.id)}`).then((trace) => {
+      text.textContent = trace.reasoning || trace.text || "no rationale";
+      answer.replaceChildren("answer ", make("b", {}, trace.answer || "none"));
+    }).catch((problem) => { text.textContent = problem.message; });
+    return make("section", { "aria-label": `Trace ${one.id.slice(0, 12)}` }, make("h3", {}, one.teacher, " ", open(one)), make("p", { class: "soft" }, one.fate), answer, text);
+  };
+  return make("div", { class: "replies" }, ...shown.siblings.slice(0, BESIDE).map(section), ...shown.siblings.slice(BESIDE).map(open));
 }
 
 function labelButtons() {
@@ -115,21 +135,23 @@ function labelButtons() {
 
 function drawTrace() {
   const open = !blind() || shown.label;
-  const reasons = shown.reasons.map((one) => [one.rule, Object.entries(one.values).map(([name, what]) => `${name} = ${value(what)}`).join(", "), make("code", {}, one.condition)]);
+  const rules = shown.rules.map((one) => [one.rule, make("b", { class: one.drops ? "bad whole" : "good whole" }, one.drops ? "drops it" : "passed"),
+    make("span", {}, make("code", {}, one.condition), make("small", { class: "soft" }, Object.entries(one.values).map(([name, what]) => `${name} = ${what === null ? "no value" : value(what)}`).join(", ")))]);
   byId("trace").replaceChildren(...[
     make("h2", {}, shown.question || "question not known"),
     make("div", { class: "pictures" }, ...Array.from({ length: shown.images }, (_, index) => picture(shown.sample_id, index))),
     table([["gold", shown.gold.join(" | ") || "none"], ["answer", shown.answer || "none"],
-      ...(open ? [["became", [shown.fate, ...shown.rows, ...shown.arms.map((arm) => `arm ${arm}`)].join("; ")]] : [])]),
+      ...(open ? [["result", [shown.fate, ...shown.rows, ...(shown.arms.length ? [`in the comparison arms ${shown.arms.join(", ")}`] : [])].join("; ")],
+        ...(shown.student.length ? [["student", shown.student.join("; ")]] : [])] : [])]),
     labelButtons(),
-    make("h2", {}, "Rationale"), rationale(),
+    make("h2", {}, "Rationale"), rationale(), ...(open && shown.marks.length ? [legend()] : []),
     shown.text ? make("div", { class: "rationale" }, shown.text) : null,
-    ...(open && reasons.length ? [make("h2", {}, "Rules that it failed"), table(reasons)] : []),
+    ...(open && rules.length ? [make("h2", {}, "Rules"), make("div", { class: "rules" }, table(rules))] : []),
+    ...(open && shown.siblings.length ? [make("h2", {}, "Other traces of the question"), siblings()] : []),
     ...(shown.images === 1 ? [make("h2", {}, "Replies of the models"), askForm(), replies()] : []),
-    ...(open && shown.siblings.length ? [make("h2", {}, "Other traces of the question"), table(shown.siblings.map((one) =>
-      [one.teacher, one.fate, make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
     ...(open && shown.twins.length ? [make("h2", {}, "Traces that say the same"), table(shown.twins.map((one) =>
       [one.preferred ? "preferred" : "repeats", value(one.similarity), make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
+    ...(open ? shown.lines.flatMap(([title, text]) => [make("h2", {}, title), make("div", { class: "rationale", dir: "auto" }, text)]) : []),
     ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
       Object.entries(family.values).filter(([, what]) => what !== null).map(([name, what]) => [make("span", { title: state.descriptions[name] || null }, name), value(what)])))] : []),
     make("h2", {}, "Request"),
@@ -280,19 +302,28 @@ async function compare() {
     ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))));
   const total = found.total;
   byId("effect").replaceChildren(
-    block(["", "now", "then", "change"], [["kept", ...change(total.kept, total.now_kept)], ["selected", ...change(total.selected, total.now_selected)],
+    block(["", "in the run", "with these rules", "change"], [["kept", ...change(total.kept, total.now_kept)], ["selected", ...change(total.selected, total.now_selected)],
       ...Object.entries(found.groups.domain || {}).filter(() => Object.keys(found.groups.domain).length > 1)
         .map(([name, one]) => [`selected, ${name || "no domain"}`, ...change(one.selected, one.now_selected)])]),
-    block(["dropped or left out by", "now", "then", "change"], Object.entries(found.reasons).map(([name, both]) => [name, ...change(...both)])),
+    block(["dropped or left out by", "in the run", "with these rules", "change"], Object.entries(found.reasons).map(([name, both]) => [name, ...change(...both)])),
     block(["trace by trace", "traces", "such as"], Object.entries(found.moved).map(([name, one]) => [name, one.count.toLocaleString("en"),
       make("span", {}, ...one.ids.map((id) => make("button", { type: "button", onclick: () => ask({ id }) }, id.slice(0, 8))))])),
     ...found.notes.map((note) => make("p", { class: "warn" }, note)));
   byId("lines").textContent = found.recipe;
 }
 
+async function writePolicy() {
+  const count = byId("per_question").value, said = byId("written");
+  try {
+    const done = await call("/api/policy/write", { rules: rules.map(({ name, drop }) => ({ name, drop })), per_question: count ? Number(count) : null });
+    said.replaceChildren("Written. Next: ", make("code", {}, done.next));
+  } catch (problem) { said.textContent = problem.message; }
+}
+
 byId("bench").addEventListener("click", openBench);
 byId("reset").addEventListener("click", resetBench);
 byId("per_question").addEventListener("input", soon);
+byId("write").addEventListener("click", writePolicy);
 byId("add").addEventListener("click", () => { rules.push({ name: `rule_${rules.length + 1}`, drop: "false" }); drawRules(); });
 
 document.addEventListener("keydown", (event) => {
@@ -327,10 +358,12 @@ async function start() {
   state = await call("/api/state");
   document.title = `${state.run} · distill view`;
   byId("run").textContent = state.run;
+  byId("write").hidden = !state.recipe;
+  byId("write").textContent = `Write to ${state.recipe}`;
   const parameters = wanted();
   byId("words").value = parameters.get("words") || "";
   byId("where").value = parameters.get("where") || "";
-  byId("order").replaceChildren(make("option", { value: "" }, "as it comes"), ...state.columns.flatMap((name) =>
+  byId("order").replaceChildren(make("option", { value: "" }, "by id"), ...state.columns.flatMap((name) =>
     [make("option", { value: name }, `${name}, lowest first`), make("option", { value: `-${name}` }, `${name}, highest first`)]));
   byId("order").value = parameters.get("order") || "";
   await search();

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import orjson
 import pyarrow as pa
 
-from distill.grounding.charts.chart_table import find_table
-from distill.grounding.charts.derivation import read_question
+from distill.grounding.charts.chart_table import ChartTable, find_table
+from distill.grounding.charts.derivation import QuestionFacts, read_question
 from distill.grounding.check import check_rationale
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
@@ -46,16 +46,15 @@ class Grounding:
         return cls(table=section.table, relative_tolerance=section.relative_tolerance)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        table = find_table(sample.meta, self.table) if sample.meta else None
-        if table is None:
+        chart = self._chart(sample)
+        if chart is None:
             return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
-        question = read_question(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
         rows: list[dict[str, Any]] = []
         for trace in traces:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            result = check_rationale(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
+            result = check_rationale(readable(trace.reasoning), *chart, self.relative_tolerance, FEW)
             if not result.complete:
                 raise TooMuch("more numbers and labels than are judged in a text of this length")
             examples = result.unsupported
@@ -68,6 +67,17 @@ class Grounding:
                 }
             )
         return rows
+
+    def supported(self, sample: Sample, rationale: str) -> tuple[tuple[int, int], ...]:
+        """Where the numbers of a rationale stand that the chart's table supports; none without a table."""
+        chart = self._chart(sample)
+        return check_rationale(readable(rationale), *chart, self.relative_tolerance, FEW).supported if chart else ()
+
+    def _chart(self, sample: Sample) -> tuple[ChartTable, QuestionFacts] | None:
+        table = find_table(sample.meta, self.table) if sample.meta else None
+        if table is None:
+            return None
+        return table, read_question(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
 
 
 def _titles(sample: Sample) -> list[str]:

@@ -155,6 +155,16 @@ def test_what_says_nothing_of_the_chart_is_not_judged() -> None:
     assert check_rationale(text, table).checked == 0
 
 
+def test_supported_numbers_are_told_with_their_places() -> None:
+    table = read_table(BARS)
+    assert table is not None
+    text = "The blue bar reaches 8 and the red bar reaches 6. Adding them gives 14."
+    for wrong, right in ("", ["8", "6", "14"]), ("6", ["8", "14"]), ("14", ["8", "6"]):
+        said = text.replace(wrong, "5") if wrong else text
+        found = check_rationale(said, table, read_question(SUM, table))
+        assert [said[start:end] for start, end in found.supported] == right
+
+
 def test_a_tolerance_allows_readings_by_eye() -> None:
     table = read_table({"a": 100, "bb": 200})
     assert table is not None

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -19,8 +20,9 @@ from view_servers import Visitor, make_read_only, viewed
 
 from distill.artifacts.journal import Journal
 from distill.errors import BusyError, DataError, RecipeError, StorageError
+from distill.recipe.loading import load
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
-from distill.view.policy import compare_policy, policy
+from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
 from distill.view.trace_facts import marks
 from distill.view.trace_table import Query, TraceTable
@@ -166,6 +168,8 @@ def test_marks_stand_where_the_signals_say() -> None:
         ("4", "unsupported", "the table says 5"),
         ("4 + 3 = 8", "slip", "comes out as 7"),
     ]
+    right, wrong = marks("Blue is 4, red 4.", {"unsupported": json.dumps([{"value": "4", "expected": []}])}, [(8, 9)])
+    assert (right["start"], right["kind"], wrong["start"], wrong["kind"]) == (8, "supported", 15, "unsupported")
 
 
 # --- labels -------------------------------------------------------------------------------------------------------
@@ -265,11 +269,71 @@ def test_no_path_leads_out_of_the_run(visitor: Visitor) -> None:
         assert visitor.ask(path)[0] in (400, 404)
 
 
+def test_no_picture_is_sent_but_an_image_of_the_run(run: Path, tmp_path: Path) -> None:
+    here = Path(shutil.copytree(run, tmp_path / "run"))
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hunter2")
+    script = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(1)</script></svg>"
+    with viewed(here) as (visitor, _):
+        sample = visitor.ask("/api/traces")[1]["rows"][0]["sample_id"]
+        path = Path(TraceTable(here).samples([sample])[sample]["images"][0]["path"])
+        whole = path.read_bytes()
+        try:
+            assert visitor.ask(f"/picture/{sample}/0")[2]["X-Content-Type-Options"] == "nosniff"
+            for content in (script, b"<html><script>alert(1)</script>", whole + script, b"GIF89a" + script, None):
+                path.unlink()
+                path.symlink_to(secret) if content is None else path.write_bytes(content)
+                status, body, headers = visitor.ask(f"/picture/{sample}/0")
+                assert status == 404 and headers["Content-Type"].startswith("application/json"), content
+                assert "hunter2" not in str(body)
+        finally:
+            path.unlink()
+            path.write_bytes(whole)
+
+
+@pytest.mark.slow
+def test_ten_thousand_requests_leave_the_server_as_it_was(visitor: Visitor) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    own = f"Host: 127.0.0.1:{visitor.port}\r\nCookie: {visitor.cookie}"
+    requests = [  # with their statuses
+        (f"GET /api/agreement HTTP/1.1\r\n{own}\r\n\r\n", b"200"),
+        (f"GET /api/agreement HTTP/1.1\r\nHost: 127.0.0.1:{visitor.port}\r\n\r\n", b"403"),
+        (f"GET /../../etc/passwd HTTP/1.1\r\n{own}\r\n\r\n", b"404"),
+        ("GET /?token=guess HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"403"),
+        (
+            f"POST /api/labels HTTP/1.1\r\n{own}\r\nOrigin: http://evil.example\r\nContent-Length: 2\r\n\r\n{{}}",
+            b"403",
+        ),
+    ]
+    visitor.ask("/api/state")
+    before = open_files()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", visitor.port), timeout=30) as connection:
+            answers = connection.makefile("rb")
+            for _ in range(100):
+                connection.sendall("".join(text for text, _ in requests).encode())
+                for _, status in requests:
+                    assert answers.readline().split()[1] == status
+                    length = 0
+                    while (line := answers.readline().strip()) != b"":
+                        length = int(line.split()[1]) if line.lower().startswith(b"content-length") else length
+                    answers.read(length)
+            answers.close()
+    assert visitor.ask("/api/traces")[1]["total"] > 0 and visitor.ask("/api/agreement")[1]["labels"] == 0
+    assert open_files() <= before + 2
+
+
 def test_a_trace_comes_with_its_picture_rules_and_label(visitor: Visitor) -> None:
     dropped = visitor.ask("/api/traces?fate=dropped&rule=wrong_answer&limit=3")[1]["rows"]
     trace = visitor.ask(f"/api/traces/{dropped[0]['id']}")[1]
     assert trace["question"] and trace["gold"] and trace["label"] is None
-    assert "wrong_answer" in [reason["rule"] for reason in trace["reasons"]]
+    drops = {rule["rule"]: rule["drops"] for rule in trace["rules"]}
+    own = visitor.ask("/api/policy")[1]["rules"]
+    assert drops["wrong_answer"] and not drops["repetition"] and drops.keys() >= {rule["name"] for rule in own}
+    (passed,) = [rule for rule in trace["rules"] if rule["rule"] == "repetition"]
+    assert passed["condition"].startswith("repetition_ngram >") and 0 <= passed["values"]["repetition_ngram"] < 1
     assert {"answer", "steps"} <= {family["name"] for family in trace["families"]}
     status, data, headers = visitor.ask(f"/picture/{trace['sample_id']}/0")
     assert status == 200 and headers["Content-Type"] == "image/png" and data.startswith(b"\x89PNG")
@@ -382,3 +446,48 @@ def test_a_policy_that_cannot_be_right_names_the_rule(visitor: Visitor, tmp_path
     assert "a list of rules" in visitor.ask("/api/policy", {"rules": "all"})[1]["error"]
     with pytest.raises(DataError, match="not filtered yet"):
         policy(TraceTable(unfiltered(run, tmp_path)))
+
+
+def test_the_policy_is_written_to_a_recipe_only_if_it_is_named_and_other_lines_stay(
+    run: Path, visitor: Visitor, tmp_path: Path
+) -> None:
+    rules = visitor.ask("/api/policy")[1]["rules"]
+    asked = {"rules": [{"name": rule["name"], "drop": rule["drop"]} for rule in rules], "per_question": 3}
+    assert visitor.ask("/api/policy/write", asked)[0] == 409
+    head, _, _ = (run / "recipe.toml").read_text(encoding="utf-8").partition("[filter")
+    kept = asked["rules"][0]
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        f"# my recipe\n{head}\n[[filter.rules]] # first\nname = {kept['name']!r}\n"
+        f"drop = '''{kept['drop']}'''  # kept\n\n"
+        '[[filter.rules]]\nname = "gone"\ndrop = "steps > 90"\n# about the selection\n'
+        "[filter.select]  # mine\nlimit = 30\n",
+        encoding="utf-8",
+    )
+    table = TraceTable(run)
+    write_policy(table, asked, mine)
+    written = mine.read_text(encoding="utf-8")
+    assert "# my recipe" in written and "# first" in written and "# kept" in written
+    assert "# about the selection\n[filter.select]  # mine" in written and "gone" not in written
+    after = load(mine).filter
+    assert [(rule.name, rule.drop) for rule in after.rules] == [(one["name"], one["drop"]) for one in asked["rules"]]
+    assert (after.select.per_question, after.select.limit) == (3, 30)
+    write_policy(table, asked, mine)
+    assert mine.read_text(encoding="utf-8") == written
+
+
+def test_a_recipe_of_another_form_is_not_written(run: Path, tmp_path: Path) -> None:
+    table, mine = TraceTable(run), tmp_path / "mine.toml"
+    text = (run / "recipe.toml").read_text(encoding="utf-8").partition("[filter")[0]
+    inline = f'{text}\n[filter]\nrules = [{{ name = "long", drop = "steps > 90" }}]\n'
+    mine.write_text(inline, encoding="utf-8")
+    rules = [{"name": "short", "drop": "steps < 1"}]
+    with pytest.raises(DataError, match="by hand"):
+        write_policy(table, {"rules": rules, "per_question": None}, mine)
+    with pytest.raises(RecipeError, match="no_column"):
+        write_policy(table, {"rules": [{"name": "short", "drop": "no_column < 1"}], "per_question": None}, mine)
+    assert mine.read_text(encoding="utf-8") == inline
+    mine.write_text(text, encoding="utf-8")
+    write_policy(table, {"rules": rules, "per_question": 1}, mine)
+    assert [rule.name for rule in load(mine).filter.rules] == ["short"]
+    assert load(mine).filter.select.per_question == 1
