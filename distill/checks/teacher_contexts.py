@@ -5,7 +5,6 @@ of the checkpoint counts the tokens; a server that is up counts them itself, in 
 """
 
 import asyncio
-import base64
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from teacher import checks
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS
 from teacher.engines.vllm.vllm_options import is_vllm
-from teacher.messages.prompts import messages, prompt
+from teacher.messages.prompts import image_part, messages, prompt
 from teacher.scheduling.routing import route
 
 _SIZED = 96
@@ -150,7 +149,7 @@ async def _asked(
         for sample in samples:
             asked = prompt(teacher, sample)
             parts = [
-                _inside(image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels))
+                image_part(*image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels))
                 for ref in asked.images
             ]
             answer = await ask_briefly(client, teacher, url, messages(asked, parts))
@@ -161,11 +160,6 @@ async def _asked(
             if tokens is not None:
                 lengths.append(tokens)
     return _verdict(key, teacher, lengths, context_length, where) if lengths else None
-
-
-def _inside(file: tuple[bytes, str]) -> dict[str, Any]:
-    data, mime = file
-    return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{base64.b64encode(data).decode()}"}}
 
 
 def _verdict(key: str, teacher: Teacher, lengths: list[int], context_length: int, where: str) -> CheckResult:

@@ -26,13 +26,8 @@ def write_report(
     metrics: Mapping[str, Any],
     predictions: Sequence[Mapping[str, Any]],
     samples: Sequence[Sample],
-    *,
-    train: Path | None = None,
 ) -> None:
-    """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`.
-
-    `train`: where the stages' logs lie; by default beside the evaluation, as in a run directory.
-    """
+    """Write the page of a run directory's evaluation as one self-contained file of at most `gallery.PAGE_BYTES`."""
     arms = metrics["arms"]
     names, shown = list(arms), shown_metrics(metrics)
     deltas = metrics.get("deltas", {})
@@ -69,7 +64,7 @@ def write_report(
         "delta_domains": list(dict.fromkeys(name for delta in deltas.values() for name in delta.get("domains", {}))),
         "running": _running(arms),
         "volatility": [(name, arm) for name, arm in arms.items() if arm.get("volatility") is not None],
-        "curves": _curves(arms, path.parent.parent / "train" if train is None else train),
+        "curves": _curves(arms, path.parent.parent / "train"),
         "heat": {
             "domain": metric_table.heat(arms, "domains"),
             "difficulty": metric_table.heat(arms, "difficulty"),

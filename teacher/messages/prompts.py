@@ -3,6 +3,7 @@
 Pure: images stay references. How an engine wants them (data URLs, pixels) is the engine's business.
 """
 
+import base64
 import hashlib
 import re
 from collections.abc import Sequence
@@ -92,6 +93,11 @@ def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     if not (isinstance(text, str) and text.strip()):
         raise RecipeError(f"{where} returned {text!r:.60} for sample {sample.id}; it must return the text to ask")
     return redact.encodable(text)
+
+
+def image_part(data: bytes, mime: str) -> dict[str, Any]:
+    """The content part of an encoded image."""
+    return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{base64.b64encode(data).decode()}"}}
 
 
 def messages(asked: Prompt, image_parts: Sequence[Any]) -> list[dict[str, Any]]:

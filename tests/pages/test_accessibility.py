@@ -50,13 +50,12 @@ def eval_page(folder: Path) -> Path:
     (folder / "train/reason/metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 9, "loss": 1.0}\n')
     report.write_report(
         student_recipe(folder, more="[eval]\ngallery = 9\n"),
-        folder / "eval.html",
+        folder / "eval" / "report.html",
         worlds.metrics(lines),
         lines,
         found,
-        train=folder / "train",
     )
-    return folder / "eval.html"
+    return folder / "eval" / "report.html"
 
 
 def ablate_page(folder: Path) -> Path:

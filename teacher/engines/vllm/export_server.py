@@ -5,7 +5,6 @@ DISTILL_VLLM_PYTHON names, else the command of a teacher whose server the run st
 """
 
 import asyncio
-import base64
 import os
 import shutil
 import subprocess
@@ -29,7 +28,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.vllm.vllm_options import interpreter, render
 from teacher.engines.vllm.vllm_server import Servers
-from teacher.messages.prompts import Prompt, messages
+from teacher.messages.prompts import Prompt, image_part, messages
 
 PYTHON = "DISTILL_VLLM_PYTHON"
 
@@ -213,11 +212,8 @@ _JSON = {"content-type": "application/json"}
 
 
 def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:
-    parts = []
-    for ref in sample.images:
-        content, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
-        url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
-        parts.append({"type": "image_url", "image_url": {"url": url}})
+    read = map(image_files.read_bytes, sample.images)
+    parts = [image_part(*image_files.portable(data, max_pixels=max_pixels)) for data in read]
     return orjson.dumps(
         {
             "model": SERVED_NAME,
