@@ -23,7 +23,6 @@ from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences,
 from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
-from distill.rationale import NO_THINK
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
@@ -161,10 +160,8 @@ def _settings(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_questions(recipe: Recipe) -> list[Sample]:
-    # A student of two modes is asked for its answers alone in the words that it learned (student/data/rows.py).
-    ending = "" if recipe.eval.think else NO_THINK
     result = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
-    samples = [replace(sample, question=f"{sample.question}{ending}") for sample in result]
+    samples = [replace(sample, question=f"{sample.question}{recipe.eval.ending}") for sample in result]
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
     return samples

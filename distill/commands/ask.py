@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -138,7 +138,7 @@ def _recipe(place: str, image: Path, students: Sequence[str]) -> tuple[Recipe, P
         values.setdefault(name, {})[field] = orjson.loads(value)
     settings = {"data": _SOURCE, "students": values, "without_image": False}
     derived = derived_recipe(Recipe(), {"eval": settings}, "the question")
-    limits = {"max_new_tokens": recipe.eval.max_new_tokens, "engine": "embedded"}
+    limits = {"max_new_tokens": recipe.eval.max_new_tokens, "engine": "embedded", "think": recipe.eval.think}
     update = {
         "data": {**recipe.data, _SOURCE: DataSource(source=str(image.resolve()))},
         "eval": derived.eval.model_copy(update=limits),
@@ -181,7 +181,8 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
             update={"stages": stages, "eval": recipe.eval.model_copy(update={"arms": arms, "students": kept})}
         )
         evaluated = students.evaluated_students(one, run)
-        asked = [collect_replies.QuestionSet(samples=[sample], without_image=False)]
+        own = replace(sample, question=f"{sample.question}{recipe.eval.ending}")
+        asked = [collect_replies.QuestionSet(samples=[own], without_image=False)]
         work = collect_replies.find_unfinished(evaluated, asked, {})
         with TemporaryDirectory() as folder:
             engines = collect_replies.Engines(connect=verbs.connect)

@@ -320,6 +320,8 @@ def _ask_exported(
             chunks[-1][1].extend(samples)
         else:
             chunks.append((question_set, samples))
+    if not chunks:  # this student cannot be asked what is missing
+        return
     arguments = {
         "dtype": str(student.dtype).removeprefix("torch."),
         "max-model-len": longest + recipe.eval.max_new_tokens,

@@ -24,7 +24,6 @@ from distill.data.gold_answers import VOTES
 from distill.data.images import image_files
 from distill.data.sources import settings as settings_of
 from distill.errors import DataError
-from distill.rationale import NO_THINK
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
 from student.inference.reply_metrics import BUILT_IN
@@ -81,8 +80,7 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
 def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
     limit = settings_of(recipe, source).max_pixels
     (folder / "images").mkdir(parents=True)
-    ending = "" if recipe.eval.think else NO_THINK
-    rows = list(_rows(reader.samples(recipe, source), folder / "images", limit, ending=ending))
+    rows = list(_rows(reader.samples(recipe, source), folder / "images", limit, ending=recipe.eval.ending))
     if not rows:
         raise DataError(f"[data.{source}]: no question has a gold answer; nothing can be judged")
     pq.write_table(table_of(rows, _SCHEMA), folder / QUESTIONS, compression="zstd")

@@ -26,7 +26,8 @@ from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student.evaluate import evaluate
-from student.evaluation.students import arms_of
+from student.evaluation import collect_replies
+from student.evaluation.students import arms_of, evaluated_students
 from student.inference.reply_metrics import columns, shown_metrics
 from student.inference.scoring import score_reply
 from student.train import train
@@ -329,6 +330,20 @@ def test_a_metric_that_cannot_be_used_is_refused_before_a_student_is_asked(evalu
     (folder / "mine.py").write_text(SHORT)
     with pytest.raises(RecipeError, match="its name must begin with own_"):
         evaluate(load(folder / "recipe.toml", {"eval.metrics": '["mine.py:wrong"]'}), folder / "run")
+
+
+def test_a_student_that_no_question_can_be_asked_needs_no_server(place: Path):
+    recipe = load(place / "recipe.toml", {"eval.engine": "vllm"})
+    student = evaluated_students(recipe, place / "run")["instruct"]
+    asked = collect_replies.QuestionSet(
+        samples=[Sample(id="marked", images=(), question="What is <image>?")], without_image=False
+    )
+    work = collect_replies.Work(evaluated=student, missing=[(asked, frozenset({"marked"}))])
+    told: list[Any] = []
+    collect_replies._ask_exported(
+        recipe, place / "run" / "eval", work, pytest.fail, {}, lambda _, replies: told.extend(replies)
+    )
+    assert [reply for _, reply in told] == [{"unasked": collect_replies.UNASKED}]
 
 
 def test_every_arm_is_asked_through_a_server_of_its_own_export(place: Path):

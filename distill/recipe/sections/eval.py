@@ -12,6 +12,7 @@ from pydantic import AfterValidator, model_validator
 
 from distill.errors import RecipeError
 from distill.extensions import METRICS
+from distill.rationale import NO_THINK
 from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
 
 BASE = "base"
@@ -110,6 +111,11 @@ class Eval(Section):
         because="it changes only how many questions the page shows; the page is written again",
         ge=0,
     )
+
+    @property
+    def ending(self) -> str:
+        """What questions to a student end with: one of two modes is asked for in the words that it learned."""
+        return "" if self.think else NO_THINK
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

@@ -1,6 +1,7 @@
 """`distill ask`: every model of a run answers one question, and what cannot answer says why."""
 
 import multiprocessing
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,9 @@ from distill import cli, live_text, redact
 from distill.commands.ask import ModelReply
 from distill.commands.ask import ask as ask_models
 from distill.commands.live_replies import LiveReplies
+from distill.rationale import NO_THINK
 from distill.recipe.loading import load
+from student.inference import generation
 from student.train import train
 from teacher.generate import generate
 
@@ -81,6 +84,25 @@ def test_a_run_answers_before_and_after_training_with_its_teachers(run: Path) ->
     assert replies["stub"]["text"] and not replies["stub"]["not_asked"]
     assert "base_url" in replies["managed"]["not_asked"]
     assert sorted(path.name for path in run.iterdir() if path.name.startswith((".", "ask"))) in ([], [".lock"])
+
+
+def test_a_student_of_two_modes_is_asked_in_the_mode_of_the_runs_evaluation(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    own = generation.Prompter.batches
+
+    def batches(prompter: Any, samples: Any, size: int) -> Any:
+        heard.extend(sample.question for sample in samples)
+        return own(prompter, samples, size)
+
+    monkeypatch.setattr(generation.Prompter, "batches", batches)
+    quiet = Path(shutil.copytree(run, tmp_path / "quiet"))
+    recipe = quiet / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("[eval]", "[eval]\nthink = false"))
+    for place in (run, quiet):
+        asked(place, run / "one.png", "How many?", "--model", "after")
+    assert heard == ["How many?", f"How many?{NO_THINK}"]
 
 
 def test_the_choice_of_models_and_further_students(run: Path) -> None:
