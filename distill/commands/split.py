@@ -62,7 +62,7 @@ class Split:
     """Different pictures; those that were saved again count once."""
     left_out: Mapping[str, int]
     """Rows that cannot be used, by reason."""
-    root: Path
+    root: str
     """The images_root of both files."""
     settings: Sequence[str] = ()
     """Lines of a data section that say how the table is read."""
@@ -78,7 +78,7 @@ class Split:
         lines.append("no image is in both; for a recipe:")
         for name, path in zip(("questions", TEST), self.files.values(), strict=True):
             lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
-            if self.root != path.resolve().parent:
+            if self.root != str(path.resolve().parent):
                 lines.append(f'images_root = "{self.root}"')
             lines += self.settings
         return "\n".join(lines)
@@ -233,16 +233,16 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     return chosen
 
 
-def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> Path:
+def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> str:
     """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
-    own = recipe.data[name].images_root is None
-    if any(ref.column == BYTE_RANGE for ref in rows.refs.values()):
-        return table.root
-    paths = {Path(ref.path) for ref in rows.refs.values() if not ref.column}
-    if not paths or out.resolve() == table.root:
-        return out.resolve()
-    if not own or not all(path.is_relative_to(table.root) for path in paths):
-        return table.root
+    named = [ref for ref in rows.refs.values() if ref.column in ("", BYTE_RANGE)]
+    here, there = str(out.resolve()), table.root_address or str(table.root)
+    if not named or here == there:
+        return here
+    paths = {Path(ref.path) for ref in named}
+    own = recipe.data[name].images_root is None and not any(ref.column for ref in named)
+    if table.root_address or not own or not all(path.is_relative_to(table.root) for path in paths):
+        return there
     try:
         for path in paths:
             target = out / path.relative_to(table.root)
@@ -250,8 +250,8 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
             if not target.exists():
                 os.link(path, target)
     except OSError:  # another file system, or one without links: the pictures stay where they are
-        return table.root
-    return out.resolve()
+        return there
+    return here
 
 
 Parts = Mapping[int, str]

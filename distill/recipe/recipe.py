@@ -227,9 +227,9 @@ class Recipe(Section):
         return str(local) if local.exists() else value
 
     def public_name(self, value: str) -> str:
-        """A hub's name as it is; of a path on this machine the last part alone, for texts that others read."""
-        is_path = PurePath(value).is_absolute() or value.startswith(("~", "..")) or self.local(value).exists()
-        return Path(value).name if is_path else value
+        """A hub's name as it is; of a path, also in a store, the last part alone, for texts that others read."""
+        is_path = PurePath(value).is_absolute() or value.startswith(("~", "..")) or is_store_address(value)
+        return Path(value).name if is_path or self.local(value).exists() else value
 
     def read_from(self, path: Path) -> Self:
         """This recipe as what the file at `path` holds."""

@@ -170,7 +170,9 @@ def _form(facts: StageFacts) -> Iterator[Finding]:
     losses = [loss for line in facts.log if (loss := line.get("losses", {}).get("format")) is not None]
     if not losses or not facts.stage.loss.format or losses[-1] < UNFORMED:
         return
-    problem = f"The think tags and the end of a turn still cost {losses[-1]:.2f} nats a token ({losses[0]:.2f} at first)"
+    problem = (
+        f"The think tags and the end of a turn still cost {losses[-1]:.2f} nats a token ({losses[0]:.2f} at first)"
+    )
     if losses[-1] > losses[0] * UNCHANGED:
         yield _slow(facts, f"{problem}: the student did not learn the form of a reply")
     else:
