@@ -280,8 +280,7 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     )
     result = []
     for key, label in (("spearman", "Spearman’s rank correlation"), ("kendall", "Kendall’s")):
-        held = ranks.get(key)
-        number = held.get("value") if isinstance(held, Mapping) else held
+        number = ranks.get(key)
         if number is not None and metric_table.is_number(number):
             ends = metric_table.ends_of(ranks.get("ci95")) if key == "spearman" else None
             more = f" [{plots.number(ends[0])}, {plots.number(ends[1])}]" if ends else ""

@@ -30,7 +30,7 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
     "headline": (
         Measure(
             label="without image",
-            keys=("without_image", "without_image_accuracy", "without_image.accuracy"),
+            keys=("without_image", "without_image_accuracy"),
             kind="share",
             note="Accuracy when the same questions are asked without their pictures: what needs no look.",
         ),
@@ -45,12 +45,10 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
     ),
     "more": (
         Measure(label="training steps", keys=("train_steps",), kind="count"),
-        Measure(label="traces", keys=("traces", "rows"), kind="count", note="Rows that the last stage learned from."),
+        Measure(label="traces", keys=("traces",), kind="count", note="Rows that the last stage learned from."),
     ),
 }
 """Columns that are no metric of replies, by the table of the page that has them."""
-_VALUES = ("rate", "share", "accuracy", "mean", "value")
-"""Where the number stands in a figure that is a mapping of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +87,12 @@ def cell(arm: Mapping[str, Any], measure: Measure) -> MetricCell:
 
 def _number_and_interval(arm: Mapping[str, Any], measure: Measure) -> tuple[float | None, Sequence[float] | None]:
     for key in measure.keys:
-        entry = arm.get(key)
-        if isinstance(entry, Mapping):
-            numbers = [entry[name] for name in _VALUES if is_number(entry.get(name))]
-            if numbers:
-                return float(numbers[0]), ends_of(entry.get("ci95"))
-        elif entry is not None and is_number(entry):
-            return float(entry), ends_of(arm.get(f"{key}_ci95"))
+        entry: Any = arm.get(key)
+        ends: Any = arm.get(f"{key}_ci95")
+        if isinstance(entry, Mapping):  # the same questions asked in another way
+            entry, ends = entry.get("accuracy"), entry.get("ci95")
+        if entry is not None and is_number(entry):
+            return float(entry), ends_of(ends)
     return None, None
 
 

@@ -55,8 +55,6 @@ class Metric:
     """The heading of its column on the console; '' for none."""
     written: Kind | Literal[""] = ""
     """How its number is written; by default a share in percent, a mean with three digits."""
-    older_names: tuple[str, ...] = ()
-    """Names that earlier versions wrote it under."""
     lmms_eval: bool = False
     """Whether tasks for lmms-eval report it."""
 
@@ -72,7 +70,7 @@ class Metric:
     def column(self) -> Measure:
         """The column of a table that shows it."""
         kind: Kind = self.written or ("share" if self.kind == "share" else "number")
-        return Measure(label=self.label, keys=(self.name, *self.older_names), kind=kind, note=self.note)
+        return Measure(label=self.label, keys=(self.name,), kind=kind, note=self.note)
 
 
 def _references(sample: Sample) -> list[str]:
@@ -220,7 +218,6 @@ BUILT_IN: tuple[Metric, ...] = (
         while_training=True,
         shown="headline",
         written="tokens",
-        older_names=("answer_tokens",),
     ),
     Metric(
         name="mean_seconds",
@@ -229,7 +226,6 @@ BUILT_IN: tuple[Metric, ...] = (
         field="seconds",
         shown="headline",
         written="seconds",
-        older_names=("answer_seconds",),
     ),
 )
 """The project's own metrics beside accuracy, in the order of metrics.json and of the tables."""
