@@ -83,7 +83,9 @@ def repair(
 
 def explain(
     run: RunArgument,
-    trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
+    trace_id: Annotated[
+        str, typer.Argument(metavar="ID", help="A trace id or its first characters, or a sample id: all its traces.")
+    ],
 ) -> None:
     """Show one trace: its signals, failed rules and duplicates."""
     from distill.commands.explain import explain_trace

@@ -33,9 +33,13 @@ _STATE = "_state"
 
 
 def explain_trace(run: Path, trace_id: str) -> str:
-    """Everything known of the trace with this id, or with an id that begins so, as text. Raises DataError."""
+    """Everything known of the trace with this id, or with an id that begins so, as text; for the id of a sample, of
+    each of its traces. Raises DataError."""
     with damage_named(run):
-        return as_text(gather(run, trace_id))
+        plan = run / "generate" / layout.PLAN
+        condition, sample_id = "sample_id = $1", trace_id.strip().lower()
+        rows = _Tables().rows([plan], condition, sample_id, columns="id", end="ORDER BY id") if plan.is_file() else []
+        return "\n\n".join(as_text(gather(run, name)) for name in [row["id"] for row in rows] or [trace_id])
 
 
 def gather(run: Path, trace_id: str) -> Explanation:

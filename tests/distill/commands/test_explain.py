@@ -184,10 +184,16 @@ def test_an_ambiguous_beginning_lists_what_it_could_mean(world):
         explain_trace(run, first)
 
 
-def test_a_sample_id_leads_to_its_traces(world):
+def test_a_sample_id_shows_each_of_its_traces(world):
+    run, samples, traces = world
+    text = explain_trace(run, samples[0].id)
+    assert all(explain_trace(run, item.id) in text for item in traces[:4])
+
+
+def test_the_beginning_of_a_sample_id_leads_to_its_traces(world):
     run, samples, traces = world
     with pytest.raises(DataError, match=f"is a sample .*{min(item.id for item in traces[:4])}"):
-        explain_trace(run, samples[0].id)
+        explain_trace(run, samples[0].id[:-1])
 
 
 def test_before_filtering_the_trace_is_shown_as_it_is(tmp_path):
