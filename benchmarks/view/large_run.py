@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import duckdb
+import orjson
 
-from distill.artifacts.layout import DECISIONS, SAMPLES, SIGNALS, part_path
+from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, SIGNALS, part_path
 from distill.artifacts.manifest import MANIFEST
+from distill.view.policy import compare_policy, policy
 from distill.view.trace_table import Query, TraceTable
 
 QUERIES = {
@@ -49,7 +51,9 @@ def enlarge(run: Path, target: Path, traces: int) -> None:
             f"COPY (SELECT {columns} FROM {source} AS source, {copies} ORDER BY id LIMIT {traces}) TO '{path}' "
             "(FORMAT parquet, COMPRESSION zstd)"
         )
-    (target / "filter" / MANIFEST).write_bytes((run / "filter" / MANIFEST).read_bytes())
+    manifest = orjson.loads((run / "filter" / MANIFEST).read_bytes())
+    (target / "filter" / MANIFEST).write_bytes(orjson.dumps(manifest | {"outputs": {}}))  # other files than its own
+    (target / RECIPE).write_bytes((run / RECIPE).read_bytes())
 
 
 def main() -> None:
@@ -68,6 +72,11 @@ def main() -> None:
         total = table.search(query)["total"]
         wall, cpu = time.perf_counter() - begin, time.process_time() - busy
         print(f"{name}: {total:,} traces, {wall:.2f} s, {cpu:.2f} CPU s")
+    begin, busy = time.perf_counter(), time.process_time()
+    own = policy(table)
+    compare_policy(table, own | {"rules": own["rules"][1:]})
+    wall, cpu = time.perf_counter() - begin, time.process_time() - busy
+    print(f"policy without its first rule: {wall:.2f} s, {cpu:.2f} CPU s")
     print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

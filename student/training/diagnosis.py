@@ -21,7 +21,7 @@ ROSE: Final = 1.15
 UNCHANGED: Final = 0.85
 """The loss at the end over the loss at the start: above, the weights are worse than before; below, it learned."""
 UNFORMED: Final = 0.3
-"""Nats a token of think tags and the end of a turn: they are always the same, so a student that trained has near 0."""
+"""Nats a token of think tags and the end of a turn: they are always the same, so a trained student has near 0."""
 LEARNED: Final = 0.85
 """Share of tokens for which the right one is the likeliest: from here on a loss may stand still."""
 OVERFITTED: Final = 1.1
