@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.files import describe, directory_sha256, locked, set_aside
-from distill.artifacts.layout import CACHE, model_folder
+from distill.artifacts.layout import CACHE, CHECKPOINTS, model_folder
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, versions
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
@@ -171,6 +171,7 @@ class _Training:
             if start is not None and start not in waiting_for:
                 saved_model.require_saved(self.run, start, digests=True)
         seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
+        seconds += sum(_seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
         manifests |= (
             self._one_by_one(unfinished) if jobs == 1 or len(unfinished) < 2 else self._side_by_side(unfinished, jobs)
         )
@@ -213,6 +214,13 @@ class _Training:
                 manifests[str(name)] = future.result()
                 submit_ready()
         return manifests
+
+
+def _seconds_before(checkpoints: Path) -> float:
+    """Of the commands that left a stage unfinished."""
+    from student.training.loop import metrics_log
+
+    return metrics_log.seconds_before(checkpoints)
 
 
 def train_alone(

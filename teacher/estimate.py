@@ -86,6 +86,8 @@ class TeacherUsage:
     left: Counter[str] = field(default_factory=Counter)
     """Samples by domain that are not done."""
     done: int = 0
+    there: int = 0
+    """Traces, those of samples that are not done included."""
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
     """By quantity and domain, moments over the finished samples."""
 
@@ -205,6 +207,15 @@ def sample_usage(
     outputs = [output_tokens(entry.usage, entry.outcome) for entry in entries]
     output = None if None in outputs else sum(filter(None, outputs))
     return len(entries), (prompt if prompt or not entries else None), output
+
+
+def traces_there(policy: TeacherPolicy, index: TraceIndex, sample: Sample) -> int:
+    """Replies of a teacher to a sample that the plan wants, those included that later attempts replaced."""
+    sample_policy = policy.sample_policy(sample)
+    if sample_policy is None:
+        return 0
+    sample_policy.state_of(policy.status_of)
+    return sum(request.id in index for request in sample_policy.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

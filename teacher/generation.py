@@ -269,6 +269,8 @@ def _manifest_counts(
     counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
     for name, tally in tallies.items():
         counts |= {f"{name}.{outcome}": count for outcome, count in tally.outcomes.items()}
+        if tally.repeated:
+            counts[f"{name}.repeated"] = tally.repeated
     counts |= {f"quarantined.{reason}": count for reason, count in plan.quarantined.items()}
     for key in ("repeated", "dropped", "hinted", "without_usage"):
         if total := sum(getattr(tally, key) for tally in tallies.values()):

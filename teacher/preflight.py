@@ -17,7 +17,7 @@ from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import finished
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
-from distill.reports.text_table import table
+from distill.reports.text_table import short_number, table
 from distill.types import ProgressCallback, Sample, unwatched
 from teacher import checks
 from teacher.estimate import (
@@ -29,6 +29,7 @@ from teacher.estimate import (
     sample_usage,
     summarize_journals,
     total_time,
+    traces_there,
 )
 from teacher.generate import REMEDY, ask
 from teacher.messages.request import Model
@@ -128,7 +129,9 @@ def _inspect_plan(
         domains[sample.domain] += 1
         images.update(ref.sha256 for ref in sample.images)
         for teacher in route(recipe.teachers, sample):
-            used = sample_usage(policies[teacher.name], indexes[teacher.name], sample) if sample.id in asked else None
+            policy, index = policies[teacher.name], indexes[teacher.name]
+            used = sample_usage(policy, index, sample) if sample.id in asked else None
+            usage[teacher.name].there += traces_there(policy, index, sample) if sample.id in asked else 0
             if used is None:
                 usage[teacher.name].left[sample.domain] += 1
             else:
@@ -159,7 +162,7 @@ def _teacher_table(
                 name,
                 f"{questions:,}",
                 f"{questions * most_traces(recipe, teacher):,}",
-                f"{usage.journals.records:,}",
+                f"{usage.there:,}",
                 _format_amount(estimate.prompt),
                 _format_amount(estimate.output),
                 _format_amount(estimate.disk, "B"),
@@ -214,10 +217,9 @@ def _format_time(amount: Amount | None) -> str:
 
 
 def _format_number(value: float) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return "?" if math.isinf(value) else f"{value / size:,.3g}{unit}"
-    return f"{value:,.3g}" if value < 10 else f"{value:,.0f}"
+    if math.isinf(value):
+        return "?"
+    return f"{value:,.3g}" if value < 10 else short_number(value, between="")
 
 
 def _format_duration(seconds: float) -> str:

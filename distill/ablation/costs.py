@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from distill.ablation.drafts import Arm
-from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import METRICS, rollouts_folder
+from distill.artifacts.layout import rollouts_folder
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
@@ -59,9 +58,9 @@ def seconds(planned: Arm, folder: Path, studied: str) -> Seconds:
     earlier = {each.name for each in lineage(stages, studied)[:-1]} if stages else set[str]()
     trained = list(_stages(planned, folder))
     return Seconds(
-        before=sum(_trained_seconds(where) for stage, where in trained if stage in earlier),
+        before=sum(_noted(where) for stage, where in trained if stage in earlier),
         method=sum(_of_stages(planned.recipe, folder)) + sum(_of_rounds(planned, folder)),
-        training=sum(_trained_seconds(where) for stage, where in trained if stage not in earlier),
+        training=sum(_noted(where) for stage, where in trained if stage not in earlier),
     )
 
 
@@ -70,13 +69,6 @@ def _stages(planned: Arm, folder: Path) -> Iterator[tuple[str, Path]]:
     yield from ((stage.name, folder / "train" / stage.name) for stage in planned.recipe.stages)
     for number in range(1, planned.rounds + 1):
         yield planned.stage, pass_folder(folder, number) / "train" / planned.stage
-
-
-def _trained_seconds(stage: Path) -> float:
-    """Of one stage. The manifest has those of the last command, and the log those of all that trained steps."""
-    manifest = Manifest.read(stage)
-    logs = list(read_jsonl(stage / METRICS, on_damage=lambda _: None))
-    return max(manifest.seconds if manifest else 0.0, float(logs[-1]["seconds"]) if logs else 0.0)
 
 
 def _of_stages(recipe: Recipe, folder: Path) -> Iterator[float]:

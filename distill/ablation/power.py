@@ -24,6 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Claim
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces, lineage
+from distill.reports.text_table import counted
 
 if TYPE_CHECKING:
     from distill.stats.paired_effects import Deviations
@@ -106,7 +107,9 @@ def _deviations(folder: Path) -> "tuple[Deviations, str]":
     if not known:
         return Deviations(**ASSUMED), "assumed"
     squares = {name: sum(each[name] ** 2 for each in known) / len(known) for name in ASSUMED}
-    return Deviations(**{name: square**0.5 for name, square in squares.items()}), f"{len(known)} arms measured before"
+    return Deviations(
+        **{name: square**0.5 for name, square in squares.items()}
+    ), f"{counted(len(known), 'arm')} measured before"
 
 
 def _work(recipe: Recipe, folder: Path, names: Sequence[str], seeds: int, n: int) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def _work(recipe: Recipe, folder: Path, names: Sequence[str], seeds: int, n: int
     replies = len(asked) * n * (2 if recipe.eval.without_image else 1) * seeds
     steps = None if None in trained.values() else sum(step or 0 for step in trained.values()) * seeds
     seconds_a_step = _rate(_measured(folder, "train"), "steps")
-    seconds_a_reply = _rate(_measured(folder, "eval"), "predictions")
+    seconds_a_reply = _rate(_measured(folder, "eval"), "predictions", "predictions_without_image")
     seconds = None
     if steps is not None and seconds_a_step is not None and seconds_a_reply is not None:
         seconds = steps * seconds_a_step + replies * seconds_a_reply
@@ -169,8 +172,8 @@ def _measured(folder: Path, verb: str) -> list[Manifest]:
     return [manifest for manifest in stages if manifest is not None]
 
 
-def _rate(manifests: Sequence[Manifest], unit: str) -> float | None:
-    count = sum(manifest.counts.get(unit, 0) for manifest in manifests)
+def _rate(manifests: Sequence[Manifest], *units: str) -> float | None:
+    count = sum(manifest.counts.get(unit, 0) for manifest in manifests for unit in units)
     return sum(manifest.seconds for manifest in manifests) / count if count else None
 
 
@@ -179,18 +182,18 @@ def statement_text(statement: Mapping[str, Any]) -> str:
     work, sd, claims = statement["work"], statement["sd"], statement["claims"]
     seeds = len(statement["seeds"])
     lines = [
-        f"{len(statement['arms'])} arms x {seeds} seed{'s' if seeds > 1 else ''}, {claims} claims. Standard "
+        f"{counted(len(statement['arms']), 'arm')} x {counted(seeds, 'seed')}, {counted(claims, 'claim')}. Standard "
         f"deviations of a difference ({statement['sd_from']}): {100 * sd['seed']:.1f} points between seeds, "
         f"{100 * sd['question']:.0f} between questions, {100 * sd['rest']:.0f} of single replies."
     ]
+    holm = f"after Holm's correction for {counted(claims, 'claim')} at worst"
     for row in statement["differences"]:
-        lines.append(
-            f"{row['domain'] or 'all questions'}: {row['n']:,} questions, half width {100 * row['half_width']:.1f} "
-            f"points; found with a probability of 80 %: {100 * row['detectable']:.1f} points by a single claim, "
-            f"{100 * row['detectable_corrected']:.1f} after Holm's correction for {claims} claims at worst."
-        )
-    steps = "steps unknown" if work["steps"] is None else f"{work['steps']:,} steps"
-    cost = f"{work['trainings']:,} trainings, {steps}, {work['replies']:,} replies"
+        half, one, corrected = (100 * row[name] for name in ("half_width", "detectable", "detectable_corrected"))
+        of = f"{row['domain'] or 'all questions'}: {counted(row['n'], 'question')}, half width {half:.1f} points"
+        found = f"{one:.1f} points by a single claim, {corrected:.1f} {holm}"
+        lines.append(f"{of}; found with a probability of 80 %: {found}.")
+    steps = "steps unknown" if work["steps"] is None else counted(work["steps"], "step")
+    cost = f"{counted(work['trainings'], 'training')}, {steps}, {counted(work['replies'], 'reply', 'replies')}"
     if work["seconds"] is None:
         lines.append(f"{cost}. Seconds are known when one arm is finished in this run directory.")
     else:

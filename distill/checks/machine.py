@@ -106,11 +106,12 @@ def check_disk(context: CheckContext) -> Iterator[CheckResult]:
     existing = _existing(context.run)
     free = shutil.disk_usage(existing).free
     dataset_bytes, max_trace_bytes = _dataset_bytes(context), _trace_bytes(context)
-    models = _model_bytes(context)
+    models, survey = _model_bytes(context), context.readable(ASKED)
     needed = dataset_bytes + models
+    extent = "" if survey is None or survey.whole else f" of {survey.extent}"
     summary = (
         f"about {_gb(models)} for students and checkpoints, {_gb(dataset_bytes)} for images of the dataset, at most "
-        f"{_gb(max_trace_bytes)} for traces; {_gb(free)} free at {existing}"
+        f"{_gb(max_trace_bytes)} for traces{extent}; {_gb(free)} free at {existing}"
     )
     if needed > free:
         yield problem(
@@ -129,7 +130,7 @@ def check_scratch(context: CheckContext) -> Iterator[CheckResult]:
         return
     scratch = scratch_root(context.recipe)
     free, needed = shutil.disk_usage(scratch).free, survey.pictured * survey.most_images * survey.image_bytes
-    asked = "the questions" if survey.whole else f"the first {survey.samples:,} questions"
+    asked = "the questions" if survey.whole else survey.extent
     summary = f"at most {_gb(needed)} for images of {asked}, which lie in a store; {_gb(free)} free at {scratch}"
     if needed > free:
         yield warning("engine.scratch", summary, "set engine.scratch to a folder on a larger disk")
@@ -144,7 +145,7 @@ def _dataset_bytes(context: CheckContext) -> float:
     kept = context.recipe.filter.select.per_question or 1
     limit = context.recipe.filter.select.limit
     rows = survey.samples * kept
-    return (min(rows, limit) if limit else rows) * survey.image_bytes * survey.pictured / max(1, survey.samples)
+    return (min(rows, limit) if limit else rows) * survey.image_bytes * survey.images / max(1, survey.samples)
 
 
 def _trace_bytes(context: CheckContext) -> float:
@@ -179,13 +180,15 @@ def _gb(size: float) -> str:
 def check_cost(context: CheckContext) -> Iterator[CheckResult]:
     """The most that teachers may write, and cost where a price is given."""
     recipe = context.recipe
-    if context.readable(ASKED) is None:
+    survey = context.readable(ASKED)
+    if survey is None:
         return
+    extent = "" if survey.whole else f" for {survey.extent}"
     for teacher in recipe.teachers:
         ahead = forecast(recipe, teacher, _unseen(context.routed[teacher.name]))
         assert ahead.output is not None  # without a finished sample it is the most that the settings allow
         cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
-        summary = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}"
+        summary = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}{extent}"
         yield fine(f"teachers.{teacher.name}", f"{summary}; `distill generate --check --probe 32` measures it")
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from distill.reports.text_table import counted
+
 State = Literal["ok", "problem", "warning", "not checked"]
 OK: State = "ok"
 PROBLEM: State = "problem"
@@ -82,9 +84,9 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        plurals: dict[str, str] = {PROBLEM: "problems", WARNING: "warnings"}
-        counts = ", ".join(f"{count} {plurals.get(state, state)}" for state, count in self.counts.items())
-        return f"{self.recipe}: {counts} ({self.seconds:.1f} s)"
+        uncounted = (OK, NOT_CHECKED)
+        counts = [counted(n, state, state if state in uncounted else "") for state, n in self.counts.items()]
+        return f"{self.recipe}: {', '.join(counts)} ({self.seconds:.1f} s)"
 
 
 def ordered(results: Sequence[CheckResult]) -> list[CheckResult]:

@@ -14,6 +14,7 @@ from distill.data import reader, sources
 from distill.data.images import image_files
 from distill.data.images.image_cells import BYTE_RANGE
 from distill.recipe.recipe import Recipe
+from distill.reports.text_table import counted
 from distill.types import BadRow, Sample
 
 KEPT = 512
@@ -39,6 +40,8 @@ class Survey:
     """Samples with images."""
     most_images: int = 0
     """Largest number of images of one sample."""
+    images: int = 0
+    """Images of all samples."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Rows that cannot be used."""
     first_bad: list[BadRow] = field(default_factory=list)
@@ -56,9 +59,13 @@ class Survey:
     def bad(self) -> int:
         return self.reasons.total() - self.reasons["duplicate_row"]
 
+    @property
+    def extent(self) -> str:
+        """The questions that were read."""
+        return counted(self.samples, "question") if self.whole else f"the first {counted(self.samples, 'question')}"
+
     def describe(self) -> str:
-        summary = f"{self.samples:,} questions" if self.whole else f"the first {self.samples:,} questions"
-        parts = [summary, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
+        parts = [self.extent, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
         if not self.decoded:
             parts.append("some of the images decoded, the others only looked for")
         return ", ".join(parts)
@@ -69,6 +76,7 @@ class Survey:
         if not sample.answers and not self.without_gold:
             self.without_gold = sample.question[:80]
         self.pictured += bool(sample.images)
+        self.images += len(sample.images)
         self.most_images = max(self.most_images, len(sample.images))
         self.domains[sample.domain] += 1
         self.answer_types[sample.answer_type or ""] += 1

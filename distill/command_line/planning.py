@@ -17,7 +17,7 @@ from distill.command_line.options import (
     open_other,
     open_recipe,
 )
-from distill.commands.progress import show, show_json, watch
+from distill.commands.progress import result_alone, show, show_json, watch
 from distill.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def check(
     """
     from distill.commands.stages import check_run
 
-    text, is_fit = check_run(*open_recipe(recipe, run, overrides), gpu=gpu, as_json=json_)
+    with result_alone():
+        text, is_fit = check_run(*open_recipe(recipe, run, overrides), gpu=gpu, as_json=json_)
     show(text)
     if not is_fit:
         raise typer.Exit(2)

@@ -14,7 +14,7 @@ from distill.command_line.options import (
     StageJobsOption,
     open_recipe,
 )
-from distill.commands.progress import show, show_json
+from distill.commands.progress import result_alone, show, show_json
 from distill.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -192,14 +192,15 @@ def eval_(
     from distill.commands.stages import eval_stage
     from distill.commands.status import evaluation_fields
 
-    if isinstance(run, str):
-        from distill.commands.store_stages import eval_stage_in_store
+    with result_alone():
+        if isinstance(run, str):
+            from distill.commands.store_stages import eval_stage_in_store
 
-        opened, _ = open_recipe(recipe, None, overrides, students=students)
-        text, fields = eval_stage_in_store(opened, run, fresh=fresh)
-    else:
-        opened, folder = open_recipe(recipe, run, overrides, students=students)
-        text, fields = eval_stage(opened, folder, fresh=fresh), evaluation_fields(folder)
+            opened, _ = open_recipe(recipe, None, overrides, students=students)
+            text, fields = eval_stage_in_store(opened, run, fresh=fresh)
+        else:
+            opened, folder = open_recipe(recipe, run, overrides, students=students)
+            text, fields = eval_stage(opened, folder, fresh=fresh), evaluation_fields(folder)
     if json_:
         show_json(fields)
     else:

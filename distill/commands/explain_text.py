@@ -69,7 +69,8 @@ class Explanation:
 def as_text(explanation: Explanation) -> str:
     """The facts as plain text, the outcome first."""
     record, sample = explanation.record, explanation.sample
-    author = f"{record['teacher']}, attempt {record['k']}, {record['model']} {record['revision']}".strip()
+    attempt = f", attempt {record['attempt'] + 1}" if record.get("attempt") else ""
+    author = f"{record['teacher']}, k = {record['k']}{attempt}, {record['model']} {record['revision']}".strip()
     blocks = [
         _pairs(
             [

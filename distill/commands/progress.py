@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from io import StringIO
@@ -66,6 +66,13 @@ def show(text: object) -> None:
 def show_json(value: Any) -> None:
     """Print a command's result to stdout as one JSON object."""
     show(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
+
+
+@contextmanager
+def result_alone() -> Iterator[None]:
+    """What a user's own code prints until the block ends goes to stderr: stdout has the command's result alone."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def say(text: object) -> None:

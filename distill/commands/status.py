@@ -17,7 +17,7 @@ from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, RECI
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
 from distill.reports.findings import as_text, read_findings
-from distill.reports.text_table import interval, percent, table
+from distill.reports.text_table import counted, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
 
@@ -97,7 +97,7 @@ def _stages(run: Path) -> str:
     rows = []
     for stage in STAGES:
         state = _state(run / stage, stage)
-        damaged = f", {len(state['damaged_files']):,} files damaged" if state.get("damaged_files") else ""
+        damaged = f", {counted(len(state['damaged_files']), 'file')} damaged" if state.get("damaged_files") else ""
         seconds = f"{state['seconds']:,.0f} s" if "seconds" in state else ""
         rows.append((stage, state["state"] + damaged, seconds, state.get("finished_at", "")))
     return table(("stage", "state", "took", "finished at"), rows)
@@ -260,7 +260,9 @@ def evaluation(run: Path) -> str:
             for name, arm in arms.items()
         ]
         blocks.append(table(("accuracy %", *domains), shares))
-    deltas = [(name, _difference(delta), f"{delta['p']:.2g}") for name, delta in metrics["deltas"].items()]
+    deltas = [
+        (name, _difference(delta), metric_table.probability(delta["p"])) for name, delta in metrics["deltas"].items()
+    ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
     return "\n\n".join([*blocks, *_errors(arms), *filter(None, [diagnosis(path.parent.parent, "eval")])])
@@ -290,6 +292,7 @@ def _errors(arms: Mapping[str, Any]) -> list[str]:
 def ablation(folder: Path, study: str | None = None) -> str:
     """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
     from distill.ablation.power import statement_text
+    from distill.reports import metric_table
 
     results = orjson.loads((folder / RESULTS).read_bytes())
     studies = {name: study_results for name, study_results in results["studies"].items() if study in (None, name)}
@@ -314,7 +317,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
             claim["text"],
             name,
             _difference(claim["effect"]),
-            f"{claim['p_adjusted']:.2g}" if "p_adjusted" in claim else "",
+            metric_table.probability(claim.get("p_adjusted")),
             claim["verdict"],
         )
         for name, study_results in studies.items()

@@ -4,7 +4,7 @@ Models are outlined from their configurations, data is sampled where it is there
 Times are those of the kernels of a step (distill/planning/stage_times.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from distill.planning.stage_plans import GpuFit, StagePlan, local_gpu, plans
 from distill.planning.stage_times import StageTime, advice, on_card
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.reports.text_table import table
+from distill.reports.text_table import short_number, table
 
 _TIMES = ("time at least", "expected")
 _TIMES_NOTE = (
@@ -54,9 +54,9 @@ def chosen_gpu(recipe: Recipe, gpu: str | None) -> Gpu | None:
 def _student(outline: Any, planned: StagePlan) -> str:
     """The student and its parts; adapters belong to stages."""
     sizes = [(row.part, row.parameters) for row in planned.parts if row.part != "adapters"]
-    parts = " + ".join(f"{part} {_short(count)}" for part, count in sizes)
+    parts = " + ".join(f"{part} {short_number(count)}" for part, count in sizes)
     dtype = str(outline.dtype).removeprefix("torch.")
-    return f"student: {_short(sum(count for _, count in sizes))} parameters = {parts}, in {dtype}"
+    return f"student: {short_number(sum(count for _, count in sizes))} parameters = {parts}, in {dtype}"
 
 
 def _stages(plans: Sequence[StagePlan]) -> str:
@@ -68,12 +68,12 @@ def _stages(plans: Sequence[StagePlan]) -> str:
         rows.append(
             (
                 planned.stage.name,
-                _short(sum(row.trainable for row in planned.parts)),
+                short_number(sum(row.trainable for row in planned.parts)),
                 "?" if load.rows is None else f"{bound_sign}{load.rows:,}",
                 f"{bound_sign}{load.tokens:,.0f}",
                 f"{scheduled.steps:,}" if scheduled else "?",
-                f"{bound_sign}{_short(scheduled.tokens)}" if scheduled else "?",
-                f"{bound_sign}{_short(planned.flops)}" if scheduled else "?",
+                f"{bound_sign}{short_number(scheduled.tokens)}" if scheduled else "?",
+                f"{bound_sign}{short_number(planned.flops)}" if scheduled else "?",
                 _gib(planned.bytes(checkpointing=False)),
                 _gib(planned.bytes(checkpointing=True)),
             )
@@ -103,7 +103,9 @@ def _generation(recipe: Recipe) -> str:
     for teacher in recipe.teachers:
         traces = asked * most_traces(recipe, teacher)
         tokens = traces * teacher.sampling.max_tokens * share
-        rows.append((teacher.name, f"<= {asked:,}", f"<= {_short(traces * attempts)}", f"<= {_short(tokens)}"))
+        rows.append(
+            (teacher.name, f"<= {asked:,}", f"<= {short_number(traces * attempts)}", f"<= {short_number(tokens)}")
+        )
     note = f"times and costs of teachers: distill generate {recipe.name} --check --probe 32"
     return f"{table(('teacher', 'questions', 'traces', 'output tokens'), rows)}\n{note}"
 
@@ -117,7 +119,7 @@ def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
     shares = f"{settings.steps_share:g} of the steps of {stage.stage.name}"
     if stage.schedule is not None:
         steps = max(1, round(settings.steps_share * stage.schedule.steps))
-        shares = f"{steps:,} steps, {_short(settings.steps_share * stage.schedule.tokens)} tokens"
+        shares = f"{steps:,} steps, {short_number(settings.steps_share * stage.schedule.tokens)} tokens"
     limit = "" if settings.returned is None else f"; at most {settings.returned:,} questions go back"
     return (
         f"rounds: up to {settings.count} after the first pass, each {shares}{limit}. The student "
@@ -211,7 +213,7 @@ def _measured(plans: Sequence[StagePlan]) -> str:
         (
             planned.stage.name,
             f"{planned.tokens_per_s:,.0f}",
-            _short(planned.schedule.tokens),
+            short_number(planned.schedule.tokens),
             duration(planned.schedule.tokens / planned.tokens_per_s / 3600),
         )
         for planned in plans
@@ -262,13 +264,3 @@ def _priced(hours: tuple[float, float] | None, price: float | None) -> tuple[str
 
 def _gib(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.0f} MiB"
-
-
-_UNITS: Mapping[str, float] = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
-
-
-def _short(value: float) -> str:
-    for unit, size in _UNITS.items():
-        if value >= 0.9995 * size:
-            return f"{value / size:,.3g} {unit}"
-    return f"{value:,.0f}"

@@ -11,10 +11,11 @@ from typing import Any
 from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.damaged_runs import damage_named
+from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import start_of
-from distill.reports.text_table import table
+from distill.reports.text_table import counted, table
 
 _WIDTH = 30
 _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
@@ -87,17 +88,17 @@ def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tu
 
 def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     """How many traces are asked again, by teacher."""
-    outputs = manifest.outputs if manifest is not None else {}
     counts = {
-        teacher.name: sum(out.count or 0 for name, out in outputs.items() if name.startswith(f"{teacher.name}/part-"))
-        for teacher in now.teachers
+        each.name: traces_of_teacher(manifest, each.name) if manifest is not None else 0 for each in now.teachers
     }
     again = [name for name in counts if name in {*redo.parts("traces"), *redo.parts("engine")}]
-    parts = [f"asks {counts[name]:,} traces of {name} again" if counts[name] else f"asks {name}" for name in again]
+    parts = [
+        f"asks {counted(counts[name], 'trace')} of {name} again" if counts[name] else f"asks {name}" for name in again
+    ]
     if any(change.path.startswith("data.questions.") for change in redo.changes if "generate" in change.targets):
         parts.append("reads the questions again, asks the new ones")
     kept = sum(count for name, count in counts.items() if name not in again)
-    return "; ".join([*parts, f"keeps {kept:,} traces that are still wanted"] if kept else parts)
+    return "; ".join([*parts, f"keeps {counted(kept, 'trace')} of the other teachers"] if kept else parts)
 
 
 def _measured(redo: Redo, manifest: Manifest | None) -> str:

@@ -17,6 +17,7 @@ from distill.artifacts.layout import SAMPLES, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from distill.planning import image_packing
+from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.image_packing import StoredImages
 from distill.planning.plan import duration
 from distill.recipe.recipe import Recipe
@@ -153,7 +154,9 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     if generated is None or not generated.counts.get("samples"):
         return None
     count = generated.counts["samples"]
-    teachers = tuple(_measured_teacher(run / "generate" / each.name, each.name, count) for each in recipe.teachers)
+    teachers = tuple(
+        _measured_teacher(run / "generate" / each.name, each.name, generated) for each in recipe.teachers
+    )
     filtered, folder = Manifest.read(run / "filter"), run / "filter"
     size = (run / "generate" / SAMPLES).stat().st_size / count
     images = image_packing.measure_load(recipe, run / "generate" / SAMPLES, count)
@@ -165,13 +168,14 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
         sample_bytes=size,
         signal_bytes=_folder_bytes(folder / SIGNALS) / count,
         filter_bytes=_folder_bytes(folder) / count,
-        filter_s=filtered.seconds / count,
+        # Where signals were reused, its seconds are those of the rest.
+        filter_s=None if filtered.counts.get("reused") else filtered.seconds / count,
         images=images,
         basis=basis,
     )
 
 
-def _measured_teacher(folder: Path, name: str, samples: int) -> TeacherLoad:
+def _measured_teacher(folder: Path, name: str, generated: Manifest) -> TeacherLoad:
     summary = summarize_journals(folder)
     parts = trace_parts(folder)
     records = [each for part in parts for each in read_jsonl(part, check=trace_fault, on_damage=lambda _: None)]
@@ -180,13 +184,17 @@ def _measured_teacher(folder: Path, name: str, samples: int) -> TeacherLoad:
     prompt = sum(each["usage"]["prompt"] for each in replies)
     head = b"".join(_heads(parts))
     share = len(compress(head)) / len(head) if head else 0.0
+    # The journals keep traces that are no longer wanted, of an earlier prompt say.
+    wanted = traces_of_teacher(generated, name, replaced=True)
+    traces = min(wanted, len(replies)) / generated.counts["samples"]
+    each = traces / max(1, len(replies))
     return TeacherLoad(
         teacher=name,
-        traces=len(replies) / samples,
+        traces=traces,
         # Replies whose server counts no tokens are taken to be as long as the others.
-        output_tokens=fmean(counted) * len(replies) / samples if counted else None if replies else 0.0,
-        prompt_tokens=prompt / samples if prompt or not replies else None,
-        bytes=share * summary.bytes / samples,
+        output_tokens=fmean(counted) * traces if counted else None if replies else 0.0,
+        prompt_tokens=prompt * each if prompt or not replies else None,
+        bytes=share * summary.bytes * each,
         tokens_per_s=summary.tokens_per_s or None,
     )
 

@@ -20,3 +20,19 @@ def percent(share: float, *, sign: bool = False) -> str:
 def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
     """[low, high] in percent."""
     return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"
+
+
+_UNITS = {"Z": 1e21, "E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
+
+
+def short_number(value: float, *, between: str = " ") -> str:
+    """A number in three digits, with the letter of its size."""
+    for letter, size in _UNITS.items():
+        if value >= 0.9995 * size:
+            return f"{value / size:,.3g}{between}{letter}"
+    return f"{value:,.0f}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, in the singular for one."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

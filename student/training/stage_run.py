@@ -357,6 +357,8 @@ class StageRun:
         made = (self.student, self.encoder, self.store, self.held_out, self.on_progress)
         validation = early_stopping.early_stopping_of(self.recipe, self.stage, self.folder, *made)
         done = checkpoints.last_step(self.folder / CHECKPOINTS)
+        # The manifest tells the seconds of all runs that led here.
+        self.begun -= metrics_log.seconds_before(self.folder / CHECKPOINTS)
         log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
         reached, notices, workers = done, dict[str, Any](), step_dataset.decoding_processes(self.images)
         with log as metrics:

@@ -63,12 +63,29 @@ def test_version_short_help_and_completion_are_there() -> None:
     assert "_distill_completion" in runner.invoke(cli.app, ["--show-completion", "bash"], prog_name="distill").stdout
 
 
+TALKING_METRIC = """
+from student.evaluation.user_metrics import UserMetric
+
+print("loaded")
+
+
+def short(sample, prediction):
+    print("scored")
+    return True
+
+
+own_short = UserMetric(name="own_short", label="short", kind="share", value=short)
+"""
+
+
 @pytest.mark.parametrize("verb", ["status", "plan", "eval", "check"])
 def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     student_worlds.parts(tmp_path)
     student_worlds.data(tmp_path, questions=8)
     stage = student_worlds.stage("one", steps=1)
-    recipe, run = student_worlds.recipe(tmp_path, stage, more="[eval]\nmax_new_tokens = 2\n"), tmp_path / "run"
+    (tmp_path / "mine.py").write_text(TALKING_METRIC)
+    more = '[eval]\nmax_new_tokens = 2\nmetrics = ["mine.py:own_short"]\n'
+    recipe, run = student_worlds.recipe(tmp_path, stage, more=more), tmp_path / "run"
     (run / "recipe.toml").write_text(recipe.to_toml())
     if verb == "eval":
         train(recipe, run)
@@ -92,6 +109,7 @@ def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monk
     elif verb == "eval":
         assert found["metrics"] == orjson.loads((run / "eval" / "metrics.json").read_bytes())
         assert Path(found["report"]).is_file()
+        assert "loaded" in done.stderr and "scored" in done.stderr
     else:
         assert not found["ok"]
 

@@ -143,7 +143,7 @@ def test_settings_other_than_those_of_a_finished_stage_are_said_as_the_run_would
         other = recipe(tmp_path, {"base_url": url, "system": "Be brief."})
         with pytest.raises(StaleError, match=r"teachers\.t\.system"):
             preflight(other, tmp_path / "run")
-        assert line_of(preflight(other, tmp_path / "run", fresh=True))[:3] == ["20", "40", "40"]
+        assert line_of(preflight(other, tmp_path / "run", fresh=True))[:3] == ["20", "40", "0"]
         assert Manifest.read(tmp_path / "run" / "generate") is not None
 
 
@@ -179,3 +179,14 @@ def test_what_a_run_would_trip_over_is_said_before_it(
 def test_braces_that_are_the_prompt_s_own_are_left_alone(tmp_path: Path) -> None:
     teacher = {"prompt": r"{question} Put it in \boxed{} as {\"n\": {number}}", "base_url": "http://127.0.0.1:9/v1"}
     assert "usable questions" in preflight(recipe(tmp_path, teacher), tmp_path / "run")
+
+
+def test_traces_of_an_earlier_prompt_are_not_there_and_those_of_a_sample_under_way_are(tmp_path: Path) -> None:
+    with stub_server.serve() as url:
+        before = recipe(tmp_path, {"base_url": url}, rows=4)
+        generate(before, tmp_path / "run")
+        assert line_of(preflight(before, tmp_path / "run"))[1:3] == ["8", "8"]
+        other = recipe(tmp_path, {"base_url": url, "prompt": "Think. {question}"}, rows=4)
+        assert line_of(preflight(other, tmp_path / "run", fresh=True))[1:3] == ["8", "0"]
+        more = recipe(tmp_path, {"base_url": url, "samples": 3}, rows=4)
+        assert line_of(preflight(more, tmp_path / "run", fresh=True))[1:3] == ["12", "8"]

@@ -19,6 +19,7 @@ from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, write_jsonl
 from distill.artifacts.json_lines import requiring
 from student.data.responses import KINDS
+from student.training.checkpoints.checkpoint_files import last_checkpoint, readable_checkpoint
 
 _FILE = "meter.json"
 
@@ -220,6 +221,15 @@ class MetricsLog:
         self.counts, self.by_group = kept["counts"], kept["by_group"]
         self.seconds = self.last.seconds
         return self.last
+
+
+def seconds_before(checkpoints: Path) -> float:
+    """Seconds in the training loop of the runs that led to the newest checkpoint; 0 without one."""
+    checkpoint = last_checkpoint(checkpoints)
+    if checkpoint is None:
+        return 0.0
+    with readable_checkpoint(checkpoint):
+        return float(orjson.loads((checkpoint / _FILE).read_bytes())["last"]["seconds"])
 
 
 def journal(path: Path, step: int) -> Journal:

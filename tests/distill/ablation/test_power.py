@@ -45,7 +45,7 @@ def test_rounds_and_arms_at_equal_seconds_train_stages_of_their_own(tmp_path: Pa
 def test_seconds_and_spread_come_from_what_was_measured(tmp_path: Path) -> None:
     assumed = power.state_power(STUDIES, tmp_path, ARMS, [0, 1, 2])
     finished(tmp_path, "train-a", 100, steps=400)
-    finished(tmp_path, "eval-a", 36, predictions=3600)
+    finished(tmp_path, "eval-a", 36, predictions=1800, predictions_without_image=1800)
     earlier = {"a": {"effect": None}, "b": {"effect": {"sd": {"seed": 0.03, "question": 0.2, "rest": 0.4}}}}
     (tmp_path / RESULTS).write_bytes(orjson.dumps({"arms": earlier}))
     measured = power.state_power(STUDIES, tmp_path, ARMS, [0, 1, 2])
@@ -53,7 +53,7 @@ def test_seconds_and_spread_come_from_what_was_measured(tmp_path: Path) -> None:
     assert work["seconds"] == pytest.approx(work["steps"] * 0.25 + work["replies"] * 0.01)
     assert measured["sd"]["seed"] == pytest.approx(0.03)
     assert measured["differences"][0]["detectable"] > 2 * assumed["differences"][0]["detectable"]
-    assert "1 arms measured before" in power.statement_text(measured)
+    assert "1 arm measured before" in power.statement_text(measured)
 
 
 def test_domains_of_claims_have_their_own_questions_and_holm_asks_for_more(tmp_path: Path) -> None:

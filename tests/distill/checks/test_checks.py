@@ -2,9 +2,12 @@
 
 import re
 import shutil
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import check_world
 import huggingface_hub
@@ -22,6 +25,7 @@ from distill.artifacts.files import locked
 from distill.checks import hub, machine
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckReport, CheckResult
+from distill.checks.survey import Survey
 from distill.errors import RecipeError
 from distill.recipe.loading import load
 from teacher.messages.request import Model
@@ -219,6 +223,16 @@ def test_when_time_is_over_the_rest_is_not_checked_and_said(folder: Path) -> Non
     report = check_recipe(load(folder / "recipe.toml"), folder / "run", seconds=0.0)
     assert not report.problems
     assert "no time was left" in {result.message for result in of(report, "stages", "not checked")}
+
+
+def test_of_a_source_that_was_read_in_part_a_cost_names_the_part(folder: Path) -> None:
+    recipe = load(folder / "recipe.toml")
+    read = Survey(name="questions", samples=100, images=150, pictured=90, whole=False)
+    context: Any = SimpleNamespace(
+        recipe=recipe, readable=lambda name: read, routed=Counter({each.name: 100 for each in recipe.teachers})
+    )
+    (first, *_) = machine.check_cost(context)
+    assert "output tokens" in first.message and "for the first 100 questions; `distill" in first.message
 
 
 def test_the_command_prints_problems_first_and_exits_2(folder: Path) -> None:

@@ -73,8 +73,12 @@ def recipe(tmp_path: Path) -> Path:
 def run(tmp_path: Path, recipe: Path) -> Path:
     """A run of 10,000 samples, of which there are the manifests alone."""
     folder = tmp_path / "work" / "run"
-    parts = {f"{name}/part-00000.jsonl": Output(sha256="", bytes=1, count=count) for name, count in TRACES.items()}
-    note("generate", folder, outputs=parts, counts={"samples": 10_000, "traces": 50_000})
+    parts = {
+        f"{name}/part-00000.jsonl": Output(sha256="", bytes=1, count=count + 77) for name, count in TRACES.items()
+    }
+    # Journals keep traces that an earlier prompt left; the counts are those of the last one.
+    traces = {f"{name}.complete": count for name, count in TRACES.items()}
+    note("generate", folder, outputs=parts, counts={"samples": 10_000, "traces": 50_000, **traces})
     note("filter", folder, counts={"input": 50_000})
     for stage in ("align", "reason", "polish"):
         note("train", folder, stage, counts={"steps": 120}, tokens={"trained": 3_000}, seconds=900.0)
@@ -111,7 +115,7 @@ def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_th
 ) -> None:
     now = changed(recipe, teachers__small__sampling__temperature="0.1")
     text = redo_text(load(recipe), now, run)
-    assert "asks 40,000 traces of small again; keeps 10,000 traces that are still wanted" in text
+    assert "asks 40,000 traces of small again; keeps 10,000 traces of the other teachers" in text
     assert stages(text) == {
         "generate": "runs again",
         "filter": "runs again",

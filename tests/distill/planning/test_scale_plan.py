@@ -178,3 +178,22 @@ def test_without_a_run_a_plan_names_bounds_and_invents_neither_prices_nor_hours(
     assert done.exit_code == 2 and "--samples" in done.output
     done = CliRunner().invoke(app, ["plan", str(world.folder / "recipe.toml"), "--samples", "10"])
     assert done.exit_code == 2 and "--engine" in done.output
+
+
+def test_traces_of_an_earlier_prompt_are_no_work_of_a_sample(world: World) -> None:
+    world.generate()
+    before = plan_scale(world.recipe(), world.run, engine="slurm", samples=10**6, agents=1)
+    world.teachers[0]["prompt"] = "Think. {question}"
+    world.generate(fresh=True)
+    after = plan_scale(world.recipe(), world.run, engine="slurm", samples=10**6, agents=1)
+    assert after.traces == before.traces == 3 * 10**6
+    assert after.output_tokens == pytest.approx(before.output_tokens, rel=0.05)
+
+
+def test_the_seconds_of_a_filter_that_reused_signals_tell_no_hours(world: World) -> None:
+    world.generate()
+    recipe = world.recipe()
+    apply(recipe, world.run)
+    assert plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1).filter_hours
+    apply(recipe, world.run, fresh=True)
+    assert plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1).filter_hours is None

@@ -1,8 +1,14 @@
 """The rates that a training step logs."""
 
+from pathlib import Path
+
 import pytest
+import student_worlds
 import torch
 
+from distill.artifacts.manifest import Manifest
+from student.train import train
+from student.training.loop import metrics_log
 from student.training.loop.metrics_log import MetricsLog, StepFacts, StepLog
 
 
@@ -20,3 +26,20 @@ def test_mfu_is_of_the_nominal_rate_and_hfu_counts_layers_computed_twice():
     assert card.hfu / card.mfu == pytest.approx(4 / 3) == pytest.approx(cpu.hfu / cpu.mfu)
     assert card.mfu_measured == pytest.approx(2 * card.mfu)
     assert cpu.mfu_measured == cpu.mfu
+
+
+def test_a_stage_takes_the_seconds_of_all_commands_that_trained_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = tmp_path / "checkpoint-3"
+    checkpoint.mkdir()
+    (checkpoint / "complete").touch()
+    (checkpoint / "meter.json").write_text('{"last": {"seconds": 1000.0}}')
+    assert metrics_log.seconds_before(tmp_path) == 1000 and metrics_log.seconds_before(tmp_path / "none") == 0
+    student_worlds.parts(tmp_path)
+    student_worlds.data(tmp_path, questions=8)
+    recipe = student_worlds.recipe(tmp_path, student_worlds.stage("one", steps=1))
+    monkeypatch.setattr(metrics_log, "seconds_before", lambda checkpoints: 1000.0)
+    assert train(recipe, tmp_path / "run").seconds > 1000
+    stage = Manifest.read(tmp_path / "run" / "train" / "one")
+    assert stage is not None and stage.seconds > 1000

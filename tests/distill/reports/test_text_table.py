@@ -1,0 +1,22 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from distill.checks.results import CheckReport, problem, warning
+from distill.reports.text_table import counted, short_number
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(7, "7"), (999.4, "999"), (1_234, "1.23 k"), (999_700, "1 M"), (4.2e21, "4.2 Z"), (12_345_678, "12.3 M")],
+)
+def test_a_number_has_three_digits_and_the_letter_of_its_size(value: float, text: str) -> None:
+    assert short_number(value) == text and "e+" not in short_number(value)
+
+
+def test_one_thing_has_its_singular() -> None:
+    assert [counted(n, "reply", "replies") for n in (0, 1, 2_000)] == ["0 replies", "1 reply", "2,000 replies"]
+    results = [problem("a", "b", "c"), warning("a", "b", "c")]
+    assert CheckReport(recipe="r", run="x", results=results, seconds=1.0).summary == (
+        "r: 1 problem, 1 warning, 0 not checked, 0 ok (1.0 s)"
+    )
