@@ -9,12 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
+from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import Manifest, require
 from distill.errors import DataError
 
 MISSING = "it is missing"
 CHANGED = "its bytes are not those that were written"
 _NOTE = ".digest"
+
+
+def require_run(run: Path) -> None:
+    """Raise DataError for a folder that is no run directory."""
+    if not (run / RECIPE).is_file():
+        raise DataError(f"{run}: no run here (no {RECIPE}); give the directory that `distill run` printed")
 
 
 def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: bool = False) -> dict[str, str]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from distill import run_log
-from distill.artifacts.layout import RECIPE
 from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
 from distill.commands.progress import say, show, show_json
 from distill.errors import RecipeError
@@ -220,6 +219,7 @@ def export(
 
     The student is merged and ready to serve.
     """
+    from distill.artifacts.integrity import require_run
     from distill.commands.push import push_folder, require_pushable
     from distill.commands.stages import export_dataset, export_gguf, export_student, export_tasks
 
@@ -237,8 +237,7 @@ def export(
         if both or lmms_eval:
             raise RecipeError("--push uploads one student or one dataset; leave --both and --lmms-eval out")
         require_pushable(push)
-    if not (run / RECIPE).is_file():
-        raise RecipeError(f"{run}: no run here (no {RECIPE}); give the directory that `distill run` printed")
+    require_run(run)
     asked = (prompts or 64) if verify else None
     reuse = verify or push is not None
     with run_log.recording(run, "export"):

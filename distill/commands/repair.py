@@ -9,18 +9,16 @@ from pathlib import Path
 
 from distill.artifacts.damaged_lines import SUFFIX, mend, record_damaged, side_file
 from distill.artifacts.files import describe, locked
-from distill.artifacts.integrity import digest_note
+from distill.artifacts.integrity import digest_note, require_run
 from distill.artifacts.json_lines import Damaged, scan
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.damaged_runs import Fault, Seen, faults, line_check
-from distill.errors import DataError
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
     """What is damaged in a run and what it costs, as text; `apply` sets it aside. Raises DataError."""
-    if not (run / RECIPE).is_file():
-        raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
+    require_run(run)
     with locked(run):
         seen = Seen()
         found = list(faults(run, seen))

@@ -12,10 +12,9 @@ import orjson
 
 from distill import run_log
 from distill.artifacts.damaged_lines import count_damaged
-from distill.artifacts.integrity import changed
-from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, RECIPE, REPORT, RESULTS
+from distill.artifacts.integrity import changed, require_run
+from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
 from distill.artifacts.manifest import STAGES, Manifest
-from distill.errors import DataError
 from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import counted, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
@@ -29,20 +28,15 @@ FUNNEL = {
 
 def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
-    _require_run(run)
+    require_run(run)
     blocks = [_stages(run), running(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
     blocks.append(rounds_text(run))
     return "\n\n".join(block for block in blocks if block)
 
 
-def _require_run(run: Path) -> None:
-    if not (run / RECIPE).is_file():
-        raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
-
-
 def status_fields(run: Path) -> dict[str, Any]:
     """The state of a run as plain values, for JSON. Raises DataError where there is no run."""
-    _require_run(run)
+    require_run(run)
     told = warnings(run).splitlines()
     return {
         "run": str(run),

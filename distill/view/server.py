@@ -18,10 +18,10 @@ import orjson
 from aiohttp import web
 
 from distill import redact
-from distill.artifacts.layout import RECIPE
+from distill.artifacts.integrity import require_run
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
-from distill.errors import BusyError, DataError, DistillError, ImageError, StorageError
+from distill.errors import BusyError, DistillError, ImageError, StorageError
 from distill.recipe.loading import load
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
@@ -327,8 +327,8 @@ def view_run(
     """
     if recipe is not None:
         load(recipe)
-    if other is not None and not (other / RECIPE).is_file():
-        raise DataError(f"{other}: no run here (no {RECIPE}); give the run to compare with")
+    if other is not None:
+        require_run(other)
     with (
         closing(ViewServer(run, other, recipe=recipe)) as server,
         suppress(KeyboardInterrupt),

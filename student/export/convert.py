@@ -24,6 +24,7 @@ from transformers import (
 )
 
 from distill.artifacts.files import write_json, write_text
+from distill.artifacts.integrity import require_run
 from distill.artifacts.layout import RECIPE, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
@@ -72,8 +73,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
 
 def finished_stage(run: Path, stage: str | None) -> tuple[Recipe, str]:
     """The recipe of a run, and which stage is exported. Raises what `export` raises for the run."""
-    if not (run / RECIPE).is_file():
-        raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
+    require_run(run)
     recipe = load(run / RECIPE)
     return recipe, choose_stage(recipe, run, stage)
 

@@ -246,7 +246,7 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
     (place / "run" / "train" / "a" / "model" / "config.json").unlink()
     with pytest.raises(DataError, match=r"config\.json: it is missing"):
         convert.export(place / "run", place / "out")
-    with pytest.raises(DataError, match="nowhere: no run directory"):
+    with pytest.raises(DataError, match="nowhere: no run here"):
         convert.export(place / "nowhere", place / "out")
 
 
