@@ -186,7 +186,7 @@ def test_the_page_with_another_run_is_readable_and_its_buttons_choose_the_questi
         await arrive(tab, address, size)
         await until(tab, "document.querySelectorAll('#changes button').length === 2")
         await tab.evaluate("document.querySelectorAll('#changes button')[1].click()")
-        await until(tab, "document.getElementById('total').textContent === '1 questions'")
+        await until(tab, "document.getElementById('total').textContent === '1 question'")
         wide = await tab.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1")
         return await tab.evaluate("document.getElementById('changes').textContent"), wide, tab.problems
 

@@ -243,3 +243,19 @@ def test_a_run_that_grows_shows_its_new_traces_on_the_open_page(run: Path) -> No
     with viewed(run) as (_, address):
         before, after = browse(look)
     assert int(after.split()[0]) == int(before.split()[0]) + len(lines) - 1
+
+
+def test_a_label_of_another_page_is_shown_on_this_one(run: Path) -> None:
+    async def look(tab: Tab) -> str:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        trace = visitor.ask("/api/traces")[1]["rows"][1]["id"]
+        assert visitor.ask("/api/labels", {"trace": trace, "label": "wrong"})[0] == 200
+        row = f"document.querySelector('#rows [data-id=\"{trace}\"]').textContent"
+        await until(tab, f"{row}.includes('you: wrong')")
+        await until(tab, "document.getElementById('agreement').textContent.startsWith('Your 1 label against')")
+        return await tab.evaluate(CHOSEN)
+
+    with viewed(run) as (visitor, address):
+        chosen = browse(look)
+        assert chosen == visitor.ask("/api/traces")[1]["rows"][0]["id"]  # a person's place is kept

@@ -20,6 +20,8 @@ async function call(path, body) {
   return values;
 }
 
+function counted(count, word) { return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`; }
+
 function value(what) {
   if (what === null || what === undefined) return "not measured";
   if (typeof what === "boolean") return what ? "yes" : "no";

@@ -85,7 +85,7 @@ async function search() {
   let found;
   try { found = await call(`/api/replies?${parameters}`); } catch (problem) { byId("problem").textContent = problem.message; return; }
   if (turn !== asked) return;
-  byId("total").textContent = `${found.total.toLocaleString("en")} questions`;
+  byId("total").textContent = counted(found.total, "question");
   byId("questions").replaceChildren(...found.rows.map(question));
   const last = Math.min(offset + found.rows.length, found.total);
   byId("range").textContent = found.total ? `${(offset + 1).toLocaleString("en")} to ${last.toLocaleString("en")}` : "none";

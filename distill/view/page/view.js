@@ -60,7 +60,7 @@ function drawFacets() {
 
 function drawRows() {
   const current = wanted().get("id"), offset = Number(wanted().get("offset") || 0);
-  byId("total").textContent = `${found.total.toLocaleString("en")} traces`;
+  byId("total").textContent = counted(found.total, "trace");
   byId("rows").replaceChildren(...found.rows.map((row) => make("li", {}, make("button",
     { type: "button", "data-id": row.id, "aria-current": row.id === current, onclick: () => ask({ id: row.id }) },
     make("span", { class: "question" }, row.question || row.id),
@@ -230,7 +230,7 @@ async function drawAgreement() {
   if (turn !== compared) return;
   const rate = (name, one) => `${name} ${one.of ? `${(100 * one.share).toFixed(1)} % [${one.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}]` : "not known"} (${one.n} of ${one.of})`;
   byId("agreement").textContent = judged.labels === 0 ? "No labels yet." :
-    `Your ${judged.labels.toLocaleString("en")} labels against the judge: ${rate("false accepts", judged.false_accept)}, ${rate("false rejects", judged.false_reject)}, ` +
+    `Your ${counted(judged.labels, "label")} against the judge: ${rate("false accepts", judged.false_accept)}, ${rate("false rejects", judged.false_reject)}, ` +
     `${rate("undecided on right answers", judged.undecided)}; ${judged.unsure} unsure, ${judged.blind} blind.` +
     (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
 }
@@ -371,9 +371,10 @@ async function start() {
   setInterval(async () => {  // a run that is being generated grows, and one that is filtered gets its decisions
     const now = await call("/api/state").catch(() => null);
     if (!now) return;
-    const changed = now.filtered !== state.filtered;
+    const changed = now.filtered !== state.filtered || now.labelled !== state.labelled;  // another page may label too
     state = now;
     if (changed || !now.filtered) await search();
+    if (changed) await drawAgreement();
   }, 5000);
 }
 start().catch((problem) => { byId("problem").textContent = problem.message; });
