@@ -115,7 +115,7 @@ def test_a_plan_counts_the_images_of_a_store_and_the_shards_that_the_run_packs_t
         assert plan.writes and plan.reads and bound.store_bytes is bound.writes is None
         store = CountingStore(tmp_path / "store")
         for module in (teacher.store_run, filters.store_run):
-            monkeypatch.setattr(module, "open_store", lambda *_, **__: store)
+            monkeypatch.setattr(module, "open_run_store", lambda *_, **__: store)
         faults.requests.clear()
         recipe = world.recipe()
         with own_scratch(recipe, "s3://bucket/run") as scratch:
