@@ -58,7 +58,12 @@ class JobPool:
             self._ending.value = 1
             for child in active_children():
                 child.terminate()  # a stage writes a checkpoint first
-        self._pool.shutdown(cancel_futures=True)
+        # A job whose reports nothing takes would wait for ever once the pipe is full.
+        ending = threading.Thread(target=self._pool.shutdown, kwargs={"cancel_futures": True})
+        ending.start()
+        while ending.is_alive():
+            self._pass_on_reports()
+            ending.join(_LOOK_S)
         self._pass_on_reports()
 
     def submit(self, name: Hashable, job: Callable[..., Any], *args: Any) -> None:

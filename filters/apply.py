@@ -43,6 +43,8 @@ from filters.text.minhash import Scheme
 from filters.write_result import ResultWriter
 
 _PACKAGING = "card and exports"
+_FOLLOWING = ".filter.following"
+"""In the run directory: the folder of the next result while it gets the signals of the last one."""
 REMEDY = "Give --fresh to filter again (valid signals are reused); `distill run --redo-stale`: all stages."
 
 
@@ -69,6 +71,8 @@ def apply(
     manifest.require(run, "generate", next_step="run `distill generate` first")
     folder = run / "filter"
     with locked(run):
+        if not folder.exists() and (following := folder.with_name(_FOLLOWING)).exists():
+            following.rename(folder)  # its process was killed before it did so
         inputs = read_inputs(recipe, run, measurers)
         extractors, labels, fields = inputs.extractors, inputs.labels, inputs.fields
         if fresh or only_inputs_differ(Manifest.read(folder), fields):
@@ -230,17 +234,20 @@ def _start_over(folder: Path) -> None:
     """Set the last result aside; the new one starts from its signals, which are checked before they are reused."""
     if not (folder / manifest.MANIFEST).exists():
         return
-    set_aside(folder)
-    before = folder.with_name(f"{folder.name}.previous")
+    following = folder.with_name(_FOLLOWING)
     with storage_errors(folder):
-        measured = (before / name for name in (SIGNALS, registry.TEST_SETS, *schema.SIDE))
+        shutil.rmtree(following, ignore_errors=True)
+        following.mkdir()
+        measured = (folder / name for name in (SIGNALS, registry.TEST_SETS, *schema.SIDE))
         for path in (path for signal_folder in measured for path in signal_folder.rglob("*") if path.is_file()):
-            new = folder / path.relative_to(before)
+            new = following / path.relative_to(folder)
             new.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".jsonl":  # a journal is appended to, and what was set aside stays as it is
                 shutil.copy2(path, new)
             else:
                 os.link(path, new)
+        set_aside(folder)
+        following.rename(folder)
 
 
 class _Watch:

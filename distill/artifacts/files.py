@@ -43,13 +43,13 @@ def file_sha256(path: Path) -> str:
 
 
 def remembered_sha256(path: Path) -> str:
-    """`file_sha256`, which a process reads once until the size or the time of the file changes."""
+    """`file_sha256`, which a process reads once until size or time change or another file takes its place."""
     status = path.stat()
-    return _sha256_of(path, status.st_size, status.st_mtime_ns)
+    return _sha256_of(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 @cache
-def _sha256_of(path: Path, size: int, modified_ns: int) -> str:
+def _sha256_of(path: Path, size: int, modified_ns: int, number: int) -> str:
     return file_sha256(path)
 
 

@@ -47,8 +47,8 @@ class LabelJournal:
     """The labels of a run, open for one writer. A second writer fails with BusyError."""
 
     def __init__(self, run: Path) -> None:
-        self.labels = read_labels(run)
         self._journal = Journal(run / FILE)
+        self.labels = read_labels(run)
 
     def add(self, values: Mapping[str, Any]) -> TraceLabel:
         """Check and keep a label; it is durable on return. Raises DataError."""

@@ -218,7 +218,7 @@ class ViewServer:
 
     async def _picture(self, request: web.Request) -> web.Response:
         name, index = request.match_info["sample"], _number(request.match_info["index"])
-        asked = self.table.samples([name]).get(name)
+        asked = (await asyncio.to_thread(self.table.samples, [name])).get(name)
         references = asked["images"] if asked else (await asyncio.to_thread(self.students.images)).get(name, [])
         if index >= len(references):
             raise web.HTTPNotFound(reason="no such picture")
@@ -241,7 +241,8 @@ class ViewServer:
     async def _ask(self, request: web.Request) -> web.StreamResponse:
         """The replies of the run's models to a question about the picture of a sample: one JSON object a line."""
         values = await _object(request)
-        sample = self.table.samples([str(values.get("sample_id"))]).get(str(values.get("sample_id")))
+        name = str(values.get("sample_id"))
+        sample = (await asyncio.to_thread(self.table.samples, [name])).get(name)
         if sample is None or len(sample["images"]) != 1:
             raise web.HTTPBadRequest(reason="models are asked about samples with one picture")
         kinds = (BEFORE, AFTER, TEACHER) if values.get("teachers") else (BEFORE, AFTER)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.journal import read_jsonl_at
+from distill.artifacts.json_lines import record_at
 from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError
@@ -74,9 +75,9 @@ class TraceTable:
     def _open(self) -> None:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
         folder, samples = self.run / "filter", self.run / "generate" / SAMPLES
-        self._version = _filter_version(self.run)
+        version = _filter_version(self.run)
         self._checked: tuple[Filter | None, list[Condition]] = None, []
-        self.filtered = self._version is not None
+        self.filtered = version is not None
         more = {"samples": samples} if samples.is_file() else {}
         if self.filtered:
             require_finished(self.run, "filter", next_step="run `distill filter` first")
@@ -97,7 +98,7 @@ class TraceTable:
         else:
             self._database = closed_database(files=[samples] if more else [])
             self.columns = pa.schema([*_JOURNAL, ("domain", pa.string()), *_OWN])
-            self._read = _JournalReader(self.run / "generate", self._database, self._lock)
+            self._read = _JournalReader(self.run / "generate", self._database)
             domain = "samples.domain" if more else "NULL::VARCHAR"
             if more:
                 self._database.execute(
@@ -113,6 +114,7 @@ class TraceTable:
         )
         self._has_samples = bool(more)
         self._write_labels(self._labels)
+        self._version = version  # last: what failed on the way is tried again
 
     def refresh(self) -> None:
         """Take in what other commands have written since: new records, or a finished filter stage.
@@ -120,12 +122,12 @@ class TraceTable:
         Raises DataError where the run is gone.
         """
         self._require_run("it was moved or deleted while this page was open")
-        if _filter_version(self.run) != self._version:
-            with self._lock:
+        with self._lock:
+            if _filter_version(self.run) != self._version:
                 self._database.close()
                 self._open()
-        if not self.filtered:
-            self._read.more()
+            if not self.filtered:
+                self._read.more()
 
     def close(self) -> None:
         self._database.close()
@@ -305,10 +307,10 @@ def _filter_version(run: Path) -> tuple[str, str] | None:
 class _JournalReader:
     """Journals as a table, from where the last call ended. A finished record replaces an error of the same trace."""
 
-    def __init__(self, generate: Path, database: duckdb.DuckDBPyConnection, lock: threading.Lock) -> None:
-        self._generate, self._database, self._lock = generate, database, lock
-        self._last: dict[Path, int] = {}
-        """First byte of the last record that was read of each journal."""
+    def __init__(self, generate: Path, database: duckdb.DuckDBPyConnection) -> None:
+        self._generate, self._database = generate, database
+        self._last: dict[Path, tuple[int, str]] = {}
+        """First byte and trace of the last record that was read of each journal."""
         self._finished: set[str] = set()
         kinds = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
         columns = ", ".join(
@@ -318,21 +320,40 @@ class _JournalReader:
         database.execute(f"CREATE TEMP TABLE journal ({columns})")
 
     def more(self) -> None:
-        """Append what was written since."""
-        with self._lock:
-            rows: dict[str, dict[str, Any]] = {}
+        """Append what was written since. Where a journal was written anew, all are read again."""
+        if not all(map(self._is_as_read, self._last)):
+            self._forget()
+        rows: dict[str, dict[str, Any]] = {}
+        try:
             for row in self._new():
                 rows[row["id"]] = row
                 if len(rows) >= _BATCH:
                     self._insert(rows)
                     rows = {}
             self._insert(rows)
+        except BaseException:
+            self._forget()  # of what was read, some is not in the table
+            raise
+
+    def _is_as_read(self, journal: Path) -> bool:
+        start, trace = self._last[journal]
+        try:
+            with journal.open("rb") as file:
+                record = record_at(file, start)
+        except FileNotFoundError:
+            return False
+        return record is not None and record.get("id") == trace
+
+    def _forget(self) -> None:
+        self._last.clear()
+        self._finished.clear()
+        self._database.execute("DELETE FROM journal")
 
     def _new(self) -> Iterator[dict[str, Any]]:
         for journal in part_paths(self._generate, ".jsonl", below="*"):
-            begin = self._last.get(journal, 0)
+            begin, _ = self._last.get(journal, (0, ""))
             for start, record in read_jsonl_at(journal, check=trace_fault, on_damage=lambda _: None, begin=begin):
-                self._last[journal] = start
+                self._last[journal] = start, record["id"]
                 if record["id"] in self._finished:
                     continue
                 if record["outcome"] != "error":

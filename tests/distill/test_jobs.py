@@ -68,6 +68,18 @@ def outlast_signal(folder: Path, on_progress: ProgressCallback) -> None:
     (folder / "ended").touch()
 
 
+REPORTS = 2000
+"""More than a pipe holds."""
+
+
+def report_to_the_end(folder: Path, on_progress: ProgressCallback) -> None:
+    """A job that reports its last steps after it was asked to stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (folder / "began").touch()
+    for number in range(REPORTS):
+        on_progress(Progress(stage="talkative", done=number, total=REPORTS, unit="steps", facts={"now": "x" * 100}))
+
+
 def refuse_when_ready(folder: Path, on_progress: ProgressCallback) -> None:
     _wait((folder / "ready").exists)
     raise DataError("nothing to read")
@@ -144,6 +156,34 @@ def test_jobs_end_with_the_command_that_began_them(tmp_path: Path, name: str):
         assert len(list(tmp_path.glob("saved-*"))) == 1
     finally:
         command.kill()
+
+
+TALKATIVE = """
+from pathlib import Path
+from test_jobs import report_to_the_end
+from distill.jobs import JobPool
+if __name__ == "__main__":
+    reports = []
+    try:
+        with JobPool(1, reports.append) as pool:
+            pool.submit("talkative", report_to_the_end, Path("."))
+            while not Path("began").exists():
+                pass
+            raise LookupError
+    except LookupError:
+        print(len(reports))
+"""
+
+
+def test_a_job_that_reports_while_the_command_ends_does_not_keep_it(tmp_path: Path):
+    (tmp_path / "command.py").write_text(TALKATIVE)
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])}
+    command = [sys.executable, "command.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=100, check=True
+    )
+    assert int(done.stdout) == REPORTS
 
 
 def _jobs(folder: Path) -> list[str]:

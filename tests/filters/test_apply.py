@@ -202,6 +202,24 @@ def test_a_new_policy_measures_nothing_again(world, filtered, monkeypatch):
     assert previous == before["decisions.parquet"] != digests(run)["decisions.parquet"]
 
 
+@pytest.mark.parametrize(("owner", "name", "at"), [(os, "link", 1), (Path, "rename", 2)])
+def test_a_start_that_is_interrupted_loses_no_measured_signal(world, filtered, monkeypatch, owner, name, at):
+    do, calls = getattr(owner, name), []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return do(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(owner, name, interrupted)
+        apply(recipe(world[0]), filtered, fresh=True)
+    manifest = apply(recipe(world[0]), filtered, fresh=True)
+    assert (manifest.counts["measured"], manifest.counts["reused"]) == (0, 24)
+    assert not (filtered / ".filter.following").exists()
+
+
 def test_a_changed_parameter_of_a_signal_measures_again(world, filtered):
     run = filtered
     manifest = apply(recipe(world[0], "[filter.repetition]\nngram = 2\n"), run, fresh=True)

@@ -19,6 +19,7 @@ from distill.artifacts.files import (
     describe,
     directory_sha256,
     locked,
+    remembered_sha256,
     set_aside,
     storage_errors,
     write_bytes,
@@ -390,6 +391,17 @@ def test_a_description_holds_digest_size_and_count(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert describe(tmp_path / "a", 3) == Output(sha256=digest, bytes=3, count=3)
+
+
+def test_a_digest_is_not_remembered_for_another_file_of_the_same_size_and_time(tmp_path: Path) -> None:
+    """The clock of a file system moves in steps of milliseconds."""
+    path = tmp_path / "metrics.json"
+    digests = []
+    for text in ("1.25", "1.50"):
+        write_text(path, text)
+        os.utime(path, ns=(10**18, 10**18))
+        digests.append((remembered_sha256(path), describe(path).sha256))
+    assert all(remembered == sha256 for remembered, sha256 in digests)
 
 
 def test_starting_over_keeps_the_last_result_aside(tmp_path: Path) -> None:
