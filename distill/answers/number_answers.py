@@ -20,6 +20,7 @@ from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
     is_another_result,
+    pick_asked_number,
     pick_concluding_number,
     pick_counted_number,
     pick_stated_number,
@@ -91,7 +92,11 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return _compare_one_number(stated_number, gold, text)
     if not numbers:
         return _compare_without_number(text, gold)
-    concluding = pick_counted_number(text) or pick_concluding_number(text, numbers, gold.question)
+    concluding = (
+        pick_counted_number(text)
+        or pick_concluding_number(text, numbers, gold.question)
+        or pick_asked_number(text, numbers, gold.question)
+    )
     if concluding is not None and (result := _compare_one_number(concluding, gold, text)).verdict == "correct":
         return result
     if all(quantity.negated for quantity in numbers):

@@ -6,7 +6,7 @@ Cautious: None is better than a wrong number, since the verdict then stays open.
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, undecided
@@ -144,6 +144,35 @@ def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str
     before = _text_before(text, last[0])
     is_stated = any(pattern.search(before) is not None for pattern in (_STATES, _CONCLUDES, _WITH_VALUE))
     return last[0] if is_stated and not after else None
+
+
+_CLAUSE = re.compile(r"[,;:.!?]\s+|[，。；、]|\s(?:and|but|while|whereas|und|aber|et|mais|y|pero)\s|\s[–—]\s")
+
+
+def pick_asked_number(text: str, numbers: Sequence[Quantity], question: str) -> Quantity | None:
+    """The only number of the one clause with nearly all words of the question: 7 red balls and 5 green ones."""
+    if not question or not 1 < len(numbers) <= _MOST_IN_A_RATIONALE or max(len(text), len(question)) > _LONGEST_LIST:
+        return None
+    if _OPEN.search(text.replace("but", "")):
+        return None
+    asked = {word for word in _LETTERS.findall(question.casefold()) if word not in _SMALL}
+    ends = [0, *(match.end() for match in _CLAUSE.finditer(text)), len(text)]
+    shared: list[tuple[int, list[Quantity]]] = []
+    for start, end in pairwise(ends):
+        said = {*_LETTERS.findall(text[start:end].casefold())}
+        inside = [quantity for quantity in numbers if start <= quantity.start < end]
+        shared.append((len(said & asked), inside))
+    most = max(count for count, _ in shared)
+    best = [inside for count, inside in shared if count == most]
+    if not asked or 4 * most < 3 * len(asked) or len(best) != 1 or len(best[0]) != 1:
+        return None
+    picked = best[0][0]
+    return None if picked.negated or picked.bound or picked.label else picked
+
+
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+_SMALL_TEXT: Final = "how many much what which is are was were the of in there do does did has have wie viel viele"
+_SMALL: Final = frozenset(_SMALL_TEXT.split())
 
 
 def pick_counted_number(text: str) -> Quantity | None:

@@ -21,7 +21,8 @@ from distill.answers.texts.mentions import (
 from distill.answers.texts.restated_questions import is_asked
 from distill.answers.texts.spelling import OPPOSITES, are_opposites
 from distill.answers.texts.stated_polarity import compares
-from distill.answers.texts.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES
+from distill.answers.texts.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES, TIED
+from distill.answers.texts.word_forms import looks_like_verb
 
 _LONGEST: Final = 400
 _BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})
@@ -35,7 +36,7 @@ _STATING_TEXT: Final = """there so thus hence therefore here this that these tho
     answer number word words text title brand color colour image picture photo photograph chart graph figure name
     man men woman women boy girl child people person
     de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é
-    llama zeigt steht mapa karte
+    llama zeigt steht mapa karte sie er sieht hat man elle on ella está par por von une un una einen
     """
 _STATING: Final = frozenset(_STATING_TEXT.split()) | _BE
 _SAYS: Final = frozenset({"says", "say", "reads", "read", "spells", "states"})
@@ -79,6 +80,9 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
         return True
     if {*gold} <= asked and "or" not in asked:
         return False  # the girl wants a doll, for "what does the girl want?"
+    quoted = _QUOTED_AT_END.fullmatch(text)
+    if quoted is not None and core_words(read_sentence(quoted["quoted"]).words) == gold:
+        return True
     sentences = sentences_of(text)
     for place, sentence in reversed([*enumerate(sentences)]):
         head, _, aside = sentence.partition("(")
@@ -89,7 +93,7 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
         if places:
             return (
                 any(
-                    _is_explained_before(read, inside, asked) and _is_explained_after(read, inside, asked)
+                    _is_explained_before(read, inside, written) and _is_explained_after(read, inside, asked)
                     for inside in places
                 )
                 and not _is_placed_elsewhere(read.words, written)
@@ -97,6 +101,9 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
                 and not any(_answers_later(later, read, asked) for later in sentences[place + 1 :])
             )
     return True
+
+
+_QUOTED_AT_END = re.compile(r"[^\"“”.;!?]*[\"“](?P<quoted>[^\"“”]+)[\"”]\.?")
 
 
 def _answers_later(later: str, read: Sentence, asked: set[str]) -> bool:
@@ -121,7 +128,7 @@ def _acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -
         return False
     if "by" in words[inside.stop :]:
         return True
-    stated = {"by", ":"} & {*before} or {*before[-1:]} & _BE
+    stated = {"by", ":"} & {*before} or {*before[-1:]} & (_BE | {"comes"})
     return not stated and any(is_asked(word, verb) for word in before)
 
 
@@ -136,9 +143,47 @@ def _placed(words: Sequence[str]) -> dict[str, str]:
     return {thing: _PLACES[place] for place, thing in pairwise(things) if place in _PLACES}
 
 
-def _is_explained_before(read: Sentence, inside: range, asked: set[str]) -> bool:
-    start = max((index + 1 for index in range(inside.start) if read.words[index] in _CONCLUDES), default=0)
-    return not any(_is_new(read, index, inside, asked) for index in range(start, inside.start))
+def _is_explained_before(read: Sentence, inside: range, written: Sequence[str]) -> bool:
+    asked, verbs = {*written}, _verbs(written)
+    words = read.words
+    start = max((index + 1 for index in range(inside.start) if _starts_anew(words, index)), default=0)
+    new = [index for index in range(start, inside.start) if _is_new(read, index, inside, asked)]
+    if new and verbs and not any(is_asked(word, verbs) for word in words):
+        return False  # he sells hats, for "what is he wearing?"
+    return not new or (len(new) == 1 and bool(_ASKING & asked) and _only_adds(read, new[0], start, inside))
+
+
+def _starts_anew(words: Sequence[str], index: int) -> bool:
+    """Whether a statement of its own follows: with its long neck, this is a giraffe."""
+    refers = words[index] == "," and words[index + 1] in ("this", "it") and words[index + 2 : index + 3] == ("is",)
+    return refers or words[index] in _CONCLUDES
+
+
+def _verbs(asked: Sequence[str]) -> set[str]:
+    """What a question says of its answer: riding, signed, tallest, the bus go."""
+    place = {"who": 1, "which": 2}.get(next(iter(asked), ""), 0)
+    done = {word for word in asked if _DONE.fullmatch(word)} | {*asked[place : place + 1][:place]}
+    helper = next((index for index, word in enumerate(asked) if word in ("do", "does", "did")), len(asked))
+    done |= {word for before, word in pairwise(asked[helper:]) if before not in ARTICLES}
+    return done - _STATING - _AUXILIARY - ARTICLES - _ASKING - {"doing"}
+
+
+_DONE = re.compile(r"[a-z]{3,}(?:ing|ed|est)")
+
+
+def _only_adds(read: Sentence, index: int, start: int, inside: range) -> bool:
+    """Whether a word that the question lacks leaves no room for another answer: it runs Android."""
+    words, between = read.words, read.words[index + 1 : inside.start]
+    word = words[index]
+    if index == start or not (between or (looks_like_verb(word) and words[index - 1] not in ARTICLES)):
+        return False  # rice cake
+    if not between and words[inside.start].endswith("ing"):
+        return False  # she stopped reading
+    return not {*between} & (_AUXILIARY | _BREAKS | _JOINING | TIED - {"by"}) and word not in _PASSING
+
+
+_PASSING: Final = TIED | _PLACES.keys() | {"past", "through", "across", "along", "toward", "towards", "about"}
+_JOINING: Final = frozenset({"and", "y", "et", "und", "e", "that", "ist", "sind", "war", "est", "es", "fue"})
 
 
 def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
@@ -151,17 +196,15 @@ def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
         return False
     if all(is_adjective(read, place) for place in range(index, inside.start)):
         return False  # a wooden bench
-    if index > 1 and after in _AUXILIARY and not _PLACES.keys() & asked:
-        place = index - 2 if read.words[index - 1] in ARTICLES else index - 1
-        if read.words[place] in _PLACES and is_asked(read.words[place - 1], asked - _STATING):
-            return False  # the book on the table is by her
     if word in KINDS and after == "of" and read.words[index + 2] not in ARTICLES:
         return False  # a flock of sheep
-    if word in KINDS and read.written[index][0].isupper() and index + 1 == inside.start:
-        return False  # President Lincoln
     if _MAKERS & asked and all(name[0].isupper() for name in read.written[index : inside.stop]):
         return False  # Boston Red Sox
-    return not (word == "from" and "to" not in asked and read.words[index - 1] in ("made", "is", "are"))
+    if after in _AUXILIARY and not _PLACES.keys() & asked:
+        place = index - 2 if read.words[index - 1] in ARTICLES else index - 1
+        if place > 0 and read.words[place] in _PLACES and is_asked(read.words[place - 1], asked - _STATING):
+            return False  # the book on the table is by her
+    return not (word in KINDS and read.written[index][0].isupper() and index + 1 == inside.start)  # President Lincoln
 
 
 def _is_explained_after(read: Sentence, inside: range, asked: set[str]) -> bool:

@@ -34,7 +34,7 @@ from distill.answers.texts.word_classes import (
     SIZES,
     TIED,
 )
-from distill.answers.texts.word_forms import plain_forms, same_word_form
+from distill.answers.texts.word_forms import looks_like_verb, plain_forms, same_word_form
 from distill.answers.texts.words import ABBREVIATIONS
 
 _LONGEST: Final = 400
@@ -94,7 +94,28 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     before = read_sentence(" ".join(sentences[:-1]))
     if _OPEN.search(" ".join(before.words)) or _rivals(before, range(0), gold_words, repeated):
         return False
-    return bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated)
+    is_alone = len(sentences) == 1 and question != "" and _is_alone_in(sentences[0], gold_words, question, repeated)
+    return is_alone or (bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated))
+
+
+def _is_alone_in(sentence: str, gold: tuple[str, ...], question: str, repeated: frozenset[str]) -> bool:
+    """Whether one clause has the gold words, untied to others, and no room for a second answer."""
+    head = _ADDED.sub("", sentence.rstrip(" .!;。"))
+    read, asked = read_sentence(head), {*read_sentence(question[:_LONGEST]).words}
+    outside = [word for word in read.words if word not in asked.union(gold)]
+    if _JOINS.search(head) or len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not trusted(sentence):
+        return False
+    for inside in gold_places(read, gold):
+        before, after = read.words[: inside.start][-1:], read.words[inside.stop :][:1]
+        is_tied = {*before} & (TIED - {"by", "of"} - asked)
+        in_a_name = before and all(name[0].isupper() for name in read.written[inside.start - 1 : inside.start + 1])
+        goes_on = {*after} - AFTER - BEFORE - ARTICLES - KINDS - repeated - asked
+        if not (is_tied or in_a_name or goes_on or _rivals(read, inside, gold, repeated)):
+            return True
+    return False
+
+
+_JOINS = re.compile(r"[,;:()—]|\b(?:and|y|e|et|und|или|と)\b")
 
 
 def ends_with(sentence: str, gold: str, question: str) -> bool:
@@ -245,13 +266,6 @@ def _names(read: Sentence) -> bool:
     )
 
 
-_NO_VERBS: Final = ("ss", "'s", "colored", "coloured", "shaped", "flavored", "flavoured")
-
-
-def _is_verb(word: str) -> bool:
-    return len(word) > 3 and word.endswith(("s", "ed", "ing")) and not word.endswith(_NO_VERBS)
-
-
 _BESIDE: Final = TIED | BEFORE | AFTER | ARTICLES
 
 
@@ -293,7 +307,7 @@ def _is_free_before(read: Sentence, inside: range, gold: tuple[str, ...], repeat
     is_owner = word.endswith(("'s", "’s")) and read.written[index].islower()
     if has_article or is_owner or word in BEFORE or word in kinds or word in NUMBERED:
         return word not in TIED or word in kinds
-    return _is_verb(word) and not (read.written[index][0].isupper() and index)
+    return looks_like_verb(word) and not (read.written[index][0].isupper() and index)
 
 
 _MAKERS: Final = frozenset({"brand", "make", "maker", "manufacturer", "company"})
@@ -304,22 +318,9 @@ def _is_model(written: Sequence[str]) -> bool:
     return len(written) <= _FRAGMENT and all(word[0].isupper() or word[0].isdigit() for word in written)
 
 
-_OTHER_THINGS: Final = frozenset(
-    {"hot", "toy", "teddy", "stuffed", "fake", "model", "mock", "plush", "rubber", "rocking", "gummy", "paper", "ice"}
-    | {
-        "pretend",
-        "artificial",
-        "plastic",
-        "imaginary",
-        "strongly",
-        "former",
-        "vice",
-        "half",
-        "sweet",
-        "assistant",
-        "deputy",
-    }
-)
+_OTHER_THINGS_TEXT: Final = """hot toy teddy stuffed fake model mock plush rubber rocking gummy paper ice
+    pretend artificial plastic imaginary strongly former vice half sweet assistant deputy"""
+_OTHER_THINGS: Final = frozenset(_OTHER_THINGS_TEXT.split())
 """Words before a noun that make it another thing: hot dog, toy car."""
 _ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
 """How an adjective often ends. A noun before a noun may make it another thing: sea cow, rice cake."""
@@ -361,13 +362,15 @@ def _is_free_after(read: Sentence, place: int, gold: tuple[str, ...], repeated: 
         return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA | CALENDAR)
     if word in kinds or (COLOURS & {*gold} and not repeated and not read.written[place][0].isupper()):
         return (
-            place + 1 >= len(words) or _is_free_after(read, place + 1, ("",), repeated) or _is_verb(words[place + 1])
+            place + 1 >= len(words)
+            or _is_free_after(read, place + 1, ("",), repeated)
+            or looks_like_verb(words[place + 1])
         )
     if _MAKERS & repeated and read.written[place - 1][0].isupper() and _is_model(read.written[place:]):
         return True
     if word in AFTER:
         return place + 1 < len(words) or not word.isascii()
-    return _is_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
+    return looks_like_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
 
 
 def _rivals(read: Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:

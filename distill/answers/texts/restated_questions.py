@@ -3,6 +3,7 @@
 What is new in such a sentence is its answer. Languages need no grammar of their own for this.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 from rapidfuzz.distance import Prefix
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted, without_remark
-from distill.answers.texts.word_classes import ARTICLES, BEFORE, OPENING, PRONOUNS
+from distill.answers.texts.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 
@@ -23,6 +24,7 @@ _BE: Final = frozenset(_BE_TEXT.split())
 _LINKS: Final = ARTICLES | {"de", "da", "do", "del"}
 _SMALL: Final = _LINKS | PRONOUNS | OPENING | BEFORE | _BE
 _PLACING: Final = frozenset({"in", "of", "for", "at", "on", "by", "en", "de", "à", "em", "im"})
+_LATIN = re.compile(r"[^\W\d_]", re.ASCII)
 _SHARED_LETTERS: Final = 4
 _ENDING: Final = 3
 
@@ -35,7 +37,7 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
     # One of two that the question names, or a denied question: the words alone do not tell which.
     if {*gold} <= asked | _SMALL or (SET_AGAINST - _ASKING) & asked:
         return False
-    head = without_remark(text.strip(" .!。"))
+    head = without_remark(text.strip(" .!。।"))
     words = tokens(head)
     places = [start for start in range(len(words)) if words[start : start + len(gold)] == tuple(gold)]
     if len(places) != 1:
@@ -44,8 +46,13 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
     start = int(words[0] in ARTICLES)  # "o" is an article here, and "or" elsewhere
     if not trusted(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
         return False
-    if not all(word in _SMALL or is_asked(word, asked) for word in (*before, *after)):
+    is_latin = _LATIN.search(question) is not None
+    if not all(
+        word in _SMALL or is_asked(word, asked) or (word in AFTER and not is_latin) for word in (*before, *after)
+    ):
         return False
+    if not is_latin:
+        return True
     if {*before} <= _SMALL - _PLACING:
         return not after or not _OBJECT_ASKED & asked
     linked = [word for word in before if word not in _LINKS]

@@ -71,7 +71,8 @@ _OPPOSITES_TEXT: Final = """north/south northern/southern northeast/northwest so
     larger/smaller largest/smallest bigger/smaller biggest/smallest longer/shorter longest/shortest taller/shorter
     tallest/shortest older/younger oldest/youngest heavier/lighter heaviest/lightest faster/slower fastest/slowest
     nearest/farthest closest/farthest closer/farther cheapest/costliest most/fewest wet/dry full/empty fast/slow
-    wide/narrow day/night agree/disagree import/export imports/exports"""
+    wide/narrow day/night agree/disagree import/export imports/exports
+    foreground/background asleep/awake"""
 OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_TEXT.split())
 _DENYING: Final = ("un", "in", "im", "il", "ir", "dis", "non")
 

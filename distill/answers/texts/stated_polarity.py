@@ -12,6 +12,7 @@ from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST
 from distill.answers.texts.spelling import are_opposites
+from distill.answers.texts.word_classes import COLOURS
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 
@@ -36,7 +37,7 @@ _ASSESSED = re.compile(
 _NEVER = re.compile(r"never\b\s*(?:$|[.,;:!—–])", re.IGNORECASE)
 _SMALL_TEXT: Final = """it is are was were be been being has have had do does did this that these those they he she
     there the a an of
-    in on at to by for indeed also so as its his her their any some one can will 's than both which where"""
+    in on at to by for indeed also so as its his her their them any some one can will 's than both which where"""
 _SMALL: Final = frozenset(_SMALL_TEXT.split())
 _NEGATIONS: Final = frozenset({"not", "no", "never", "nor", "without", "isn't", "aren't"})
 _AND = re.compile(r"[,;]?\s(?:and)\s|[,;]\s", re.IGNORECASE)
@@ -68,10 +69,14 @@ def stated_polarity(text: str, question: str) -> str | None:
     thing = wanted[-1]
     if {"was", "were"} & {*tokens(clause)} and not {"was", "were", "did"} & {*tokens(question)}:
         return None
-    if exists is not None and _names_a_kind(tokens(clause), thing):
+    if exists is not None and (
+        _names_a_kind(tokens(clause), thing) or re.search(rf"\bof {re.escape(thing)}", " ".join(tokens(clause)))
+    ):
         return None
     if exists is not None and exists["place"] and not _PICTURE.search(exists["place"]) and _PLACED.search(clause):
-        wanted += _content(tokens(exists["place"]))
+        place = (exists["place"].split()[0].lower(), *_content(tokens(exists["place"])))
+        if not all(any(same_word_form(word, other) for other in tokens(clause)) for word in place):
+            return None
     words = tokens(clause)
     if re.search(rf"\b(?:no|not any|n't any) {re.escape(thing)}\b", " ".join(words)) and words.count("no") < _TWO:
         return "no"
@@ -112,6 +117,11 @@ def compares(word: str) -> bool:
 _LONGEST_STEM: Final = 4
 
 
+def _is_another(word: str, other: str, is_last: bool) -> bool:
+    """Whether a word excludes the other one; another colour does as what is asked, and not in the name of a thing."""
+    return are_opposites(word, other) or (is_last and word != other and {word, other} <= COLOURS)
+
+
 def _of_statement(words: Sequence[str], wanted: Sequence[str], exists: bool) -> str | None:
     denied = [word for word in words if word in _NEGATIONS or word.endswith("n't")]
     said = [word for word in _content(words) if word not in denied]
@@ -124,7 +134,7 @@ def _of_statement(words: Sequence[str], wanted: Sequence[str], exists: bool) -> 
         rest = range(place + 1, len(said))
         place = next((index for index in rest if same_word_form(word, said[index])), _NOWHERE)
         if place == _NOWHERE:
-            place = next((index for index in rest if are_opposites(word, said[index])), _NOWHERE)
+            place = next((index for index in rest if _is_another(said[index], word, word == wanted[-1])), _NOWHERE)
             turned += 1
         if place == _NOWHERE:
             return None

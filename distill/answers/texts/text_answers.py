@@ -114,10 +114,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
     plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
-    if not mathematical and (
-        (mentions(plain, gold, question) and not is_about_another(plain, gold, question))
-        or restates_question(plain, gold_words, question)
-    ):
+    if not mathematical and any(_states(plain, form, question) for form in (gold, *_turned_pair(gold, question))):
         return undecided(ROLES_TURNED) if turns_relation(text, gold_words, question) else correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold, question)
@@ -131,6 +128,20 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
 
 
+def _states(text: str, gold: str, question: str) -> bool:
+    """Whether a sentence has the gold words as what its question asks for."""
+    is_there = mentions(text, gold, question) and not is_about_another(text, gold, question)
+    return is_there or restates_question(text, tokens(gold), question)
+
+
+def _turned_pair(gold: str, question: str) -> tuple[str, ...]:
+    """The two things of a gold answer in their other order, where the question does not ask for one each."""
+    pair = _PAIR.fullmatch(gold)
+    return () if pair is None or _EACH.search(question) else (f"{pair[3]} {pair[2]} {pair[1]}",)
+
+
+_PAIR = re.compile(r"([^,;]+?) (and|und|et|y|e) ([^,;]+)")
+_EACH = re.compile(r"\b(?:and|respectively|order|first|from|und|et|y)\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _FIGURE = re.compile(
     r",?\s(?:mit|with|con|avec|com) (?:ca\. |about |etwa |environ )?[$€£]?\d[\d.,]*(?:\s?(?:%|Mio\.?|Mrd\.?|percent"
@@ -287,6 +298,8 @@ def _script(text: str) -> str:
 def _compare_numbers_in_order(text: str, gold: str, question: str) -> CompareResult | None:
     """Ranges and labels with numbers: the numbers decide when the gold is little else."""
     gold_numbers = read_quantities(gold)
+    if _has_code(text, gold):
+        return correct("same_code")
     if gold_numbers and _same_range(text, gold):
         return correct("same_range")
     if not gold_numbers or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
@@ -297,10 +310,25 @@ def _compare_numbers_in_order(text: str, gold: str, question: str) -> CompareRes
         is_label = _same_label(text, gold) and not is_about_another(text, gold, question)
         return correct("same_label") if is_label else undecided("same_numbers")
     if numbers and not {quantity.value for quantity in numbers} & set(values):
-        return wrong("other_numbers")
+        digits, gold_digits = _DIGIT.findall(text), _DIGIT.findall(gold)
+        is_as_long = len(numbers) == len(values) and digits and digits != gold_digits
+        return wrong("other_numbers") if is_as_long else undecided("other_numbers")
     return undecided("some_numbers_shared") if numbers else None
 
 
+def _has_code(text: str, gold: str) -> bool:
+    """Whether a sentence has a long number or code, grouped in any way: 010-6234 5678."""
+    code = re.sub(r"[\s/-]", "", gold)
+    if not _CODE.fullmatch(code) or len(_DIGIT.findall(code)) < _DIGITS_OF_A_CODE or not trusted(text):
+        return False
+    spaced = r"[\s/-]?".join(map(re.escape, code))
+    return len(read_quantities(text)) <= len(read_quantities(gold)) and (
+        re.search(rf"(?<![\w.,/-]){spaced}(?![\w/-]|[.,]\d)", text, re.IGNORECASE) is not None
+    )
+
+
+_CODE = re.compile(r"[A-Za-z\d]{8,40}")
+_DIGITS_OF_A_CODE: Final = 4
 _RANGE = re.compile(
     r"(?:(?:all |the )?(?:people|adults|children|those|persons|respondents|individuals|users|women|men) )?"
     r"(?:who are )?(?:ages? |aged |from |between )*(?:ages? )?[$€£]?\d[\d.,]*\s?%?\s?"

@@ -65,3 +65,11 @@ def same_word_form(left: str, right: str) -> bool:
         return True
     shared = plain_forms(left) & plain_forms(right)
     return any(word in (left, right, left.removesuffix("s"), right.removesuffix("s")) for word in shared)
+
+
+def looks_like_verb(word: str) -> bool:
+    """Whether a lower-case word ends as a verb in a statement may."""
+    return len(word) > _FEWEST_LETTERS and word.endswith(("s", "ed", "ing")) and not word.endswith(_NO_VERBS)
+
+
+_NO_VERBS: Final = ("ss", "'s", "colored", "coloured", "shaped", "flavored", "flavoured")

@@ -20,6 +20,7 @@ NEGATIONS: Final = frozenset(
 )
 _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
+_CONCLUDED = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false)$", re.IGNORECASE)
 _SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!:])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
 
 
@@ -46,9 +47,10 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
         )
     first = _POLAR.get(words[0]) if words else None
     polar = {_POLAR[word] for word in words if word in _POLAR}
-    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
+    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else _CONCLUDED.search(text)
     if ending is not None:
         first = _POLAR[ending[1].lower()]
+        polar = {first}
     stated = (
         _repeats(words, question) or stated_polarity(text, question) if first is None or copula is not None else None
     )
@@ -142,13 +144,20 @@ _OR_ABROAD = re.compile(r"\b(?:oder|ou|o|или|nicht|pas|no|non|não|не)\b", 
 
 def _repeats_abroad(words: Sequence[str], question: str) -> str | None:
     """Yes or no where a European answer has only words of its question, or denies them: ouverte; ist nicht offen."""
-    said = [word for word in words if word not in _NOT_ABROAD]
+    denied = any(word in _NOT_ABROAD for word in words)
+    said = [word for word in words if word not in _NOT_ABROAD | _SMALL_ABROAD]
     if not said or not question or _OR_ABROAD.search(question):
         return None
     asked = {*tokens(question[:_LONGEST_QUESTION])}
     if not {*said} <= asked:
         return None
-    return "no" if len(said) < len(words) else "yes"
+    return "no" if denied else "yes"
+
+
+_SMALL_ABROAD_TEXT: Final = (
+    "es ist gibt da der die das ein eine einen auf il elle y a n'y est un une de d' le la les el los las hay está"
+)
+_SMALL_ABROAD: Final = frozenset(_SMALL_ABROAD_TEXT.split())
 
 
 _ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
@@ -158,6 +167,8 @@ _DENIES_IN_HAN = re.compile("^(?:没有?|沒有?|不|未)")
 def _repeats_in_han(text: str, question: str) -> str | None:
     """Yes or no where a Chinese answer repeats the verb of its question, or denies it: 戴了, 没戴."""
     said = text.strip("。.!！ ")
+    if (whole := _whole_in_han(said, question)) is not None:
+        return whole
     core = _DENIES_IN_HAN.sub("", said).rstrip("了着著的")
     if not core or len(core) > _LONGEST_VERB or not _ASKS_IN_HAN.search(question) or core not in question:
         return None
@@ -166,4 +177,17 @@ def _repeats_in_han(text: str, question: str) -> str | None:
     return "no" if _DENIES_IN_HAN.match(said) else "yes"
 
 
+def _whole_in_han(said: str, question: str) -> str | None:
+    """Yes or no where an answer is its whole Chinese or Japanese question, or this with one denial."""
+    asked, stated = (_MOOD_IN_HAN.sub("", part) for part in (question.strip("？? "), said))
+    if not _ASKS_WHOLE.search(question) or len(asked) < _LONGEST_VERB or set("不没沒未") & set(asked):
+        return None
+    if stated == asked:
+        return "yes"
+    return "no" if _DENIAL_IN_HAN.sub("", stated, count=1) == asked else None
+
+
+_DENIAL_IN_HAN = re.compile("没有?|沒有?|不|未")
+_MOOD_IN_HAN = re.compile("[了吗嗎か。]")
+_ASKS_WHOLE = re.compile("[吗嗎か][？?]?$")
 _LONGEST_VERB: Final = 4

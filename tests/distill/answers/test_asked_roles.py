@@ -52,6 +52,14 @@ from distill.answers.verdicts import judge
         ("What animal is it?", "duck", "It's a plastic duck."),
         ("What color is the hat?", "red", "The hat is blue, the coat: it's red."),
         ("What is the smaller value?", "38", "It runs from 23 up to 61, a gap of 38."),
+        ("What is the man wearing?", "hat", "He sells hats."),
+        ("Which country has the highest value?", "Italy", "It exceeds Italy."),
+        ("Who signed the letter?", "John Smith", "It thanks John Smith."),
+        ("What is the woman doing?", "reading", "She stopped reading."),
+        ("What food is this?", "cake", "It's a rice cake."),
+        ("What color is the cat?", "brown", "The dog is brown."),
+        ("What is the girl looking at?", "phone", "She looks past her phone."),
+        ("¿De qué color es la puerta?", "azul", "La ventana es azul y la puerta es marrón."),
     ],
 )
 def test_gold_words_in_another_role_are_undecided(question: str, gold: str, said: str) -> None:
@@ -63,6 +71,19 @@ def test_gold_words_in_another_role_are_undecided(question: str, gold: str, said
     [
         ("Who wins the match?", "Spain", "Spain wins the match."),
         ("What animal is this?", "bear", "It's a grizzly bear."),
+        ("What system is on the phone?", "Android", "It runs Android."),
+        ("What is the cashier's name?", "Denise", "You were served by Denise."),
+        ("What does the screen say?", "low battery", 'The message on the screen is "Low battery".'),
+        ("What animal is this?", "giraffe", "With its long neck, this is clearly a giraffe."),
+        ("What fruit is in the bowl?", "apples and bananas", "The bowl has bananas and apples in it."),
+        ("Wie lautet die IBAN?", "DE89 3704 0044 0532 0130 00", "IBAN: DE89370400440532013000"),
+        ("联系电话是多少？", "010-62345678", "联系电话：01062345678"),
+        ("How many red balls are there?", "7", "There are 7 red balls and 5 green ones."),
+        ("Is the truck red?", "no", "The truck is blue."),
+        ("Is there a signature at the bottom?", "yes", "At the bottom there is a signature by M. Keller."),
+        ("Is the bar for Asia the tallest?", "yes", "No other bar is taller than Asia's, so yes."),
+        ("这个人戴帽子了吗？", "没有", "这个人没有戴帽子。"),
+        ("Y a-t-il un chien sur la photo ?", "non", "Il n'y a pas de chien sur la photo."),
         ("What animal is behind the fence?", "sheep", "A small flock of sheep"),
         ("What is under the table?", "cat", "A cat sits under the table."),
         ("Who is the person on the bill?", "George Washington", "President George Washington"),
@@ -102,3 +123,21 @@ def test_gold_words_in_the_role_asked_for_are_correct(question: str, gold: str, 
 @pytest.mark.parametrize("question", ["", "...", "?", "who", "What", "which ("])
 def test_a_question_of_a_few_signs_raises_no_error(question: str) -> None:
     assert judge("The winner is (Spain). Then; (.", "Spain", question=question).verdict in ("correct", "undecided")
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "said"),
+    [
+        ("How many people are sitting?", "5", "Five people are in the room, and three people are sitting."),
+        ("Is there a cat on the table?", "yes", "There is a cat under the table."),
+    ],
+)
+def test_other_numbers_and_another_place_are_no_evidence_for_the_gold_answer(
+    question: str, gold: str, said: str
+) -> None:
+    assert judge(said, gold, question=question).verdict != "correct"
+
+
+def test_a_number_of_another_form_than_the_gold_text_leaves_it_open() -> None:
+    assert judge("155 minutes", "2h 35m", question="How long does the flight take?").verdict == "undecided"
+    assert judge("2h 45m", "2h 35m", question="How long does the flight take?").verdict == "wrong"
