@@ -94,5 +94,6 @@ NEEDS = {
     "python benchmarks/answers/answers.py": BENCHMARK,
     "python benchmarks/answers/answers.py --by family --split held-out": BENCHMARK,
     "python benchmarks/answers/answers.py distill mine.py:my_function": BENCHMARK,
+    "python benchmarks/answers/conditions.py distill.answers.texts.asked_roles": BENCHMARK,
 }
 """What a command needs that no test has."""
