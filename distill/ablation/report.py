@@ -71,6 +71,7 @@ def write(
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
+        "other_pages": html.other_pages(path, path.parent.parent),
         "figures": _figures(results, claims),
         "arms": flat,
         "about": {name: arm.get("about", "") for name, arm in arms.items()},

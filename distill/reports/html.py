@@ -10,12 +10,16 @@ import base64
 import hashlib
 import io
 import math
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from distill.artifacts.layout import ABLATE, REPORT, VALIDATION_PAGE
 from distill.bidi import isolated, without_controls
 from distill.errors import ImageError
 from distill.types import Sample
@@ -35,6 +39,8 @@ class PageImage:
     width: int
     height: int
     pixelated: bool = False
+    full: int = 0
+    """Width when it is opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +62,48 @@ def render(template: str, **context: object) -> str:
     return page.render(context)
 
 
+def other_pages(page: Path, run: Path) -> list[tuple[str, str]]:
+    """Name and relative address of each other page that the run has now."""
+    found = [("filter", run / "filter" / REPORT)]
+    found += [(f"train, {path.parent.name}", path) for path in sorted((run / "train").glob(f"*/{VALIDATION_PAGE}"))]
+    found += [("eval", run / "eval" / REPORT), ("ablate", run / ABLATE / REPORT)]
+    return [
+        (name, quote(os.path.relpath(path, page.parent))) for name, path in found if path.is_file() and path != page
+    ]
+
+
 def data_uri(data: bytes, mime: str) -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
-def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> PageImage:
-    """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError."""
+def picture(
+    data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE, full: int | None = None
+) -> PageImage:
+    """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError.
+
+    `full`: most pixels that are stored, for a reader who opens it; default: `side`.
+    """
     from distill.data.images import image_files
 
     decoded = image_files.decode(data, max_pixels=max_pixels)
-    width, height = decoded.size
-    longest = max(width, height)
-    if longest > side:
-        decoded.thumbnail((side, side))
+    full = full or side
+    if max(decoded.size) > full:
+        decoded.thumbnail((full, full))
         buffer = io.BytesIO()
         decoded.save(buffer, "JPEG", quality=82, optimize=True)
-        return PageImage(uri=data_uri(buffer.getvalue(), "image/jpeg"), width=decoded.width, height=decoded.height)
-    data, mime = image_files.portable(data, max_pixels=max_pixels)
-    scale = min(MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
-    return PageImage(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
+        data, mime = buffer.getvalue(), "image/jpeg"
+    else:
+        data, mime = image_files.portable(data, max_pixels=max_pixels)
+    width, height = decoded.size
+    longest = max(width, height)
+    scale = min(side / longest, MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
+    return PageImage(
+        uri=data_uri(data, mime),
+        width=max(1, round(width * scale)),
+        height=max(1, round(height * scale)),
+        pixelated=scale > 1,
+        full=width,
+    )
 
 
 def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:

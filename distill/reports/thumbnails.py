@@ -17,6 +17,11 @@ from distill.types import ImageRef
 
 SIDE = 224
 """CSS pixels that the longer side of a picture takes on the page, independent of the stored pixels."""
+_FULL = 768
+"""Most stored pixels of the longer side: a click or a key shows a picture with all of them."""
+_FULL_BYTES = 16_000
+"""With less room for each picture, none is stored larger than it is shown: fewer pixels are then in memory."""
+_FULL_LEVELS = ((768, 80), (768, 65), (512, 70), (352, 75))
 _LEVELS = (
     (224, 80),
     (224, 65),
@@ -44,6 +49,8 @@ class Thumbnail:
     width: int
     height: int
     """Both in CSS pixels."""
+    full: int = 0
+    """Width in CSS pixels when it is opened."""
     pixelated: bool = False
     shared: bool = False
     """Several cards show it."""
@@ -61,7 +68,7 @@ class Album:
         """Pictures without content: for finding out how long a page is without them."""
         return Album(
             pictures={
-                ref.sha256: Thumbnail(key=_key(index), uri="", width=SIDE, height=SIDE, shared=uses > 1)
+                ref.sha256: Thumbnail(key=_key(index), uri="", width=SIDE, height=SIDE, full=_FULL, shared=uses > 1)
                 for index, (ref, uses) in enumerate(refs)
             }
         )
@@ -87,19 +94,20 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
 
     Those that cannot be read are left out, as are the last ones where even the smallest size is too much.
     """
-    sources = [source for ref, uses in refs if (source := _read(ref, uses, max_pixels)) is not None]
-    level = _guessed(sources, limit)
-    uris = [_uri(source, *_LEVELS[level]) for source in sources]
-    while sum(map(len, uris)) > limit and level < len(_LEVELS) - 1:
+    levels = (*_FULL_LEVELS, *_LEVELS) if limit >= _FULL_BYTES * len(refs) else _LEVELS
+    sources = [source for ref, uses in refs if (source := _read(ref, uses, max_pixels, levels[0][0])) is not None]
+    level = _guessed(sources, limit, levels)
+    uris = [_uri(source, *levels[level]) for source in sources]
+    while sum(map(len, uris)) > limit and level < len(levels) - 1:
         level += 1
-        uris = [_uri(source, *_LEVELS[level]) for source in sources]
+        uris = [_uri(source, *levels[level]) for source in sources]
     kept, used = 0, 0
     while kept < len(uris) and used + len(uris[kept]) <= limit:
         used += len(uris[kept])
         kept += 1
     notes = []
+    side, quality = levels[level]
     if level:
-        side, quality = _LEVELS[level]
         notes.append(
             f"Pictures were made smaller to keep the page small: at most {side} pixels a side, quality {quality}."
         )
@@ -109,33 +117,33 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
         notes.append(f"{len(refs) - len(sources):,} pictures could not be read.")
     return Album(
         pictures={
-            source.sha256: _thumbnail(index, source, uri)
+            source.sha256: _thumbnail(index, source, uri, side)
             for index, (source, uri) in enumerate(zip(sources[:kept], uris, strict=False))
         },
         notes=tuple(notes),
     )
 
 
-def _guessed(sources: Sequence[_ReadImage], limit: int) -> int:
+def _guessed(sources: Sequence[_ReadImage], limit: int, levels: Sequence[tuple[int, int]]) -> int:
     """The best level that the pictures will likely fit at, by some of them: encoding takes the time."""
     some = sources[:: max(1, len(sources) // _TRIED)]
-    for level, (side, quality) in enumerate(_LEVELS):
+    for level, (side, quality) in enumerate(levels):
         share = len(some) / len(sources) if sources else 1.0
         if sum(len(_uri(source, side, quality)) for source in some) <= share * limit:
             return level
-    return len(_LEVELS) - 1
+    return len(levels) - 1
 
 
-def _read(ref: ImageRef, uses: int, max_pixels: int) -> _ReadImage | None:
-    """The picture at the largest size that is shown; None when it cannot be read any more."""
+def _read(ref: ImageRef, uses: int, max_pixels: int, side: int) -> _ReadImage | None:
+    """The picture with at most `side` pixels a side; None when it cannot be read any more."""
     try:
         data = image_files.read_bytes(ref)
         image = image_files.decode(data, max_pixels=max_pixels)
         original = None
-        if max(image.size) <= SIDE:
+        if max(image.size) <= side:
             original = image_files.portable(data, max_pixels=max_pixels)
         else:
-            image.thumbnail((SIDE, SIDE), reducing_gap=3.0)
+            image.thumbnail((side, side), reducing_gap=3.0)
     except ImageError:
         return None
     return _ReadImage(sha256=ref.sha256, image=image, original=original, uses=uses)
@@ -155,7 +163,7 @@ def _uri(source: _ReadImage, side: int, quality: int) -> str:
         if _TYPE == "webp":
             encodings.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
     # Pixels that are shown enlarged must be the true ones as long as there is room.
-    if _scale(source.image) == 1 or (side, quality) != _LEVELS[0]:
+    if _scale(source.image) == 1 or (side <= SIDE and (side, quality) != _LEVELS[0]):
         encodings.append((_encoded(image, _TYPE, quality=quality), f"image/{_TYPE}"))
     data, mime = min(encodings, key=lambda pair: len(pair[0]))
     return data_uri(data, mime)
@@ -171,13 +179,16 @@ def _scale(image: Image.Image) -> int:
     return min(MAX_ENLARGEMENT, max(1, SIDE // max(image.size)))
 
 
-def _thumbnail(index: int, source: _ReadImage, uri: str) -> Thumbnail:
+def _thumbnail(index: int, source: _ReadImage, uri: str, side: int) -> Thumbnail:
+    longest = max(source.image.size)
     scale = _scale(source.image)
+    shown = min(1, SIDE / longest) * scale
     return Thumbnail(
         key=_key(index),
         uri=uri,
-        width=source.image.width * scale,
-        height=source.image.height * scale,
+        width=max(1, round(source.image.width * shown)),
+        height=max(1, round(source.image.height * shown)),
+        full=round(source.image.width * min(1, side / longest)),
         pixelated=scale > 1,
         shared=source.uses > 1,
     )

@@ -23,7 +23,8 @@ _CANDIDATES = 48
 _RATIONALE_CHARACTERS = 1500
 PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
 """Largest size of one picture as text, else it is made smaller; largest size of all pictures of a page."""
-_SMALL_SIDE = 288
+_FULL_SIDES, _SMALL_SIDE = (768, 512, html.PICTURE_SIDE), 288
+"""Stored pixels of the longer side, the first number that fits; a picture that is opened shows all of them."""
 
 
 def selected(facts: TableFacts) -> list[str]:
@@ -81,12 +82,16 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
     )
     row_of_trace = {row[0]: row for row in rows}
     samples = index.samples_of(row[1] for row in rows)
-    album = _Album()
+    for sides in (_FULL_SIDES, _FULL_SIDES[-1:]):
+        album = _Album(sides)
+        pictures = {row[0]: album.pictures(samples[row[1]]) for row in rows}
+        if not any(left_out for _, left_out in pictures.values()):
+            break
     example_of_trace = {}
     for trace in index.traces(names):
         _, sample_id, verdict, tokens, reasons = row_of_trace[trace.id]
         sample = samples[sample_id]
-        shown, left_out = album.pictures(sample)
+        shown, left_out = pictures[trace.id]
         example_of_trace[trace.id] = {
             "id": trace.id,
             "question": _clip(sample.question),
@@ -111,7 +116,8 @@ def _clip(text: str) -> str:
 class _Album:
     """Pictures as long as the page has room for them; the same image is prepared once."""
 
-    def __init__(self) -> None:
+    def __init__(self, sides: Sequence[int]) -> None:
+        self._sides = sides
         self._room = PAGE_BYTES
         self._known: dict[str, html.PageImage | None] = {}
 
@@ -129,8 +135,11 @@ class _Album:
         if ref.sha256 not in self._known:
             try:
                 data = image_files.read_bytes(ref)
-                picture = html.picture(data)
-                if len(picture.uri) > PICTURE_BYTES:
+                for side in self._sides:
+                    picture = html.picture(data, full=side)
+                    if len(picture.uri) <= PICTURE_BYTES:
+                        break
+                else:
                     picture = html.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))
                 self._known[ref.sha256] = picture
             except ImageError:

@@ -57,6 +57,7 @@ def write(
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
+        other_pages=html.other_pages(path, path.parent.parent),
         figures=_figures(facts, funnel, unit),
         findings=findings,
         health=health,

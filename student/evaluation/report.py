@@ -43,6 +43,7 @@ def write_report(
             "new perception.",
             *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
         ],
+        "other_pages": html.other_pages(path, path.parent.parent),
         "findings": metrics.get("diagnosis", ()),
         "figures": _metric_tiles(arms, deltas),
         "arms": arms,

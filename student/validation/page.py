@@ -43,6 +43,8 @@ class SamplesPage:
             lead=f"Measured after step {newest['step']:,}; {len(lines):,} measurements so far. Every time the same "
             "questions are asked, greedily and once.",
             footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct."],
+            other_pages=html.other_pages(path, path.parents[2]),
+            best=next((line for line in reversed(lines) if line["best"]), None),
             figures=_tiles(newest),
             curves=_curves(lines),
             rows=list(reversed(lines[-_ROWS:])),

@@ -51,7 +51,7 @@ def eval_page(folder: Path) -> Path:
     report.write_report(
         student_recipe(folder, more="[eval]\ngallery = 9\n"),
         folder / "eval" / "report.html",
-        worlds.metrics(lines),
+        worlds.metrics(lines) | {"diagnosis": [FINDING]},
         lines,
         found,
     )
@@ -74,7 +74,16 @@ def samples_page(folder: Path) -> Path:
     return folder / "samples.html"
 
 
+FINDING = {"kind": "fault", "certainty": "sure", "problem": "replies are cut off", "change": "eval.max_tokens"}
+
 PAGES = (filter_page, eval_page, ablate_page, samples_page)
+
+
+@pytest.mark.parametrize("make", PAGES)
+def test_the_conclusion_stands_before_the_figures(make: Callable[[Path], Path], tmp_path: Path):
+    text = make(tmp_path).read_text()
+    conclusion = 'id="claims"' if make is ablate_page else 'class="finding"'
+    assert 0 < text.find(conclusion) < text.index('class="tile"')
 
 
 @pytest.mark.parametrize("make", PAGES)

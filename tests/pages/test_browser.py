@@ -107,3 +107,36 @@ def test_rationales_stand_side_by_side_on_a_desktop_and_below_each_other_on_a_ph
         return wide, await tab.evaluate(lefts)
 
     assert browse(look) == (4, 1)
+
+
+def test_a_key_opens_a_picture_at_full_size_and_closes_it_without_a_script(tmp_path: Path):
+    shared, single = worlds.photographs(tmp_path / "pictures", 2, side=480)
+    asked = worlds.samples([shared, single, shared], 3)
+    lines = worlds.predictions(asked)
+    by_arm = {arm: [line for line in lines if line["arm"] == arm] for arm in worlds.ARMS}
+    report.write(tmp_path / "report.html", worlds.results(), report.cards(by_arm, asked, 3, reference="distilled"))
+    opened = "[...document.querySelectorAll('.zoom')].map((one) => one.open)"
+    width = "document.querySelectorAll('.zoom :is(img, svg)')[{}].getBoundingClientRect().width"
+
+    async def enter(tab: Tab) -> None:
+        for kind in ("keyDown", "keyUp"):
+            await tab.call(
+                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
+            )
+
+    async def look(tab: Tab) -> None:
+        await tab.open(tmp_path / "report.html", scripts=False)
+        assert await tab.evaluate(opened) == [False] * 3
+        for number in range(3):
+            assert await tab.evaluate(width.format(number)) <= 224
+            await tab.evaluate(f"document.querySelectorAll('.zoom summary')[{number}].focus()")
+            await enter(tab)
+            assert await tab.evaluate(width.format(number)) == 480
+            box = await tab.evaluate(
+                f"document.querySelectorAll('.zoom summary')[{number}].getBoundingClientRect().toJSON()"
+            )
+            assert (box["x"], box["y"]) == (0, 0) and (box["width"], box["height"]) == DESKTOP
+            await enter(tab)
+        assert await tab.evaluate(opened) == [False] * 3 and tab.problems == []
+
+    browse(look)

@@ -78,12 +78,12 @@ def test_small_drawings_keep_every_pixel(tmp_path: Path):
 
 
 def test_large_photographs_take_fewer_pixels_but_keep_their_shape(tmp_path: Path):
-    (ref,) = worlds.photographs(tmp_path, 1, side=400)
+    (ref,) = worlds.photographs(tmp_path, 1, side=900)
     page = gallery.fitted(drawn, [card(images=(ref,))])
     (data,) = stored(page)
     width, height = Image.open(ref.path).size
     small = Image.open(io.BytesIO(data))
-    assert max(small.size) == 224
+    assert max(small.size) == 768 and f'style="--full: {small.width}px"' in page
     assert small.width / small.height == pytest.approx(width / height, rel=0.02)
 
 

@@ -2,10 +2,12 @@ import base64
 import hashlib
 import io
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from jinja2 import UndefinedError
 from PIL import Image
+from stylesheet import parse
 
 from distill.errors import ImageError
 from distill.reports import html
@@ -99,3 +101,24 @@ def test_the_comparison_shows_every_speaker_with_its_verdict():
 def test_the_templates_are_package_data():
     folder = Path(html.__file__).parent / "templates"
     assert {path.name for path in folder.iterdir()} >= {"base.html", "macros.html", "style.css", "filter_report.html"}
+
+
+def test_a_page_links_the_other_pages_that_the_run_has(tmp_path: Path):
+    page = tmp_path / "eval" / "report.html"
+    assert html.other_pages(page, tmp_path) == []
+    stage = 'a "b" <script>#'
+    for name in ("filter/report.html", f"train/{stage}/samples.html", "eval/report.html"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    links = html.other_pages(page, tmp_path)
+    assert [name for name, _ in links] == ["filter", f"train, {stage}"]
+    for _, address in links:
+        assert (page.parent / unquote(address)).is_file()
+    text = html.render("{% extends 'base.html' %}\n", title="t", other_pages=links)
+    assert "<script>" not in text and [link.attributes["href"] for link in parse(text).walk() if link.tag == "a"] == [
+        address for _, address in links
+    ]
+    assert html.other_pages(tmp_path / "train" / stage / "samples.html", tmp_path)[0] == (
+        "filter",
+        "../../filter/report.html",
+    )

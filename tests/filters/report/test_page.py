@@ -2,9 +2,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+import report_worlds
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from filters.apply import apply
+from filters.report import examples
 
 
 class Page(HTMLParser):
@@ -75,3 +77,30 @@ def test_questions_without_gold_and_pictures_have_a_page_too(tmp_path):
     apply(recipe(tmp_path), tmp_path / "run")
     text = (tmp_path / "run/filter/report.html").read_text()
     assert "no picture" in text and "How hard the questions are" not in text
+
+
+@pytest.mark.parametrize(("room", "opens"), [(3_200_000, True), (150_000, False)])
+def test_pictures_open_at_full_size_as_long_as_the_page_has_room(tmp_path, monkeypatch, room, opens):
+    monkeypatch.setattr(examples, "PAGE_BYTES", room)
+    shown = report_worlds.photographs(tmp_path / "pictures", 6, side=900)
+    samples = [sample(f"What is in picture {n}?", "a flower", images=[ref]) for n, ref in enumerate(shown)]
+    generate_folder(tmp_path / "run", samples, [trace(one, "a flower") for one in samples])
+    apply(recipe(tmp_path), tmp_path / "run")
+    text = (tmp_path / "run/filter/report.html").read_text()
+    opened = {int(width) for width in re.findall(r"--full: (\d+)px", text)}
+    assert all(384 < width <= 768 for width in opened) and bool(opened) == opens
+    assert "data:image/jpeg" in text
+
+
+def test_hostile_names_of_domains_and_files_stay_text(tmp_path):
+    hostile = "\"'><script>alert(1)</script>\u202e\n"
+    (tmp_path / "pictures").mkdir()
+    (ref,) = report_worlds.photographs(tmp_path / "pictures", 1)
+    named = tmp_path / "pictures" / "'\"><script>alert(2)<\u202e\n.jpg"
+    (tmp_path / "pictures" / "0.jpg").rename(named)
+    asked = sample("What?", "4", images=[type(ref)(sha256=ref.sha256, path=str(named))], domain=hostile)
+    generate_folder(tmp_path / "run", [asked], [trace(asked, "4")])
+    apply(recipe(tmp_path), tmp_path / "run")
+    text = (tmp_path / "run/filter/report.html").read_text()
+    assert Page(text).open == [] and "<script" not in text and "data:image/jpeg" in text
+    assert "&lt;script&gt;alert(1)" in text
