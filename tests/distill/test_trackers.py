@@ -1,6 +1,8 @@
 """Trackers of generate and filter: numbers reach them, secrets and texts do not, and none ends a run."""
 
 import importlib.util
+import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -194,3 +196,29 @@ def test_eval_reports_to_the_trackers(tmp_path: Path, calls: Calls, monkeypatch:
     (tmp_path / "r.toml").write_text('report_to = ["wandb"]')
     verbs.evaluate(load(tmp_path / "r.toml"), tmp_path / "run")
     assert values_of(calls, "wandb")["eval/questions"] == 4
+
+
+def test_the_real_trackio_keeps_the_numbers_of_a_stage_and_a_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own: trackio starts threads and reads its folder when it is loaded."""
+    if not importlib.util.find_spec("trackio"):
+        pytest.skip("trackio is not installed")
+    (tmp_path / "r.toml").write_text('report_to = ["trackio"]')
+    Manifest(stage="filter", fingerprint="x", fields={}, counts={"kept": 3}).write(_made(tmp_path / "run" / "filter"))
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from distill import trackers; from distill.recipe.loading import load\n"
+        "from distill.types import Progress, unwatched\n"
+        "folder = Path(sys.argv[1])\n"
+        "with trackers.tracked(load(folder / 'r.toml'), folder / 'run', 'filter', unwatched) as report:\n"
+        "    report(Progress(stage='filter', done=1, total=2, unit='traces'))\n"
+    )
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("TRACKIO_PROJECT", "mine")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program, tmp_path], check=True, capture_output=True)
+    with sqlite3.connect(tmp_path / "trackio" / "mine.db") as database:
+        rows = database.execute("SELECT run_name, metrics FROM metrics").fetchall()
+    assert len({name for name, _ in rows}) == 1
+    assert [orjson.loads(values).get("filter/kept") for _, values in rows].count(3) == 2
