@@ -2,11 +2,13 @@
 
 import shutil
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from accessibility import problems
 from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
+from PIL import Image
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import make_read_only, viewed
 
@@ -259,3 +261,42 @@ def test_a_label_of_another_page_is_shown_on_this_one(run: Path) -> None:
     with viewed(run) as (visitor, address):
         chosen = browse(look)
         assert chosen == visitor.ask("/api/traces")[1]["rows"][0]["id"]  # a person's place is kept
+
+
+def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path: Path) -> None:
+    hostile = "'\"><script>document.title='owned'<\u202e\n"
+    place = tmp_path / f"{hostile} run"
+    asked, traces = small_world(tmp_path / "pictures", questions=2)
+    named = []
+    for number, sample in enumerate(asked):
+        (ref,) = sample.images
+        file = tmp_path / "pictures" / f"{number}{hostile}.png"
+        Image.open(ref.path).resize((2000, 1500)).save(file)
+        ref = replace(ref, path=str(file), sha256=sha256(file.read_bytes()).hexdigest())
+        named.append(replace(sample, images=(ref,), domain=HOSTILE + hostile))
+    generate_folder(place, named, traces)
+    settings = recipe(tmp_path)
+    apply(settings, place)
+    (place / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
+    width = "document.querySelector('#trace .pictures img').getBoundingClientRect().width"
+
+    async def enter(tab: Tab) -> None:
+        for kind in ("keyDown", "keyUp"):
+            await tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r", windowsVirtualKeyCode=13)
+
+    async def look(tab: Tab) -> None:
+        await tab.open(address, DESKTOP)
+        await until(tab, f"{LOADED} && {width} > 100")
+        assert "run · distill view" in await tab.evaluate("document.title")
+        assert "onerror" in await tab.evaluate("document.getElementById('facets').textContent")
+        assert await tab.evaluate("document.querySelectorAll('main script, #facets img').length") == 0
+        assert await tab.evaluate(width) < 1000
+        await tab.evaluate("document.querySelector('#trace .pictures button').focus()")
+        await enter(tab)
+        await until(tab, f"{width} === 2000")
+        await enter(tab)
+        await until(tab, f"{width} < 1000")
+        assert tab.problems == []
+
+    with viewed(place) as (_, address):
+        browse(look)

@@ -14,17 +14,21 @@ from pathlib import Path
 from urllib.parse import quote
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import Visitor, make_read_only, viewed
 
 from distill.artifacts.journal import Journal
+from distill.artifacts.layout import rollouts_folder
+from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StorageError
 from distill.recipe.loading import load
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
-from distill.view.trace_facts import marks
+from distill.view.trace_facts import marks, trace_facts
 from distill.view.trace_table import Query, TraceTable
 from filters.apply import apply
 
@@ -491,3 +495,46 @@ def test_a_recipe_of_another_form_is_not_written(run: Path, tmp_path: Path) -> N
     write_policy(table, {"rules": rules, "per_question": 1}, mine)
     assert [rule.name for rule in load(mine).filter.rules] == ["short"]
     assert load(mine).filter.select.per_question == 1
+
+
+# --- what became of a trace in the student --------------------------------------------------------------------------
+
+
+def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    generate_folder(run, *small_world(tmp_path / "pictures", questions=4))
+    stage = '[[stages]]\nname = "{}"\ndata = "traces"\ntrain = ["language"]\n'
+    settings = recipe(tmp_path, stage.format("first") + stage.format("second"))
+    apply(settings, run)
+    (run / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
+    table = TraceTable(run)
+    rows = table.search(Query(limit=1000))["rows"]
+    selected, dropped = (next(row for row in rows if row["fate"] == fate) for fate in ("selected", "dropped"))
+    assert trace_facts(table, selected["id"])["student"] == []  # no stage has learned yet
+    (run / "train" / "first").mkdir(parents=True)
+    Manifest(stage="train", fingerprint="x", fields={}).write(run / "train" / "first")
+    pair = {
+        "sample_id": selected["sample_id"],
+        "reason": None,
+        "chosen": selected["id"],
+        "rejected": dropped["id"],
+        "chosen_tokens": 9,
+        "rejected_tokens": 7,
+    }
+    (run / "filter" / "arms" / "pairs").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist([pair]), run / "filter" / "arms" / "pairs" / "pairs.parquet")
+    replies = rollouts_folder(run, "second") / "train"
+    replies.mkdir(parents=True)
+    reply = {
+        "sample_id": selected["sample_id"],
+        "trace_id": "reply",
+        "messages": [{"role": "assistant", "content": "<b>two</b>\n dots"}],
+    }
+    pq.write_table(pa.Table.from_pylist([reply]), replies / "part-00000.parquet")
+    facts = trace_facts(table, selected["id"])
+    assert facts["student"] == [
+        "learned in stage first",
+        f"pair: chosen, with {dropped['id']} rejected (9 and 7 tokens)",
+    ]
+    assert facts["lines"] == [["Replies of the student, second", "not scored: <b>two</b> dots"]]
+    assert not any("learned" in line for line in trace_facts(table, dropped["id"])["student"])
