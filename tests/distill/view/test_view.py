@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from distill.artifacts.layout import rollouts_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StorageError
 from distill.recipe.loading import load
+from distill.trace_records import scores
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
@@ -512,7 +515,16 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
     selected, dropped = (next(row for row in rows if row["fate"] == fate) for fate in ("selected", "dropped"))
     assert trace_facts(table, selected["id"])["student"] == []  # no stage has learned yet
     (run / "train" / "first").mkdir(parents=True)
-    Manifest(stage="train", fingerprint="x", fields={}).write(run / "train" / "first")
+    weighed = {"stage.visual.strength": 1.0, "stage.visual.least": 0.25, "stage.visual.most": 4.0}
+    fields = weighed | {"scores.structured": "structured.jsonl"}
+    Manifest(stage="train", fingerprint="x", fields=fields).write(run / "train" / "first")
+    (run / scores.FOLDER).mkdir()
+    with (run / scores.FOLDER / "structured.jsonl").open("wb") as journal:
+        for view, values in ((scores.PICTURE, [-0.1, -0.1]), (scores.BLIND, [-3.0, -0.1])):
+            scored = scores.ScoredText(
+                "two dots", np.array([[1], [2]], "i4"), np.array(values, "f4")[:, None], np.array([3, 8], "i4")
+            )
+            journal.write(orjson.dumps(scores.record_of("x", selected["id"], view, scored)) + b"\n")
     pair = {
         "sample_id": selected["sample_id"],
         "reason": None,
@@ -536,5 +548,8 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
         "learned in stage first",
         f"pair: chosen, with {dropped['id']} rejected (9 and 7 tokens)",
     ]
-    assert facts["lines"] == [["Replies of the student, second", "not scored: <b>two</b> dots"]]
+    (title, weights), replied = facts["lines"]
+    seen, unseen = (float(word) for word in re.findall(r"\[([\d.]+)\]", weights))
+    assert title == "Weights of its tokens by the picture, first" and seen > 1 > unseen
+    assert replied == ["Replies of the student, second", "not scored: <b>two</b> dots"]
     assert not any("learned" in line for line in trace_facts(table, dropped["id"])["student"])
