@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.layout import part_path
 from distill.data.images import image_files
+from distill.data.source_answer_types import load_answer_types
 from distill.errors import ImageError
 from distill.rationale import Style, join
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
 from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
+from filters.signals.families.answer import accepted_answer
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
 from filters.tables.trace_index import Location, PlannedTraces, read_samples_at, read_traces
@@ -90,6 +92,7 @@ class _RowsTask:
     samples: list[Location]
     style: Style
     max_pixels: int
+    relative_tolerance: float
 
 
 def write(
@@ -107,6 +110,7 @@ def write(
     `chosen` is a query of their ids; `select` has the signals they are ordered by, and an expression of their weight.
     The number of rows alone says which rows are in a file, and not the number of `workers`.
     """
+    load_answer_types(recipe)
     written = Written()
     ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
     rows = min(_BATCH, max(_GROUP_ROWS, -(-count // _FILES)))
@@ -126,6 +130,7 @@ def write(
                 samples=samples,
                 style=recipe.filter.rationale,
                 max_pixels=recipe.max_pixels,
+                relative_tolerance=recipe.filter.answer.relative_tolerance,
             )
 
     for part in workers.map(_write_rows, tasks()):
@@ -174,10 +179,13 @@ def row(
     signals: dict[str, Any],
     style: Style,
     weight: float = 1.0,
+    relative_tolerance: float = 0.0,
 ) -> dict[str, Any]:
     """One example: the plain question, and the assistant's turn with its rationale."""
-    # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are.
-    answer = sample.answer if signals.get("answer_verdict") == "correct" and sample.answer else trace.answer.strip()
+    # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are. Of several
+    # gold answers it is the one that the rationale leads to.
+    is_correct = signals.get("answer_verdict") == "correct" and sample.answers
+    answer = accepted_answer(sample, trace, relative_tolerance) if is_correct else trace.answer.strip()
     rationale = trace.reasoning.strip()
     return {
         "images": pictures,
@@ -241,7 +249,7 @@ def _rows(task: _RowsTask, written: Written) -> Iterator[dict[str, Any]]:
         if shown[1] is not None:
             weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
             signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
-            yield row(sample, trace, shown[1], signals, task.style, weight)
+            yield row(sample, trace, shown[1], signals, task.style, weight, task.relative_tolerance)
 
 
 def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.layout import SIGNALS, part_paths
+from distill.artifacts.manifest import Manifest
 from filters.signals.base import VALUE_TYPES
 from filters.signals.schema import SIDE
 
@@ -35,8 +36,14 @@ class Tables:
 
     @classmethod
     def of(cls, folder: Path, columns: pa.Schema | None = None) -> "Tables":
-        """The files of a filter folder."""
+        """The files that the result in a filter folder was made from; without a result, all that are there."""
         files_of_family = {name: tuple(part_paths(folder / name, ".parquet")) for name in SIDE}
+        if (done := Manifest.read(folder)) is not None:
+            # The table of a family that is no longer asked for stays, to be reused; nothing was decided by it.
+            files_of_family = {
+                name: tuple(path for path in files if path.relative_to(folder).as_posix() in done.outputs)
+                for name, files in files_of_family.items()
+            }
         return cls(
             signals=tuple(part_paths(folder / SIGNALS, ".parquet")),
             side={name: files for name, files in files_of_family.items() if files},

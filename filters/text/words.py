@@ -54,17 +54,21 @@ def visible_text(trace: Trace) -> str:
 
 
 _SHORT_ANSWER = 60
+# Arrows, shapes, marks and emoji; not the circled numbers among them, which are numbers anyway.
+_PICTOGRAPH = re.compile("[\u2190-\u21ff\u25a0-\u2775\u2794-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
 
 
 def comparable_text(trace: Trace) -> str:
     """The text that the search for near duplicates compares: reasoning and answer.
 
     A short answer is put in quotes, so that its words count as names: "red" and "blue" after the same reasoning are
-    two answers.
+    two answers. Its signs count by their names ("check mark"): in a rationale they are layout.
     """
     reasoning, answer = trace.reasoning, trace.answer.strip()
     if answer and len(answer) <= _SHORT_ANSWER and '"' not in answer:
-        answer = f'"{answer}"'
+        if not answer.isascii():
+            answer = _PICTOGRAPH.sub(lambda sign: f" {unicodedata.name(sign[0], hex(ord(sign[0]))).lower()} ", answer)
+        answer = f'"{answer.strip()}"'
         # Unpaired quotes (5" are five inches) have no meaning and would hide those of the answer.
         reasoning = reasoning.replace('"', " ") if reasoning.count('"') % 2 else reasoning
     return "\n".join(part for part in (reasoning, answer) if part)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from distill.answers.verdicts import equivalent, infer_type
 from distill.recipe.recipe import Recipe
-from distill.types import Sample, Trace
+from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.families.answer import judge_trace
 
@@ -82,6 +82,8 @@ class Agreement:
         return [dict(row(trace.teacher, trace.answer)) for trace in traces]
 
     def _correct(self, sample: Sample, trace: Trace) -> bool | None:
+        if trace.outcome == Outcome.ERROR:
+            return None  # a server failed, and no teacher was wrong
         judgement = judge_trace(sample, trace, self.relative_tolerance)
         return None if judgement is None or judgement.verdict == "undecided" else judgement.verdict == "correct"
 

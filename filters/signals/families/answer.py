@@ -4,7 +4,7 @@ The judging itself is `distill.answers.verdicts`, the same code the evaluation u
 verdict, and neither has a trace without an answer: the trace's outcome covers that.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -60,6 +60,17 @@ def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> Judg
     return _judge_answer(
         trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options, sample.question
     )
+
+
+def accepted_answer(sample: Sample, trace: Trace, relative_tolerance: float) -> str:
+    """The first gold answer that a correct trace's answer agrees with; the answer itself if none alone does."""
+    if len(sample.answers) == 1:
+        return sample.answers[0]
+    for gold in sample.answers:
+        judgement = judge_trace(replace(sample, answers=(gold,)), trace, relative_tolerance)
+        if judgement is not None and judgement.verdict == "correct":
+            return gold
+    return trace.answer.strip()
 
 
 # Several families ask for the verdict of the same trace, and teachers repeat their answers.

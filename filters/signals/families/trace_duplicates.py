@@ -38,7 +38,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",

@@ -159,6 +159,26 @@ def test_an_answer_of_an_undecided_verdict_stays_the_traces_own():
     assert writer.row(replace(asked, answers=()), trace(asked, "x"), [], {}, "plain")["answer"] == "x"
 
 
+def test_of_several_gold_answers_a_row_has_the_one_that_its_rationale_leads_to(tmp_path):
+    asked = sample("What colour is the door?", "red", "dark blue", "navy")
+    traces = [
+        trace(asked, "It is dark blue.", "It looks dark blue.", k=0),
+        trace(asked, "Red", "It looks red.", k=1),
+        trace(asked, "Navy", "It looks navy.", k=2),
+    ]
+    generate_folder(tmp_path / "run", [asked], traces)
+    apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    answers = {row["trace_id"]: row["answer"] for row in rows_of(tmp_path / "run")}
+    assert [answers[item.id] for item in traces] == ["dark blue", "red", "navy"]
+
+
+def test_a_gold_answer_within_the_tolerance_is_the_one_that_is_taught():
+    asked = sample("How tall is it?", "10", "20")
+    of = {"answer_verdict": "correct"}
+    found = writer.row(asked, trace(asked, "20.5"), [], of, "think", relative_tolerance=0.05)
+    assert found["answer"] == "20"
+
+
 def test_a_limit_is_met_by_other_questions_where_pictures_are_gone(tmp_path):
     samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(30)]
     generate_folder(tmp_path / "run", samples, [trace(item) for item in samples])

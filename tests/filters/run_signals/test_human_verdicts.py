@@ -10,6 +10,7 @@ from distill.trace_records.human_labels import LabelJournal
 from filters.apply import apply
 from filters.signals import registry
 from filters.tables.signal_database import Tables, connect
+from filters.what_if import what_if
 
 SETTINGS = """
 [filter]
@@ -53,6 +54,19 @@ def test_a_rule_drops_what_a_person_calls_wrong_and_new_labels_measure_nothing_a
     apply(settings, run)
     label(run, **{f"t_{correct}": "unsure"})
     assert apply(settings, run).counts["rule.human"] == 0
+
+
+def test_a_table_of_an_earlier_result_is_no_part_of_a_result_without_it(run: Path, tmp_path: Path) -> None:
+    settings, without = recipe(tmp_path, SETTINGS), recipe(tmp_path, '[filter]\nsignals = ["answer"]\nrules = []\n')
+    apply(settings, run)
+    correct = next(trace for trace, verdict in verdicts(run).items() if verdict == "correct")
+    label(run, **{f"t_{correct}": "wrong"})
+    apply(settings, run)
+    apply(without, run, fresh=True)
+    query = "SELECT count(human_verdict) FROM signals"
+    assert connect(Tables.of(run / "filter")).execute(query).fetchall() == [(0,)]
+    compared = what_if(settings, run)
+    assert compared.total.now_kept == compared.total.kept and "reads human" in " ".join(compared.notes)
 
 
 def test_a_run_that_does_not_ask_for_labels_keeps_its_decisions(run: Path, tmp_path: Path) -> None:

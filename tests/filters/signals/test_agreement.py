@@ -53,6 +53,14 @@ def test_the_pass_rate_counts_unanswered_traces_as_not_passed():
     assert {row["question_pass_rate"] for row in rows.values()} == {3 / 7}
 
 
+def test_a_failed_request_is_no_answer_that_did_not_pass():
+    traces = [trace(FOUR, "4", id="a"), trace(FOUR, "", id="b", outcome="error"), trace(FOUR, "", id="c", outcome="error")]
+    rows = default(Agreement).measure(FOUR, traces)
+    assert {(row["pass_rate"], row["question_pass_rate"], row["difficulty"]) for row in rows} == {(1.0, 1.0, "easy")}
+    only_failed = default(Agreement).measure(FOUR, traces[1:])
+    assert {(row["pass_rate"], row["difficulty"]) for row in only_failed} == {(None, None)}
+
+
 def test_without_gold_there_is_agreement_but_no_pass_rate():
     rows = measured(VOTES, of=OPEN)
     assert rows["a1"]["self_consistency"] == pytest.approx(2 / 3)

@@ -2,6 +2,7 @@ import time
 from itertools import permutations
 
 import numpy as np
+import pytest
 from run_fixtures import default, sample, trace
 
 from filters.signals.families import trace_duplicates
@@ -52,6 +53,13 @@ def test_small_edits_are_near_duplicates_and_others_are_not():
     assert rows["b"]["duplicate_of"] == "a"
     assert rows["b"]["duplicate_jaccard"] == jaccard(edited() + " 4", edited(59) + " 4")
     assert not rows["c"]["near_duplicate"]
+
+
+@pytest.mark.parametrize(("answer", "other"), [("✓", "✗"), ("🔴", "🔵"), ("↑", "↓"), ("👍", "👎"), ("🇫🇷", "🇩🇪")])
+def test_answers_that_differ_in_a_sign_are_not_the_same(answer, other):
+    traces = [trace(FOUR, text, edited(), id=id) for id, text in (("a", answer), ("b", other), ("c", f"{answer} "))]
+    rows = measured(traces)
+    assert [rows[id]["near_duplicate"] for id in "abc"] == [False, False, True]
 
 
 def test_the_preferred_trace_is_complete_then_of_the_smallest_id():
