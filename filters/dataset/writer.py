@@ -182,8 +182,8 @@ def row(
     relative_tolerance: float = 0.0,
 ) -> dict[str, Any]:
     """One example: the plain question, and the assistant's turn with its rationale."""
-    # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are. Of several
-    # gold answers it is the one that the rationale leads to.
+    # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are. Of
+    # several gold answers it is the one that the rationale leads to.
     is_correct = signals.get("answer_verdict") == "correct" and sample.answers
     answer = accepted_answer(sample, trace, relative_tolerance) if is_correct else trace.answer.strip()
     rationale = trace.reasoning.strip()

@@ -44,6 +44,8 @@ _SIGNS: Final = {
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
     **dict.fromkeys("$€£¥₹`&#{}~", ""),
 }  # fmt: skip
+_OTHER_SCRIPTS: Final = str.maketrans("٫٬٪＋－＝×＊／％（）＜＞．", ".,%+-=×*/%()<>.")
+"""Signs of Arabic numbers, and full-width ones."""
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
 _FIRST_BULLET: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]+)+")
@@ -183,6 +185,8 @@ def _beginning(text: str, most: int) -> str:
 
 
 def _clean(text: str) -> str:
+    if not text.isascii():
+        text = text.translate(_OTHER_SCRIPTS)
     text = plain_text(plain_notation(text))
     if COMMA_AND_FEW_DIGITS.search(text) and _CONTINENTAL.search(text):
         text = _CONTINENTAL_NUMBER.sub(

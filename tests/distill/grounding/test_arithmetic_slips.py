@@ -264,6 +264,22 @@ def test_a_slip_is_found(text: str) -> None:
     assert find_slips(text).verdict == "slip"
 
 
+@pytest.mark.parametrize(
+    ("right", "slip"),
+    [
+        ("١٬٢٣٤ + ١ = ١٬٢٣٥", "١٬٢٣٤ + ١ = ١٬٢٣٦"),
+        ("٣٫٥ + ١ = ٤٫٥", "٣٫٥ + ١ = ٥٫٥"),
+        ("１２＋３＝１５", "１２＋３＝１６"),
+        ("€1.200 + €300 = €1.500", "€1.200 + €300 = €1.600"),
+        ("100.000 - 1 = 99.999", "100.000 - 1 = 99.998"),
+        ("1.500 + 2 = 3.5", "1.500 + 2 = 3.6"),
+    ],
+)
+def test_numbers_of_other_scripts_and_countries_are_read(right: str, slip: str) -> None:
+    assert find_slips(right).verdict == "right"
+    assert find_slips(slip).verdict == "slip"
+
+
 def test_a_slip_is_written_out_with_what_comes_out() -> None:
     (slip,) = find_slips("I read 8 and 6. So 8 + 6 = 15, which is the total.").slips
     assert slip.written.endswith("8 + 6 = 15") and slip.expected == 14

@@ -54,7 +54,11 @@ def test_the_pass_rate_counts_unanswered_traces_as_not_passed():
 
 
 def test_a_failed_request_is_no_answer_that_did_not_pass():
-    traces = [trace(FOUR, "4", id="a"), trace(FOUR, "", id="b", outcome="error"), trace(FOUR, "", id="c", outcome="error")]
+    traces = [
+        trace(FOUR, "4", id="a"),
+        trace(FOUR, "", id="b", outcome="error"),
+        trace(FOUR, "", id="c", outcome="error"),
+    ]
     rows = default(Agreement).measure(FOUR, traces)
     assert {(row["pass_rate"], row["question_pass_rate"], row["difficulty"]) for row in rows} == {(1.0, 1.0, "easy")}
     only_failed = default(Agreement).measure(FOUR, traces[1:])
