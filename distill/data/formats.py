@@ -291,6 +291,8 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     index = values.get(source.columns.answer)
     if isinstance(index, str):
         index = _position(index.strip(), options)
+    if isinstance(index, float) and index.is_integer():
+        index = int(index)  # data frames write whole numbers so where a cell of the column is empty
     if index is not None and (not isinstance(index, int) or not 0 <= index < len(options)):
         raise RowError(
             "bad_answer", f"answer {index!r} is not the position, letter or text of one of {len(options)} choices"

@@ -225,16 +225,16 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
 def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path, ...]:
     """The files of a kind below a folder, those of the wanted split alone."""
     files = [file for file in sorted(base.rglob(f"*.{kind}")) if file.is_file() and _is_visible(file, base)]
-    return tuple(_of_split(files, source, where))
+    return tuple(_of_split(base, files, source, where))
 
 
 def _is_visible(file: Path, base: Path) -> bool:
     return not any(part.startswith(".") for part in file.relative_to(base).parts)
 
 
-def _of_split(files: list[Path], source: DataSource, where: str) -> list[Path]:
-    """The files of the wanted split, by hub conventions: `train-00000-of-00001.parquet` or a folder `train`."""
-    splits = {file: _split_of(file) for file in files}
+def _of_split(base: Path, files: list[Path], source: DataSource, where: str) -> list[Path]:
+    """The files of the wanted split, by the names of the hub: `train-00`, `charts-train`, or a folder `train`."""
+    splits = {file: _split_of(file, base) for file in files}
     split_names = sorted({split for split in splits.values() if split})
     if not split_names:
         return files
@@ -244,12 +244,15 @@ def _of_split(files: list[Path], source: DataSource, where: str) -> list[Path]:
     return chosen
 
 
-def _split_of(file: Path) -> str | None:
-    for name in (file.stem, file.parent.name):
-        match = re.match(r"(train|training|validation|valid|val|dev|test|testmini)(?=$|[-_.\d])", name)
-        if match:
-            return match[1]
-    return None
+_SPLIT = r"(train|training|validation|valid|val|dev|test|testmini)(?=$|[-_.\d])"
+
+
+def _split_of(file: Path, base: Path) -> str | None:
+    """The split that the name of a file, or of the nearest folder, says."""
+    folders = file.relative_to(base).parent.parts[::-1] or (base.name,)
+    named = re.search(rf"(?<![^-_.]){_SPLIT}", file.stem)
+    found = [named, *(re.match(_SPLIT, folder) for folder in folders)]
+    return next((match[1] for match in found if match), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

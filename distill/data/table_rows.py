@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.data.exact_json import parse_json
@@ -132,9 +133,35 @@ def _numbered(
 ) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     row = 0
     for batch in batches:
-        for values in _batch_rows(batch, names):
+        for values in _batch_rows(_as_written(batch), names):
             yield values if isinstance(values, str) else (values, row)
             row += 1
+
+
+def _as_written(batch: Any) -> Any:
+    """The rows with the numbers and times that a table of text would hold: 0.1, where a column of half the precision
+    has 0.10000000149011612, and microseconds, because Python has nothing shorter."""
+    for position, column in enumerate(batch.columns):
+        numbers = _retyped(column.type, pa.float64())
+        if numbers != column.type:
+            texts = _retyped(column.type, pa.string())
+            batch = batch.set_column(
+                position, batch.schema.names[position], column.cast(texts, safe=False).cast(numbers)
+            )
+    return batch
+
+
+def _retyped(kind: Any, single: Any) -> Any:
+    """A type in which `single` takes the place of floats of 32 bits."""
+    if pa.types.is_float32(kind):
+        return single
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_retyped(kind.value_type, single)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_retyped(field.type, single)) for field in kind])
+    return kind
 
 
 def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:

@@ -6,6 +6,7 @@ heads of members and texts are read here, images where they are needed. The webd
 the bytes of members and not their places, and group only members that stand side by side.
 """
 
+import codecs
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -90,7 +91,7 @@ def _content(member: str, suffix: str, opened: BinaryIO, offset: int, size: int)
     if size > _TEXT_BYTES:
         raise ValueError(f"{member}: a text of {size:,} bytes, more than {_TEXT_BYTES:,}")
     opened.seek(offset)
-    data = opened.read(size)
+    data = opened.read(size).removeprefix(codecs.BOM_UTF8)
     try:
         return parse_json(data) if suffix == "json" else data.decode().strip()
     except UnicodeDecodeError as error:

@@ -89,7 +89,7 @@ def _cell(path: str, column: str, row: int, index: int) -> Any:
             file.seek(row)
             return file.read(index)
     modified_ns = Path(path).stat().st_mtime_ns
-    if path.endswith(".arrow"):
+    if path.lower().endswith(".arrow"):
         return _arrow_column(path, modified_ns, column)[row].as_py()
     group, offset = _row_group(path, modified_ns, row)
     return _parquet_column((path, modified_ns, column, group))[offset].as_py()

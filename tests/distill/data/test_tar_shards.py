@@ -270,3 +270,15 @@ def test_rows_in_a_folder_may_name_ranges_of_objects(shards: Path, bucket: tuple
     samples, bad = read(recipe)
     assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
     assert [row.reason for row in bad] == ["empty_image"]
+
+
+def test_the_mark_that_windows_editors_write_is_no_part_of_a_member(tmp_path: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    plain = {"0.json": b'{"answer": "1"}', "0.question.txt": b"How many?", "0.png": picture(0)}
+    marked = {name: mark + data if name != "0.png" else data for name, data in plain.items()}
+    found = []
+    for folder, members in (("plain", plain), ("marked", marked)):
+        write_tar(tmp_path / folder / "0.tar", members)
+        found += reader.samples(recipe_for(tmp_path, folder))
+    assert [(sample.question, sample.answers) for sample in found] == [("How many?", ("1",))] * 2
+    assert found[0].id == found[1].id

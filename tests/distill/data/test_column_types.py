@@ -1,0 +1,73 @@
+"""A column gives the same golds in every kind of file, whatever its type; and files of other splits are not read."""
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from source_rows import folder_of_images, picture, read_one, recipe_for
+
+from distill.answers.verdicts import judge
+from distill.data import reader
+from distill.data.arrow import leave_pandas_out
+from distill.data.images import image_files
+from distill.types import Sample
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_of_images(tmp_path)
+
+
+def gold_of(folder: Path, answers: pa.Array) -> tuple[str, ...]:
+    table = pa.table({"image": ["0.png"], "question": ["What is it?"], "answer": answers})
+    pq.write_table(table, folder / "q.parquet")
+    (sample,) = reader.samples(recipe_for(folder, "q.parquet", images_root="images"))
+    return sample.answers
+
+
+def test_numbers_of_a_column_of_32_bits_are_those_that_were_written(folder: Path) -> None:
+    assert gold_of(folder, pa.array([14.7], pa.float32())) == ("14.7",)
+    assert gold_of(folder, pa.array([[0.1, 1.3]], pa.list_(pa.float32()))) == ("0.1", "1.3")
+    people = pa.array(
+        [[{"answer": 0.1, "who": "a"}]], pa.list_(pa.struct([("answer", pa.float32()), ("who", "str")]))
+    )
+    assert gold_of(folder, people) == ("0.1",)
+    assert judge("0.1", gold_of(folder, pa.array([0.1], pa.float32()))).verdict == "correct"
+    assert gold_of(folder, pa.array([0.1], pa.float64())) == ("0.1",)
+
+
+def test_a_column_of_times_is_read_without_pandas_and_a_day_is_a_day(folder: Path) -> None:
+    leave_pandas_out()
+    nanoseconds = pa.array([1388534400123456789], pa.timestamp("ns"))
+    assert gold_of(folder, nanoseconds) == ("2014-01-01 00:00:00.123456",)
+    for unit in ("s", "us", "ns"):
+        (gold,) = gold_of(folder, pa.array([datetime.datetime(2014, 1, 1)], pa.timestamp(unit)))
+        assert gold == "2014-01-01"
+        assert judge("January 1, 2014", gold).verdict == "correct"
+
+
+def test_the_position_of_a_choice_may_be_a_float_as_beside_empty_cells(folder: Path) -> None:
+    row = {"image": "0.png", "question": "Which?", "choices": ["a", "b", "c"], "answer": 2.0}
+    sample = read_one(folder, row, format="scienceqa")
+    assert isinstance(sample, Sample) and sample.answers == ("C",)
+
+
+def test_images_in_an_arrow_file_with_an_ending_in_capitals_are_found_again(folder: Path) -> None:
+    table = pa.table({"image": [picture(1)], "question": ["What is it?"]})
+    with pa.OSFile(str(folder / "Q.ARROW"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    (sample,) = reader.samples(recipe_for(folder, "Q.ARROW"))
+    assert image_files.read_bytes(sample.images[0]) == picture(1)
+
+
+@pytest.mark.parametrize("name", ["{}", "charts-{}", "charts_{}_human", "{}-00000-of-00001", "{}/part", "{}/a/part"])
+def test_files_of_another_split_are_not_read(folder: Path, name: str) -> None:
+    for split in ("train", "test", "validation"):
+        path = folder / f"tables/{name.format(split)}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"image": ["0.png"], "question": [f"What is in {split}?"]}), path)
+    for split in ("train", "test"):
+        samples = list(reader.samples(recipe_for(folder, "tables", images_root="images", split=split)))
+        assert [sample.question for sample in samples] == [f"What is in {split}?"]
