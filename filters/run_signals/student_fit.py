@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from filters.signals.schema import STUDENT
 from filters.tables import run_signal_tables
 from filters.tables.run_signal_tables import Done, Item
 
-VERSION = "1"
+VERSION = "2"
 """Raised whenever the same trace could get another value."""
 PART_ROWS = 4096
 CHUNK_ROWS = 256
@@ -170,6 +171,9 @@ def _row(values: Mapping[str, Any] | None) -> dict[str, Any]:
         return {"student_state": NOT_APPLICABLE}
     if "reason" in values:
         return {"student_state": UNDECIDABLE, "student_reason": values["reason"]}
+    if not all(values[name] is None or isfinite(values[name]) for name in _VALUES):
+        # In a rule NaN is larger than every number, and no journal holds it.
+        return {"student_state": UNDECIDABLE, "student_reason": "not_finite"}
     # Further decimals depend on the rows of the same batch.
     numbers = {name: values[name] if values[name] is None else round(values[name], _DECIMALS) for name in _VALUES}
     return {"student_state": OK, "student_tokens": values["tokens"]} | {

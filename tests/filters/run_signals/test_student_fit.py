@@ -77,6 +77,16 @@ def run(found: list[Item], folder: Path, **options: Any) -> tuple[list[Path], St
     return student_fit.measure(found, folder, student, **{"identity": IDENTITY, **options}), student
 
 
+def test_what_is_no_number_is_no_value(tmp_path: Path) -> None:
+    def overflowing(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
+        return [values | {"ifd": float("nan")} for values in Student()(pairs)]
+
+    (path,) = student_fit.measure(items(2), tmp_path, overflowing, identity=IDENTITY)
+    rows = pq.read_table(path).to_pylist()
+    assert {(row["student_state"], row["student_reason"]) for row in rows} == {("undecidable", "not_finite")}
+    assert {row["student_ifd"] for row in rows} == {None}
+
+
 def test_every_trace_has_one_row_with_its_values_or_the_reason_why_not(tmp_path: Path) -> None:
     found = items(4)
     name, asked, trace = found[0]
