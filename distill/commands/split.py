@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
-from distill.data import reader, sources
+from distill.data import formats, reader, sources
 from distill.data.images.image_cells import BYTE_RANGE, open_arrow
 from distill.data.images.image_files import read_bytes
 from distill.data.sources import SourceRow, SourceTable
@@ -94,6 +94,8 @@ class _Rows:
     """A digest of a row's questions."""
     refs: dict[str, ImageRef] = field(default_factory=dict)
     left_out: list[BadRow] = field(default_factory=list)
+    by_links: bool = False
+    """Whether the path of a picture leads over a symbolic link."""
 
 
 def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
@@ -158,9 +160,18 @@ def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
         rows.refs |= refs
         rows.images[row.number] = tuple(refs)
+        rows.by_links = rows.by_links or _has_links(row, recipe.data[name], table.root)
         asked = b"".join(sorted(question_duplicates.key(sample) for sample in samples))
         rows.asked[row.number] = hashlib.sha256(asked).hexdigest()
     return rows
+
+
+def _has_links(row: SourceRow, source: DataSource, root: Path) -> bool:
+    values = [cell.value for cell in formats.parse(row.values, source).images]
+    named = [value.get("path") if isinstance(value, dict) else value for value in values]
+    names = [name for each in named for name in (each if isinstance(each, tuple) else (each,))]
+    paths = [root / name for name in names if isinstance(name, str)]
+    return any(os.path.realpath(path) != os.path.normpath(path) for path in paths)
 
 
 def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
@@ -241,7 +252,7 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
         return here
     paths = {Path(ref.path) for ref in named}
     own = recipe.data[name].images_root is None and not any(ref.column for ref in named)
-    if table.root_address or not own or not all(path.is_relative_to(table.root) for path in paths):
+    if table.root_address or rows.by_links or not own or not all(path.is_relative_to(table.root) for path in paths):
         return there
     try:
         for path in paths:
@@ -249,6 +260,8 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 os.link(path, target)
+            elif not target.samefile(path):  # it may be another picture
+                return there
     except OSError:  # another file system, or one without links: the pictures stay where they are
         return there
     return here
@@ -288,21 +301,33 @@ def _write_csv(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> N
 def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
     """Rows as they lie in columns, pictures included, with the schema and its metadata."""
     number = 0
+    schema = _schema(table)
     with ExitStack() as stack:
         writers: dict[str, pq.ParquetWriter] = {}
+        for part, path in files.items():
+            writers[part] = stack.enter_context(pq.ParquetWriter(stack.enter_context(atomic_path(path)), schema))
         for file in table.files:
             for batch in _batches(file, table.kind):
                 own = [parts.get(each, "") for each in range(number + 1, number + 1 + batch.num_rows)]
                 number += batch.num_rows
-                for part, path in files.items():
+                for part, writer in writers.items():
                     numbers = pa.array([index for index, each in enumerate(own) if each == part], pa.int64())
                     rows = pa.Table.from_batches([batch]).take(numbers)  # `filter` breaks lists of structs
-                    if part not in writers:
-                        temporary = stack.enter_context(atomic_path(path))
-                        writers[part] = stack.enter_context(pq.ParquetWriter(temporary, rows.schema))
+                    if rows.num_rows and rows.schema != schema:
+                        rows = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
                     if rows.num_rows:
-                        schema = writers[part].schema
-                        writers[part].write_table(rows if rows.schema == schema else rows.cast(schema))
+                        writer.write_table(rows)
+
+
+def _schema(table: SourceTable) -> pa.Schema:
+    """The columns of all files. Raises DataError where one has different types that no type holds."""
+    schemas = [
+        open_arrow(str(file)).schema if table.kind == "arrow" else pq.read_schema(file) for file in table.files
+    ]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"{table.label}: its files have columns that do not fit together: {error}") from None
 
 
 def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:

@@ -192,3 +192,54 @@ def test_lists_of_pictures_with_bytes_are_split(tmp_path: Path) -> None:
 def test_a_shipped_recipe_is_split_by_its_name(tmp_path: Path) -> None:
     recipe, name = source_of("tiny", name=None, settings={}, columns=[])
     assert name == "questions" and recipe.data[name].source.endswith("questions.parquet")
+
+
+def test_pictures_that_are_in_the_folder_already_are_not_taken_for_those_of_the_rows(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "all.jsonl", table(tmp_path))
+    out = tmp_path / "out"
+    expected = [item.id for item in samples_of(source)]
+    (out / "images").mkdir(parents=True)
+    for path in (tmp_path / "images").iterdir():
+        picture(out / "images", int(path.stem) + 100, 40)
+        (out / "images" / f"{int(path.stem) + 100:05d}.png").rename(out / "images" / path.name)
+    recipe, name = source_of(str(source), name=None, settings={}, columns=[])
+    found = split_source(recipe, out, name=name)
+    assert found.root == str(tmp_path)
+    read = [
+        item.id for part in ("train", "test") for item in samples_of(out / f"{part}.jsonl", images_root=found.root)
+    ]
+    assert sorted(read) == sorted(expected)
+
+
+def test_rows_that_name_links_find_their_pictures_beside_the_new_files(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "all.jsonl", table(tmp_path))
+    (tmp_path / "images").rename(tmp_path / "stored")
+    (tmp_path / "images").symlink_to("stored")
+    recipe, name = source_of(str(source), name=None, settings={}, columns=[])
+    root = split_source(recipe, tmp_path / "out", name=name).root
+    for part in ("train", "test"):
+        assert samples_of(tmp_path / f"out/{part}.jsonl", images_root=root)
+
+
+def samples_of(source: Path, **settings: str) -> list[Sample]:
+    recipe, name = source_of(str(source), name=None, settings=settings, columns=[])
+    items = list(reader.read(recipe, name))
+    assert all(isinstance(item, Sample) for item in items)
+    return [item for item in items if isinstance(item, Sample)]
+
+
+def test_tables_whose_columns_differ_are_split_into_one_with_all_columns(tmp_path: Path) -> None:
+    data = [Path(picture(tmp_path, number, 40).path).read_bytes() for number in range(12)]
+    for part in range(2):
+        rows = {
+            "question": [f"What is in {number}?" for number in range(6)],
+            "image": data[6 * part : 6 * part + 6],
+            "answer": ["a"] * 6,
+            **({"note": ["n"] * 6} if part else {}),
+        }
+        columns = list(rows) if part else list(rows)[::-1]
+        pq.write_table(pa.table({column: rows[column] for column in columns}), tmp_path / f"{part}.parquet")
+    splitted(tmp_path / "?.parquet", tmp_path / "out", test=0.25)
+    found = [row for part in ("train", "test") for row in pq.read_table(tmp_path / f"out/{part}.parquet").to_pylist()]
+    assert sorted(row["image"] for row in found) == sorted(data)
+    assert [row["note"] for row in found].count("n") == 6 and {row["answer"] for row in found} == {"a"}
