@@ -15,7 +15,7 @@ import orjson
 from distill import rationale
 from distill.types import Outcome
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of what `parse` returns; traces parsed by another version are parsed again."""
 
 Mode = Literal["auto", "field", "tags", "json", "none"]
@@ -198,10 +198,17 @@ def _final(content: str) -> str:
         return _unwrap(boxed)
     cue = _last_cue(content)
     if cue is not None:
-        content = content[cue[1] :].strip().partition("\n")[0].strip()
+        content = _unfenced(content[cue[1] :].strip()).partition("\n")[0].strip()
         return _unwrap(content[:-1] if content.endswith(".") else content)
     answer = _unwrap(content)
     return answer[:-1] if answer.endswith(".") and not re.search(r"\s", answer) else answer
+
+
+def _unfenced(text: str) -> str:
+    """What the code block holds that a text begins with; other text as it is."""
+    if not text.startswith("```"):
+        return text
+    return text.partition("\n")[2].partition("```")[0].strip() or text
 
 
 def _boxed(text: str) -> str | None:

@@ -180,3 +180,8 @@ def test_a_json_object_is_an_answer_and_what_leads_to_it(
 
 def test_a_json_object_that_was_cut_is_a_truncated_answer() -> None:
     assert str(parse('{"reasoning": "Two and', mode="json", finish_reason="length").outcome) == "truncated_answer"
+
+
+@pytest.mark.parametrize("block", ["```\n42\n```", "```text\n42\n```", "\n```\n42\nmore\n```\n", "```\n42"])
+def test_an_answer_in_a_code_block_is_what_the_block_holds(block: str) -> None:
+    assert parse(f"<think>I count.</think>**Answer:**\n{block}").answer == "42"
