@@ -17,7 +17,7 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
 from distill.artifacts.layout import KNOWN_AS, SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
-from distill.errors import CircuitOpen, DistillError, TeacherError
+from distill.errors import CircuitOpen, DataError, DistillError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
@@ -141,7 +141,12 @@ class Generation:
     def _find_answered_request(self, job: "TeacherJob") -> Request | None:
         """A request that was answered in an earlier run, if there is one near the start of the plan."""
         states = (job.queue.policy.state_of(sample) for sample in islice(self.plan.read(), _SAMPLES_CHECKED))
-        return next((final.request for state in states for final in state.finals if final.complete), None)
+        try:
+            return next((final.request for state in states for final in state.finals if final.complete), None)
+        except DataError:
+            if (self.plan.folder / SAMPLES).exists():
+                raise
+            return None  # an engine outlives the unit of a store that it was started for
 
     def finish(
         self,

@@ -1,6 +1,6 @@
-"""The units of a process share its folder of images: what one no longer needs, another may be about to."""
+"""The units of a process share its folder of images and its engines: what one no longer needs, another may."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from distill.units.agent_record import AgentRecord
 from distill.units.commits import Unit
 from distill.units.stored_run import samples_key
 from distill.units.unit_queue import UnitQueue
+from teacher.generation import Generation
 from teacher.progress import GenerateProgress
 from teacher.store import question_plan
 from teacher.unit_plans import UnitPlans
@@ -24,9 +25,9 @@ IMAGE = ImageRef(path="s3://bucket/shared.png", sha256="ab" * 32)
 NAMES = ("00", "01")
 
 
-def test_a_unit_that_ends_leaves_the_images_of_one_that_is_being_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def plans(tmp_path: Path) -> Iterator[UnitPlans]:
+    """Of two units with one question each."""
     world = World(tmp_path)
     world.add_rows(1)
     world.add_teacher("http://127.0.0.1:9/v1")
@@ -42,7 +43,13 @@ def test_a_unit_that_ends_leaves_the_images_of_one_that_is_being_opened(
     rounds = [[teacher.name for teacher in recipe.teachers]]
     models = question_plan.check_teachers(recipe)
     plans = UnitPlans(recipe, models, rounds, agent, queue, tmp_path, progress, "planned")
+    with files_in(tmp_path / "files", recipe), plans:
+        yield plans
 
+
+def test_a_unit_that_ends_leaves_the_images_of_one_that_is_being_opened(
+    plans: UnitPlans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fetch(_: object, planned_by: str, wanted: Collection[str], partition: str) -> None:
         for digest in wanted:
             if not stored_images.file_of(digest).is_file():
@@ -51,10 +58,21 @@ def test_a_unit_that_ends_leaves_the_images_of_one_that_is_being_opened(
             plans.finish(opened.pop())  # in another thread, which ends its unit at this moment
 
     monkeypatch.setattr(image_shards, "fetch_shards", fetch)
-    opened = []
-    with files_in(tmp_path / "files", recipe), plans:
-        first = plans.draw()
-        assert first is not None
-        opened.append(first)
-        assert plans.draw() is not None and not opened
-        assert stored_images.file_of(IMAGE.sha256).is_file()
+    opened: list[Generation] = []
+    first = plans.draw()
+    assert first is not None
+    opened.append(first)
+    assert plans.draw() is not None and not opened
+    assert stored_images.file_of(IMAGE.sha256).is_file()
+
+
+def test_an_engine_outlives_the_unit_it_was_started_for(plans: UnitPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for an answered request only when rows fail, and that may be after the end of its first unit."""
+    monkeypatch.setattr(image_shards, "fetch_shards", lambda *_: None)
+    unit = plans.draw()
+    assert unit is not None
+    (job,) = unit.jobs(unit.recipe.teachers)
+    settings = unit.engine_settings(job)
+    assert settings.known_request() is None
+    plans.finish(unit)
+    assert settings.known_request() is None

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +45,13 @@ def finished(number: int) -> Trace:
 
 def test_a_trace_becomes_durable_without_a_further_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     durable: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: durable.append(os.fstat(descriptor).st_size))
+
+    def sync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            durable.append(status.st_size)
+
+    monkeypatch.setattr(os, "fsync", sync)
     journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.2)
     for number in range(3):
         journal.append(finished(number))
@@ -65,16 +72,18 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
 
     for ending in ("append", "close"):
         journal = TraceJournal(TraceIndex(tmp_path / ending), flush_interval_s=0.01)
+        journal.append(finished(0))
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", refuse)
-            journal.append(finished(0))
+            journal.append(finished(1))
             journal._flusher.join(timeout=5)
         if ending == "append":
             with pytest.raises(StorageError, match="No space left on device"):
-                journal.append(finished(1))
+                journal.append(finished(2))
         with pytest.raises(StorageError, match="No space left on device"):
             journal.close()
-        assert [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0, ".jsonl"))] == [finished(0).id]
+        written = [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0, ".jsonl"))]
+        assert written == [finished(0).id, finished(1).id]
 
 
 def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
