@@ -153,7 +153,7 @@ def check(
 
 def split(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A table (JSONL, JSON, CSV, Parquet), a folder, or a recipe.")
+        str, typer.Argument(metavar="SOURCE", help="A table (JSONL, JSON, CSV, Parquet, tar), a folder, or a recipe.")
     ],
     out: Annotated[
         Path, typer.Option("--out", parser=local_path, metavar="DIR", help="Folder for the train and test files.")

@@ -86,7 +86,7 @@ def explain(
         str, typer.Argument(metavar="ID", help="A trace id or its first characters, or a sample id: all its traces.")
     ],
 ) -> None:
-    """Show one trace: its signals, failed rules and duplicates."""
+    """Show one trace, or those of a sample: signals, failed rules and duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
@@ -139,9 +139,7 @@ def view(
     ] = None,
     recipe: Annotated[
         Path | None,
-        typer.Option(
-            parser=local_path, metavar="FILE", help="Recipe that the page may write rules to, if you ask it."
-        ),
+        typer.Option(parser=local_path, metavar="FILE", help="Recipe that a button of the page writes rules into."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free port.")] = 0,
 ) -> None:

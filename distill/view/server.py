@@ -1,4 +1,6 @@
-"""The web server of `distill view`: this machine only, a token in the first address, read-only but for labels.
+"""The web server of `distill view`: this machine only, a token in the first address.
+
+It writes labels, and the policy into the recipe that was named; nothing else.
 
 The token of the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as
 their host; requests that change something must come from its own page. So neither another page of the browser nor
