@@ -152,7 +152,7 @@ class ViewServer:
         if not secrets.compare_digest(request.cookies.get(self._cookie, ""), self.token):
             return _failure(403, "open the address that `distill view` printed: it holds the token")
         if request.method != "GET" and request.headers.get("Origin") != f"http://{request.host}":
-            return _failure(403, "labels are taken from this server's own page only")
+            return _failure(403, "changes are taken from this server's own page only")
         return None
 
     @property
@@ -280,7 +280,7 @@ class ViewServer:
         if self.recipe is None:
             return _failure(409, "no recipe was named; start `distill view RUN --recipe RECIPE`")
         await asyncio.to_thread(write_policy, self.table, await _object(request), self.recipe)
-        return _json({"next": f"distill filter {shlex.quote(str(self.recipe))} --run {shlex.quote(str(self.run))}"})
+        return _json({"next": f"distill filter {shlex.join([str(self.recipe), '--run', str(self.run), '--fresh'])}"})
 
 
 async def _object(request: web.Request) -> dict[str, Any]:

@@ -143,17 +143,19 @@ def test_everybody_can_read_the_page_and_phones_scroll_one_way(run: Path, size: 
 
 
 def test_a_person_asks_the_models_about_the_picture_of_a_trace(run: Path) -> None:
-    async def look(tab: Tab) -> tuple[str, str, list[str]]:
+    async def look(tab: Tab) -> tuple[str, str, int, list[str]]:
         await tab.open(address, DESKTOP)
         await until(tab, LOADED)
         sample = await tab.evaluate("document.querySelector('.asking textarea').value")
         await tab.evaluate("document.querySelector('.asking').requestSubmit()")
-        said = "document.querySelector('#trace .replies').innerText"
+        said = "document.getElementById('said').innerText"
         await until(tab, f"{said}.includes('not asked')")
-        return sample, await tab.evaluate(said), tab.problems
+        beside = "document.querySelectorAll('#trace .replies section .rationale').length"
+        return sample, await tab.evaluate(said), await tab.evaluate(beside), tab.problems
 
     with viewed(run) as (_, address):
-        question, said, found = browse(look)
+        question, said, beside, found = browse(look)
+    assert beside == 3 + 1, "the other traces stay where they are"
     assert HOSTILE in question  # as text, not as markup
     assert "no model could be asked" in said and found == []  # the recipe of this run has no student
 
@@ -223,7 +225,7 @@ def test_the_rules_of_the_page_go_into_the_recipe_that_was_named(run: Path, tmp_
     with viewed(run, recipe=mine) as (visitor, address):
         line, found = browse(look)
         names = [rule["name"] for rule in visitor.ask("/api/policy")[1]["rules"]]
-    assert found == [] and f"distill filter {mine} --run {run}" in line
+    assert found == [] and f"distill filter {mine} --run {run} --fresh" in line
     assert mine.read_text().startswith("# mine\n") and [rule.name for rule in load(mine).filter.rules] == names[1:]
 
 

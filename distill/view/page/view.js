@@ -167,7 +167,7 @@ const told = new Map();  // replies by sample; each a map of model name to what 
 
 function replies() {
   const said = told.get(shown.sample_id) || new Map();
-  return make("div", { class: "replies", "aria-live": "polite" }, ...[...said.entries()].map(([name, one]) => make("section", { "aria-label": name },
+  return make("div", { id: "said", class: "replies", "aria-live": "polite" }, ...[...said.entries()].map(([name, one]) => make("section", { "aria-label": name },
     make("h3", {}, name, " ", make("small", {}, one.note)), one.answer ? make("p", { dir: "auto" }, make("b", {}, one.answer)) : null,
     make("div", { class: one.failed ? "rationale bad" : "rationale", dir: "auto" }, one.text))));
 }
@@ -183,7 +183,7 @@ function askForm() {
 
 async function askModels(sample, question, teachers) {
   const said = new Map([["models", { note: "loading", text: "" }]]), draw = () => {
-    const place = byId("trace").querySelector(".replies");
+    const place = byId("said");
     if (shown && shown.sample_id === sample && place) place.replaceWith(replies());
   };
   told.set(sample, said);
