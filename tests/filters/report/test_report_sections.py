@@ -107,8 +107,10 @@ def compare(run, values, tmp_path):
         {"id": name, "student_state": "ok", "student_rank_surprisal": value, "student_nll": 1.0}
         for name, value in values.items()
     ]
-    run_signal_tables.write(run_signal_tables.part(run / "filter/student", 0), rows, schema.STUDENT, {})
-    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    part = run_signal_tables.part(run / "filter/student", 0)
+    run_signal_tables.write(part, rows, schema.STUDENT, {})
+    tables = replace(Tables.of(run / "filter"), side={"student": (part,)})
+    database = decide.database(tables, run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
     return teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")
 
