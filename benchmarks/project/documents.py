@@ -67,7 +67,7 @@ def results_page() -> str:
 
 
 def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: Recipe) -> str:
-    seeds = ", ".join(map(str, results["seeds"]))
+    seeds = _seeds(results, facts["seeds_planned"])
     (temperature,) = {teacher.sampling.temperature for teacher in recipe.teachers}
     arms, n = len(results["arms"]), results["n"]
     claims = sum(len(study["claims"]) for study in results["studies"].values())
@@ -82,8 +82,11 @@ Which parts of the method help, and on what? Six studies on the [tiny world](../
 Each arm is the same recipe with one thing changed. `python benchmarks/project/documents.py` writes this page from
 the files of the runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
 
-- **Arms**: {arms}. Each is trained with seeds {seeds}, and answers the same {n} held-out questions.
-{_method(results, claims)}
+- **Arms**: {arms}. Each is trained with {seeds}, and answers the same {n:,} held-out questions.
+- **Intervals** are 95 % intervals over questions and training seeds, paired by both
+  (`distill/stats/paired_effects.py`). The tables also give the difference of every seed.
+- **Verdicts**: a claim *holds* or *does not hold* if its p-value is under 0.05 after Holm's correction for the
+  {claims} claims, and is *undecided* otherwise.
 - **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at
   temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The
   studies show how the method behaves where everything can be checked. They do not show what your data will give. The
@@ -94,6 +97,13 @@ the files of the runs: [results](results/studies.json), [page with curves and ga
 
 To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run
 directory, and resume; `--study NAME` runs one of them."""
+
+
+def _seeds(results: Mapping[str, Any], planned: int) -> str:
+    """With how many seeds an arm was trained."""
+    counts = sorted({len(arm["seeds"]) for arm in results["arms"].values()})
+    done = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return f"{done} seeds" if counts == [planned] else f"{done} of {planned} planned seeds"
 
 
 def _is_earlier(facts: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -112,25 +122,9 @@ def _state(facts: Mapping[str, Any], recipe: Recipe) -> str:
 """
 
 
-def _method(results: Mapping[str, Any], claims: int) -> str:
-    """How intervals and verdicts were made. Results without corrected p-values are of versions before them."""
-    if any("p_adjusted" in claim for study in results["studies"].values() for claim in study["claims"]):
-        return f"""- **Intervals** are 95 % intervals over questions and training seeds, paired by both
-  (`distill/stats/paired_effects.py`). The tables also give the difference of every seed.
-- **Verdicts**: a claim *holds* or *does not hold* if its p-value is under 0.05 after Holm's correction for the
-  {claims} claims, and is *undecided* otherwise."""
-    return f"""- **Intervals** are 95 % intervals over questions and training seeds, made before effects were
-  paired by seed (the pigeonhole bootstrap; it is 1.5 to 4.8 times as wide in simulations). The tables also give the
-  difference of every seed.
-- **Verdicts**: a claim *holds* if its whole interval is above zero, *does not hold* if the whole interval is below
-  zero, and is *undecided* otherwise. There are {claims} claims, not corrected for their number: a 95 % interval
-  misses the true value one time in twenty."""
-
-
 def _claims(results: Mapping[str, Any], planned: int) -> str:
     """Every claim with its raw interval, its p-value after Holm's correction and the verdict that follows."""
     claims = [(name, claim) for name, study in results["studies"].items() for claim in study["claims"]]
-    corrected = any("p_adjusted" in claim for _, claim in claims)
     rows = []
     for name, claim in claims:
         seeds = len(claim["effect"]["by_seed"])
@@ -140,18 +134,11 @@ def _claims(results: Mapping[str, Any], planned: int) -> str:
                 claim["text"],
                 difference(claim["effect"]),
                 by_seed(claim["effect"]),
-                *([f"{claim['p_adjusted']:.2g}"] if corrected else []),
+                f"{claim['p_adjusted']:.2g}",
                 _MARK[claim["verdict"]] + (f" (partial: {seeds} of {planned} seeds)" if seeds < planned else ""),
             ]
         )
-    head = [
-        "study",
-        "claim",
-        "points [95 % interval]",
-        "by seed",
-        *(["p after Holm"] if corrected else []),
-        "verdict",
-    ]
+    head = ["study", "claim", "points [95 % interval]", "by seed", "p after Holm", "verdict"]
     stated = f"\n\nStated before the runs:\n\n{_statement(power)}" if (power := results.get("power")) else ""
     return f"## Which claims hold here\n\n{table(head, rows)}{stated}"
 
@@ -314,6 +301,7 @@ def _figures() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
+    seeds = _seeds(results, facts["studies"]["seeds_planned"])
     earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts["studies"], load(RECIPE)) else ""
     return f"""{_pocket_summary(".")}
 
@@ -326,8 +314,8 @@ draws `runs/tiny/eval/report.html`:
 ```
 
 `distill ablate tiny-studies` measures which parts of the method make the difference: {len(results["arms"])} arms, \
-{len(results["seeds"])} seeds each,
-{results["n"]} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
+{seeds} each,
+{results["n"]:,} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
 and {open_} are undecided:
 [docs/results.md](docs/results.md){earlier}."""
 
