@@ -86,7 +86,7 @@ def explain(
         str, typer.Argument(metavar="ID", help="A trace id or its first characters, or a sample id: all its traces.")
     ],
 ) -> None:
-    """Show one trace, or those of a sample: signals, failed rules and duplicates."""
+    """Show a trace or a sample: signals, failed rules, duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
