@@ -155,7 +155,7 @@ class HttpConnection(asyncio.Protocol):
             if self._kept and self._silent:
                 raise StaleConnectionError("the server closed the connection")
             if error is not None:
-                raise error
+                raise _broken(error)
             answer.set_result(self._parser.end())
         except Exception as failure:
             answer.set_exception(failure)
@@ -233,7 +233,7 @@ class ConnectionPool:
         if kept is not None:
             with suppress(StaleConnectionError):
                 return await self._exchange(kept, body, started, total_s, silence_s, on_body)
-        connection = await self._connect(min(_CONNECT_S, total_s))
+        connection = await self._connected(min(_CONNECT_S, total_s))
         return await self._exchange(connection, body, started, total_s, silence_s, on_body)
 
     async def _exchange(
@@ -267,6 +267,15 @@ class ConnectionPool:
             self._all.discard(connection)
         return None
 
+    async def _connected(self, limit_s: float) -> HttpConnection:
+        """A new connection. Raises OSError, and never TimeoutError: no request was sent that could be overdue."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._connect(limit_s)
+        except TimeoutError:
+            host, port = _address(self._proxy) if self._proxy else (self._host, self._port)
+            raise ConnectionError(f"no connection to {host}:{port} within {limit_s:g} s") from None
+
     async def _connect(self, limit_s: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         if self._tls and self._context is None:
@@ -274,19 +283,18 @@ class ConnectionPool:
         host, port = _address(self._proxy) if self._proxy else (self._host, self._port)
         secured = self._proxy.scheme == "https" if self._proxy else self._tls
         context = (self._context or ssl.create_default_context()) if secured else None
-        async with asyncio.timeout(limit_s):
-            opened = await start_connection(await self._addresses(host, port), happy_eyeballs_delay=0.25)
-            _, connection = await loop.create_connection(
-                lambda: HttpConnection(self._max_body_bytes),
-                sock=opened,
-                ssl=context,
-                server_hostname=host if context else None,
-            )
-            self._all.add(connection)
-            if self._proxy and self._tls:
-                assert self._context is not None
-                await self._tunnel(connection, self._proxy, limit_s)
-                await connection.start_tls(self._context, self._host)
+        opened = await start_connection(await self._addresses(host, port), happy_eyeballs_delay=0.25)
+        _, connection = await loop.create_connection(
+            lambda: HttpConnection(self._max_body_bytes),
+            sock=opened,
+            ssl=context,
+            server_hostname=host if context else None,
+        )
+        self._all.add(connection)
+        if self._proxy and self._tls:
+            assert self._context is not None
+            await self._tunnel(connection, self._proxy, limit_s)
+            await connection.start_tls(self._context, self._host)
         return connection
 
     async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
@@ -317,6 +325,11 @@ class ConnectionPool:
         self._idle.clear()
         if self._look_up is not None:
             self._look_up.cancel()
+
+
+def _broken(error: Exception) -> Exception:
+    """The error of a connection; that a peer has gone without a word is no answer that is overdue."""
+    return ConnectionError(str(error)) if isinstance(error, TimeoutError) else error
 
 
 def _written_address(host: str, port: int) -> list[AddrInfoType]:

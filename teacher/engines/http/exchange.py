@@ -20,7 +20,7 @@ from teacher.engines.http.given_texts import scored_text
 from teacher.engines.http.heard_pieces import FirstText, HeardPieces
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OnBody, OversizedResponseError
-from teacher.engines.http.server_info import proxy_of
+from teacher.engines.http.server_info import moved_to, proxy_of
 from teacher.engines.http.streaming import STREAM_SETTINGS, Streaming, assemble_body, comes_in_pieces
 from teacher.engines.outage import MAX_TRIES, REFUSED, Failure
 from teacher.messages.completion import Completion
@@ -101,6 +101,8 @@ class Exchange:
         status, headers, payload = response.status, response.headers, response.body
         if status in _BUSY_STATUSES:
             replica.concurrency.refused(replica.in_flight, time.monotonic())
+        if moved := moved_to(response):
+            raise Failure("server_error", f"the address has moved{moved}", kind=f"HTTP {status}", tries=self._tries)
         if status != 200:
             raise request_failure(self._teacher, status, payload, retry_after_s(headers.get("retry-after")))
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
@@ -156,7 +158,7 @@ class Exchange:
 def request_failure(teacher: Teacher, status: int, payload: bytes, wait_s: float | None = None) -> Failure:
     """What a status other than 200 says of a request."""
     kind, detail, tries = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}", max(2, teacher.max_retries + 1)
-    if status >= 500 or status in _TEMPORARY_STATUSES:
+    if status >= 500 or status // 100 == 3 or status in _TEMPORARY_STATUSES:
         if status == 429:  # a limit on all requests hits any row
             return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, tries), wait_s=wait_s)
         return Failure("server_error", detail, kind=kind, tries=tries, wait_s=wait_s)

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from distill.errors import DataError, ModelError, TeacherError
 from distill.machine import event_loop
@@ -19,7 +18,7 @@ from distill.types import Sample
 from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
-from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
+from teacher.engines.http.server_info import CHECK_TIMEOUT_S, moved_to, proxy_of, server_version
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Model, Request
@@ -91,18 +90,17 @@ async def check_server(name: str, student: AnyStudent) -> bool:
     key = api_key(teacher, where)
     headers = {"authorization": f"Bearer {key}"} if key else {}
 
-    async def get(address: str) -> tuple[int, Any]:
-        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
-        return page.status, parse_json(page.body)
-
+    address = f"{url}/models"
     try:
-        status, listed = await get(f"{url}/models")
-        _, version = await get(f"{url.removesuffix('/v1')}/version")
+        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
     except CONNECTION_ERRORS as error:
         raise ModelError(
             f"{where}: no answer from {url} ({str(error) or type(error).__name__}); start its server, or correct "
             "base_url, then run the same command again"
         ) from None
+    status, listed = page.status, parse_json(page.body)
+    if moved := moved_to(page):
+        raise ModelError(f"{where}: {address} has moved{moved}; set base_url to where the server is now")
     if status in (401, 403):
         raise ModelError(
             f"{where}: {url} refuses the key (HTTP {status}); set {where}.api_key_env to the name of the environment "
@@ -118,7 +116,7 @@ async def check_server(name: str, student: AnyStudent) -> bool:
     served = [str(card["id"]) for card in cards or () if isinstance(card, dict) and "id" in card]
     if served and student.model not in served:
         raise ModelError(f"{where}: {url} does not serve {student.model!r}; it serves: {', '.join(served)}")
-    return isinstance(version, dict) and bool(version.get("version"))
+    return bool(await server_version(headers, url))
 
 
 async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer: OnAnswer, max_pixels: int) -> None:

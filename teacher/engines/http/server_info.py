@@ -5,6 +5,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,16 +18,18 @@ from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.replicas import Replica
+from teacher.engines.http.response_parser import HttpResponse
 from teacher.engines.outage import Failure
 from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Model
 
-LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})
 CHECK_TIMEOUT_S = 15.0
 _POLL_S = (0.25, 2.0)
 """How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
 _MAX_BYTES = 1 << 22
 _MAX_REQUESTS = 1e7
+_PLACE_CHARACTERS = 200
 _GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -100,7 +103,8 @@ def proxy_of(url: str) -> str | None:
 
 async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model, url: str) -> EngineInfo:
     """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model."""
-    status, payload = await _get(headers, teacher, f"{url}/models")
+    page = await _get(headers, teacher, f"{url}/models")
+    status, payload = page.status, page.body
     if status in (401, 403, 407):
         raise Failure(
             "refused_key",
@@ -111,6 +115,13 @@ async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model
         raise TeacherError(
             f"teachers.{teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1"
         )
+    if moved := moved_to(page):
+        problem = f"{url}/models has moved{moved}"
+        if status in (301, 308):
+            raise TeacherError(
+                f"teachers.{teacher.name}.base_url: {problem}; set base_url to where the server is now"
+            )
+        raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
     listed = parse_json(payload)
@@ -122,8 +133,7 @@ async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards)
-    version = parse_json((await _get(headers, teacher, f"{url.removesuffix('/v1')}/version"))[1])
-    known = version.get("version") if isinstance(version, dict) else None
+    known = await server_version(headers, url)
     engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
     max_model_len = ResponseReader().count("max_model_len", card.get("max_model_len"))
@@ -131,10 +141,27 @@ async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model
     return EngineInfo(model=name, engine=engine, facts={"max_model_len": max_model_len})
 
 
-async def _get(headers: Mapping[str, str], teacher: Teacher, url: str) -> tuple[int, bytes]:
+def moved_to(page: HttpResponse) -> str:
+    """Where a redirect leads, for a message; empty for another answer."""
+    if page.status // 100 != 3:
+        return ""
+    place = redact.url(page.headers.get("location", ""))[:_PLACE_CHARACTERS]
+    return f" (HTTP {page.status}{f' to {place}' if place else ''})"
+
+
+async def server_version(headers: Mapping[str, str], url: str) -> Any:
+    """The version that a vLLM server says it is; None of another server, which need not know the address."""
+    address = f"{url.removesuffix('/v1')}/version"
+    with suppress(*CONNECTION_ERRORS):
+        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
+        answer = parse_json(page.body)
+        return answer.get("version") if isinstance(answer, dict) else None
+    return None
+
+
+async def _get(headers: Mapping[str, str], teacher: Teacher, url: str) -> HttpResponse:
     try:
-        page = await fetch(url, headers, proxy=proxy_of(url), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
-        return page.status, page.body
+        return await fetch(url, headers, proxy=proxy_of(url), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
     except CONNECTION_ERRORS as error:
         raise Failure(
             "connection",

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http import connections
+from teacher.engines.http.concurrency import new_limit
 from teacher.engines.http.connections import ConnectionPool, fetch
+from teacher.engines.http.exchange import CONNECTION, Exchange
+from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import (
     BrokenResponseError,
     HttpResponse,
     OversizedResponseError,
     ResponseParser,
 )
+from teacher.engines.outage import Failure
 
 TEXT = b'{"choices": []}'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 15\r\n\r\n" + TEXT
@@ -169,6 +174,43 @@ def test_silence_and_the_whole_time_are_limited_each_by_itself() -> None:
     assert asyncio.run(asked(slow, WHOLE, requests=2, total_s=0.25, silence_s=0.2)) == (2, [TimeoutError, TEXT])
 
 
+async def _never(*_: object, **__: object) -> None:
+    await asyncio.sleep(60)
+
+
+def test_a_server_that_takes_no_connection_has_not_kept_a_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_CONNECT_S", 0.05)
+    monkeypatch.setattr(connections, "start_connection", _never)
+    teacher = Teacher(name="t", model="m", base_url="http://127.0.0.1:9/v1")
+
+    async def send() -> None:
+        replica = Replica(teacher.urls[0], new_limit(teacher, None))
+        await Exchange(teacher, {}, lambda: None).send(replica, b"{}", after_timeout=False)
+
+    with pytest.raises(Failure, match=r"connection: no connection to 127.0.0.1:9 within 0.05 s") as failure:
+        asyncio.run(send())
+    assert failure.value.reason == CONNECTION
+
+
+def test_a_peer_that_is_gone_without_a_word_is_a_broken_connection_and_no_late_answer() -> None:
+    class Transport:
+        def write(self, data: bytes) -> None:
+            asyncio.get_running_loop().call_soon(connection.connection_lost, TimeoutError(110, "timed out"))
+
+        def abort(self) -> None:
+            pass
+
+    async def run() -> None:
+        nonlocal connection
+        connection = connections.HttpConnection(1000)
+        connection._transport = Transport()
+        await connection.exchange(b"", started=asyncio.get_running_loop().time(), total_s=5)
+
+    connection: connections.HttpConnection
+    with pytest.raises(ConnectionError, match="timed out"):
+        asyncio.run(run())
+
+
 def test_pieces_that_come_while_the_socket_is_left_alone_are_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_PAUSE_S", (0.0, 0.05))
     monkeypatch.setattr(connections, "_PAUSE_SHARE", 10.0)
@@ -185,7 +227,7 @@ def test_the_end_of_a_program_waits_for_no_name_server(monkeypatch: pytest.Monke
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(ConnectionError, match=r"no connection to nowhere.invalid:80"):
         asyncio.run(fetch("http://nowhere.invalid/v1", {}, proxy=None, max_bytes=10, limit_s=0.2))
     assert asked_for == []
     answered.set()

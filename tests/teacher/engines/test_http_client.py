@@ -209,7 +209,7 @@ def test_log_probabilities_come_with_token_ids_the_sampled_one_first(url: str) -
         ("fault=nothing", "garbled_response: "),
         ("fault=nochoices", "garbled_response: "),
         ("fault=bytes", "garbled_response: "),
-        ("fault=redirect", "refused_request: HTTP 302"),
+        ("fault=redirect", "server_error: the address has moved (HTTP 302 to "),
         ("fault=huge", "oversized_response: more than 64 MiB"),
         ("fault=bomb", "oversized_response: more than 64 MiB"),
         ("fault=null", ""),

@@ -1,5 +1,10 @@
 """Servers with another model, behind a proxy, with numbers that cannot be true; teachers with another name."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +13,77 @@ import pytest
 import stub_server
 from generate_world import World, asked_of
 
-from distill.errors import TeacherError
+from distill.errors import CircuitOpen, ModelError, TeacherError
+from distill.recipe.sections.eval import AnyStudent
+from teacher.engines.http.remote_student import check_server
 from teacher.engines.http.server_info import find_served_name, parse_queue, proxy_of, same_model
 from teacher.messages.request import Model
+
+Pages = dict[str, tuple[int, str, bytes]]
+"""By path: status, address that it leads to, body. Other paths end the connection without an answer."""
+MODELS = b'{"data": [{"id": "stub"}]}'
+
+
+@contextmanager
+def pages(answers: Pages) -> Iterator[str]:
+    """A server of a few pages."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            if self.path not in answers:
+                self.close_connection = True
+                return
+            status, place, body = answers[self.path]
+            self.send_response(status)
+            for name, value in (("location", place), ("content-length", str(len(body)))):
+                if value:
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def student_at(url: str) -> AnyStudent:
+    return AnyStudent(model="stub", base_url=url)
+
+
+def test_a_server_that_drops_unknown_addresses_needs_no_version() -> None:
+    with pages({"/v1/models": (200, "", MODELS)}) as url:
+        assert clients.answers(clients.teacher(url), [], patience_s=0.5) == {}
+        assert asyncio.run(check_server("mine", student_at(url))) is False
+
+
+@pytest.mark.parametrize("status", [301, 308])
+def test_an_address_that_has_moved_is_refused_before_anything_is_asked(status: int) -> None:
+    moved = (status, "https://user:secret-word@new.example/v1/models", b"<html>")
+    with pages({"/v1/models": moved}) as url:
+        with pytest.raises(TeacherError, match=rf"has moved \(HTTP {status} to https://new.example/v1/models\)"):
+            clients.answers(clients.teacher(url), [], patience_s=0.5)
+        with pytest.raises(ModelError, match=r"set base_url to where the server is now"):
+            asyncio.run(check_server("mine", student_at(url)))
+
+
+def test_a_log_in_page_is_an_outage_and_no_fault_of_a_row() -> None:
+    away = (302, "https://login.example", b"<html>")
+    logged_out = pytest.raises(CircuitOpen, match=r"302 to https://login.example.*log-in page")
+    with pages({"/v1/models": away}) as url, logged_out:
+        clients.answers(clients.teacher(url), [], patience_s=0.5)
+    with pages({"/v1/models": (200, "", MODELS), "/v1/chat/completions": away}) as url:
+        who = clients.teacher(url)
+        with pytest.raises(CircuitOpen, match=r"server_error: the address has moved \(HTTP 302"):
+            clients.answers(who, clients.asked(who, "one"), patience_s=0.5)
 
 
 @pytest.fixture
@@ -54,7 +127,13 @@ def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatc
     monkeypatch.setenv("no_proxy", "inner.example,.local")
     assert proxy_of("http://teacher.example/v1") == "http://proxy:3128"
     assert proxy_of("https://teacher.example/v1") is None
-    for url in ("http://inner.example:8000/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]/v1"):
+    for url in (
+        "http://inner.example:8000/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://localhost/v1",
+        "http://[::1]/v1",
+        "http://0.0.0.0/v1",
+    ):
         assert proxy_of(url) is None
 
 
