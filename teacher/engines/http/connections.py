@@ -9,7 +9,6 @@ import asyncio
 import base64
 import socket
 import ssl
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,6 +16,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
+from teacher.engines.http.host_addresses import resolve, written_address
 from teacher.engines.http.response_parser import (
     BrokenResponseError,
     HttpResponse,
@@ -299,10 +299,10 @@ class ConnectionPool:
 
     async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
         """The addresses of a host; connections that are opened at the same time ask once. Raises OSError."""
-        if known := _written_address(host, port):
+        if known := written_address(host, port):
             return known
         if self._look_up is None or self._look_up.done():
-            self._look_up = asyncio.create_task(_resolve(host, port))
+            self._look_up = asyncio.create_task(resolve(host, port))
         try:
             return await asyncio.shield(self._look_up)
         except asyncio.CancelledError:
@@ -330,44 +330,6 @@ class ConnectionPool:
 def _broken(error: Exception) -> Exception:
     """The error of a connection; that a peer has gone without a word is no answer that is overdue."""
     return ConnectionError(str(error)) if isinstance(error, TimeoutError) else error
-
-
-def _written_address(host: str, port: int) -> list[AddrInfoType]:
-    """The address that a host is written as; empty where it is a name."""
-    for family, more in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
-        with suppress(OSError):
-            socket.inet_pton(family, host)
-            return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port, *more))]
-    return []
-
-
-async def _resolve(host: str, port: int) -> list[AddrInfoType]:
-    """The addresses of a host. Raises OSError.
-
-    In a thread that nobody waits for: a name server may be silent for half a minute, and the end of an event loop
-    waits for the threads of its executor.
-    """
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[AddrInfoType]] = loop.create_future()
-
-    def tell(addresses: list[AddrInfoType] | None, error: Exception | None) -> None:
-        if error is not None and not found.done():
-            found.set_exception(error)
-        elif addresses is not None and not found.done():
-            found.set_result(addresses)
-
-    def ask() -> None:
-        addresses: Any = None
-        failure: Exception | None = None
-        try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell, addresses, failure)
-
-    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
-    return await found
 
 
 async def fetch(
