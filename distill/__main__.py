@@ -1,12 +1,19 @@
-"""The start of the `distill` command, which refuses a system whose locks and signals it does not know."""
+"""The start of the `distill` command, which refuses what a system cannot do."""
 
 import sys
+from typing import Final
+
+ON_WINDOWS: Final = ("filter", "view", "status", "explain")
+"""Commands that need no signals and process groups of POSIX."""
 
 
 def main() -> None:
     """Run the command line, or say why it cannot run here."""
-    if sys.platform == "win32":
-        sys.exit("distill: Windows is not supported; use WSL 2, or the Docker images (docs/docker.md)")
+    if sys.platform == "win32" and not {*sys.argv[1:2]} <= {*ON_WINDOWS, "-h", "--help", "--version"}:
+        sys.exit(
+            f"distill: on Windows there are the commands {', '.join(ON_WINDOWS)}; for {sys.argv[1]} use WSL 2, "
+            "or the Docker images (docs/docker.md)"
+        )
     try:
         from distill.cli import main as run
 

@@ -129,9 +129,9 @@ def main() -> None:
     open_closed_streams()
     # A scheduler's SIGTERM, and the end of a terminal, end a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
         signal.signal(signal.SIGHUP, interrupt)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    if hasattr(signal, "pthread_sigmask") and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's job in the background. Blocked has the same effect, and event loops still see an end coming.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,6 @@ becomes `log.1.jsonl`, over an older one. No result depends on it and no fingerp
 written is left out, and the run goes on. Does not hold what a model wrote, nor progress (`progress.json`).
 """
 
-import fcntl
 import logging
 import os
 import platform
@@ -16,14 +15,15 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Final, TextIO
+from typing import IO, Final, TextIO
 
 from distill import packages, redact
 from distill.errors import DistillError
+from distill.machine.file_locks import HIDES_LOCKED_BYTES, try_lock
 
 LOG: Final = "log.jsonl"
 OLDER: Final = "log.1.jsonl"
@@ -214,27 +214,26 @@ def _shortened(text: str) -> str:
 
 def _append(path: Path, lines: bytes) -> None:
     """Append whole lines by one write, which the system does not mix with that of another process."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        size = os.fstat(descriptor).st_size
+    with ExitStack() as opened:
+        file = opened.enter_context(path.open("ab+", buffering=0))
+        size = file.tell()
         if size and size + len(lines) > MOST_BYTES:
-            _set_aside(path, descriptor)
-            fresh = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-            os.close(descriptor)
-            descriptor, size = fresh, os.fstat(fresh).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            _set_aside(path, file)
+            file = opened.enter_context(path.open("ab+", buffering=0))
+            size = file.tell()
+        if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
             # A process died or the disk was full in the middle of a line; or it is being written, and one is empty.
             lines = b"\n" + lines
-        os.write(descriptor, lines)
-    finally:
-        os.close(descriptor)
+        os.write(file.fileno(), lines)
 
 
-def _set_aside(path: Path, descriptor: int) -> None:
+def _set_aside(path: Path, file: IO[bytes]) -> None:
     """Rename a full log; of several processes one does. Never waits for the lock: its holder may have stopped."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    if os.path.samestat(os.fstat(descriptor), path.stat()):  # no other process has renamed it meanwhile
-        path.replace(path.with_name(OLDER))
+    if HIDES_LOCKED_BYTES:
+        file.close()  # Windows renames no open file; where another process has it open, the next line tries again
+        is_full = path.stat().st_size > MOST_BYTES // 2
+    else:
+        is_full = try_lock(file.fileno()) and os.path.samestat(os.fstat(file.fileno()), path.stat())
+    if is_full:  # no other process has renamed it meanwhile
+        with suppress(PermissionError):
+            path.replace(path.with_name(OLDER))

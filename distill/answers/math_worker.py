@@ -7,15 +7,17 @@ nothing: a busy machine gives the same verdicts.
 """
 
 import atexit
+import math
 import os
+import queue
 import re
-import select
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import orjson
 
@@ -28,6 +30,7 @@ VOTE_TIMEOUT_S: Final = 3.0
 _STOPPED_AFTER_S: Final = 300.0
 """By the clock: a worker that still has not answered is stopped or starved, not busy."""
 _MEMORY_BYTES: Final = 2 << 30
+_LOOK_S: Final = 0.1
 
 
 def vote_on_expressions(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> CompareResult | None:
@@ -64,6 +67,7 @@ class _Worker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._lines = queue.SimpleQueue[bytes]()
         self._owner = 0
 
     def ask(self, question: list[str], timeout_s: float) -> str | None:
@@ -98,24 +102,17 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self._owner = os.getpid()
+        self._owner, self._lines = os.getpid(), queue.SimpleQueue()
+        # In a thread, because Windows waits for no pipe with a time limit.
+        threading.Thread(target=_listen, args=(self._process.stdout, self._lines), daemon=True).start()
         return None if self._line(START_TIMEOUT_S) is None else self._process
 
     def _line(self, timeout_s: float) -> bytes | None:
         """One line of the worker's output, or None when it is late or gone."""
-        assert self._process is not None and self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        line = b""
-        deadline = time.monotonic() + timeout_s
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                return None
-            chunk = os.read(descriptor, 4096)
-            if not chunk:
-                return None
-            line += chunk
-        return line
+        try:
+            return self._lines.get(timeout=timeout_s) or None
+        except queue.Empty:
+            return None
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -123,10 +120,18 @@ class _Worker:
             return
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # a question may be left in it
-                    pipe.close()
+        if process.stdin is not None:
+            with suppress(OSError):  # a question may be left in it
+                process.stdin.close()
+
+
+def _listen(pipe: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
+    """Pass on whole lines until the worker ends, and then an empty one."""
+    with pipe:
+        for line in pipe:
+            if line.endswith(b"\n"):
+                lines.put(line)
+    lines.put(b"")
 
 
 _worker = _Worker()
@@ -135,11 +140,7 @@ atexit.register(_worker.stop)
 
 def main() -> None:
     """The worker: a limit and two expressions a line in, one JSON word a line out, until the input ends."""
-    import resource
-    import signal
-
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, also inside of a long calculation in C
+    limit_time = _limits()
     from math_verify import parse, verify
 
     out = sys.stdout.buffer
@@ -147,14 +148,42 @@ def main() -> None:
     out.flush()
     for line in sys.stdin.buffer:
         limit_s, prediction, gold = orjson.loads(line)
-        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        limit_time(limit_s)
         try:
             word = _compare(prediction, gold, parse, verify)
         except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError):
             word = "unreadable"
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        limit_time(0)
         out.write(orjson.dumps(word) + b"\n")
         out.flush()
+
+
+def _limits() -> Callable[[float], object]:
+    """Limit the memory of this process; what limits its processor time from a call on, where 0 is no limit."""
+    if os.name == "nt":
+        return _Watchdog().limit
+    import resource
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, also inside of a long calculation in C
+    return lambda seconds: signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+class _Watchdog:
+    """Ends the process after so much processor time, but not inside of a calculation in C: threads take turns."""
+
+    def __init__(self) -> None:
+        self._end_s = math.inf
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def limit(self, seconds: float) -> None:
+        self._end_s = time.process_time() + seconds if seconds else math.inf
+
+    def _watch(self) -> None:
+        while time.process_time() < self._end_s:
+            time.sleep(_LOOK_S)
+        os._exit(1)
 
 
 def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:

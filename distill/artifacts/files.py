@@ -5,22 +5,33 @@ not cover files that grow (distill/artifacts/journal.py), nor what a file means:
 """
 
 import errno
-import fcntl
 import hashlib
 import os
+import platform
+import shlex
 import shutil
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import orjson
 
 from distill import redact
 from distill.errors import BusyError, StorageError
 from distill.local_paths import refuse_address
+from distill.machine.file_locks import try_lock
+
+LOCK: Final = ".lock"
+_HOLDER_BYTES: Final = 400
+_HAS_FOLDERS_TO_SYNC: Final = hasattr(os, "O_DIRECTORY")
+"""Windows opens no folder: there the names in it are on disk when the system says so."""
+_REPLACE_TRIES: Final = 20 if os.name == "nt" else 1
+_REPLACE_WAIT_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +105,20 @@ def atomic_path(path: Path) -> Iterator[Path]:
             yield temporary
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            _replace(temporary, path)
             sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Rename over `path`. Windows refuses that while another process reads the old file, and it is tried again."""
+    for _ in range(_REPLACE_TRIES - 1):
+        with suppress(PermissionError):
+            new.replace(path)
+            return
+        time.sleep(_REPLACE_WAIT_S)
+    new.replace(path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -124,7 +145,9 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
+    """Wait until the names in a folder are on disk."""
+    if not _HAS_FOLDERS_TO_SYNC:
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -138,18 +161,45 @@ def locked(run: Path) -> Iterator[None]:
     refuse_address(run)
     with storage_errors(run):
         make_folder(run)
-        file = (run / ".lock").open("ab")
+        file = (run / LOCK).open("ab", buffering=0)
     with file:
-        lock_file(file, run)
-        yield
+        lock_file(file, run, holder=run_holder(run))
+        with _holder_noted(file):
+            yield
 
 
-def lock_file(file: IO[bytes], path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+def lock_file(file: IO[bytes], path: Path, *, holder: str = "") -> None:
+    """Lock an open file for `path`, or close it and raise BusyError."""
+    if not try_lock(file.fileno()):
         file.close()
-        raise BusyError(f"{path}: another process is working here; wait for it, or choose another --run") from None
+        raise BusyError(f"{path}: another process is working here{holder}; wait for it, or choose another --run")
+
+
+@contextmanager
+def _holder_noted(file: IO[bytes]) -> Iterator[None]:
+    """Write into a lock file who holds it, behind the first byte, which a lock may hide. A full disk is no error."""
+    program = Path(sys.argv[0]).name.replace("__main__.py", "distill")
+    command = shlex.join([program, *redact.command(sys.argv[1:])])
+    text = f"\nprocess {os.getpid()} of {platform.node()}: {command}"
+    with suppress(OSError):
+        file.truncate(0)
+        file.write(text.encode(errors="replace"))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.truncate(0)
+
+
+def run_holder(run: Path) -> str:
+    """Who holds the lock of a run, in brackets; empty where nobody has noted it."""
+    try:
+        with (run / LOCK).open("rb", buffering=0) as file:
+            file.seek(1)
+            text = file.read(_HOLDER_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+    return f" ({text})" if text else ""
 
 
 def set_aside(folder: Path) -> None:

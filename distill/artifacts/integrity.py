@@ -78,7 +78,7 @@ def digest_note(path: Path) -> Path:
 def is_whole(path: Path) -> bool:
     """Whether a file has the digest that was noted beside it; older versions noted none."""
     try:
-        return digest_note(path).read_text() == file_sha256(path)
+        return digest_note(path).read_text(encoding="ascii") == file_sha256(path)
     except FileNotFoundError:
         return path.is_file()
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
-from distill.artifacts.files import atomic_path, lock_file, make_folder, storage_errors, sync
+from distill.artifacts.files import LOCK, atomic_path, lock_file, make_folder, storage_errors, sync
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError, StorageError
+from distill.machine.file_locks import HIDES_LOCKED_BYTES
 
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> None:
@@ -36,11 +37,14 @@ class Journal:
         self.flush_interval_s = flush_interval_s
         with storage_errors(path):
             make_folder(path.parent)
-            self._file = _open_locked(path)
+            self._lock = _lock_beside(path) if HIDES_LOCKED_BYTES else None
+            self._file = self._open()
             if is_plain(path):
+                if self._lock is not None:
+                    self._file.close()  # Windows replaces no open file
                 write_jsonl(path, read_jsonl(path))
                 self._file.close()
-                self._file = _open_locked(path)
+                self._file = self._open()
             self._written = self._end = cut_torn_tail(self._file)
             if not self._end:
                 sync(path.parent)  # the name of a new file
@@ -101,6 +105,14 @@ class Journal:
                 self._require_whole()
             finally:
                 self._file.close()
+                if self._lock is not None:
+                    self._lock.close()
+
+    def _open(self) -> IO[bytes]:
+        file = self.path.open("ab+", buffering=0)
+        if self._lock is None:
+            lock_file(file, self.path)
+        return file
 
     @property
     def end(self) -> int:
@@ -128,10 +140,11 @@ class Journal:
         self.close()
 
 
-def _open_locked(path: Path) -> IO[bytes]:
-    file = path.open("ab+", buffering=0)
-    lock_file(file, path)
-    return file
+def _lock_beside(path: Path) -> IO[bytes]:
+    """Lock an empty file in the place of a journal that others read meanwhile. It stays; the lock does not."""
+    lock = path.with_name(f".{path.name}{LOCK}").open("ab")
+    lock_file(lock, path)
+    return lock
 
 
 def read_jsonl(

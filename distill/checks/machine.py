@@ -1,14 +1,13 @@
 """Checks of the machine and the run directory: writable, free, of these settings; disk, time, cost; licences."""
 
-import fcntl
 import os
-import resource
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from distill import packages
+from distill.artifacts.files import LOCK, run_holder
 from distill.artifacts.manifest import MANIFEST, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
@@ -16,6 +15,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.data.sources import nearest
 from distill.errors import DistillError
 from distill.local_paths import is_store_address
+from distill.machine.file_locks import try_lock
 from distill.object_store.recipe_stores import scratch_root
 from distill.recipe.sections.data import ASKED
 from student.train import stage_fields
@@ -45,7 +45,8 @@ def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:
     elif not os.access(existing, os.W_OK | os.X_OK):
         yield problem(key, f"{existing} cannot be written", "fix its permissions, or choose another --run")
     elif _is_locked(run):
-        yield problem(key, f"another process is working in {run}", "wait for it, or choose another --run")
+        summary = f"another process is working in {run}{run_holder(run)}"
+        yield problem(key, summary, "wait for it, or choose another --run")
     else:
         yield fine(key, f"{run} can be written")
 
@@ -57,13 +58,10 @@ def _existing(path: Path) -> Path:
 
 def _is_locked(run: Path) -> bool:
     try:
-        with (run / ".lock").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        with (run / LOCK).open("rb") as file:
+            return not try_lock(file.fileno())
     except OSError:
         return False
-    return False
 
 
 def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
@@ -87,6 +85,8 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_limits(context: CheckContext) -> Iterator[CheckResult]:
     """Open files and shared memory that processes which decode images need."""
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _OPEN_FILES:
         yield warning(

@@ -78,7 +78,7 @@ def _placed(address: str, found: StoredObject) -> tuple[Path, StoredFile]:
 def fetch(path: Path, stored: StoredFile) -> None:
     """Let a file be a copy of its object. Raises DataError where the object is gone or another one."""
     note = path.with_name(f".{path.name}.etag")
-    if note.is_file() and note.read_text() == stored.etag and path.stat().st_size == stored.bytes:
+    if note.is_file() and note.read_text(encoding="utf-8") == stored.etag and path.stat().st_size == stored.bytes:
         return
     store, key = open_address(stored.address)
     note.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def fetch(path: Path, stored: StoredFile) -> None:
         raise DataError(f"{stored.address}: deleted while it was read; put it back, and run again") from None
     if now.etag != stored.etag:
         raise DataError(f"{stored.address}: replaced while it was read; run the same command again")
-    note.write_text(stored.etag)
+    note.write_text(stored.etag, encoding="utf-8", newline="\n")
 
 
 def fetch_address(address: str) -> Path:

@@ -14,8 +14,9 @@ from typing import Any
 
 def follow_parent() -> None:
     """Called first in a worker: its parent handles Ctrl-C and the end of a terminal."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -5,6 +5,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+_HAS_TIMERS: Final = hasattr(signal, "setitimer")
 
 
 class OutOfTime(BaseException):
@@ -13,8 +16,9 @@ class OutOfTime(BaseException):
 
 @contextmanager
 def processor_time(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime in the block once it took so many seconds of processor time; outside the main thread never."""
-    if threading.current_thread() is not threading.main_thread():
+    """Raises OutOfTime in the block once it took so many seconds of processor time; outside the main thread and on
+    Windows never."""
+    if threading.current_thread() is not threading.main_thread() or not _HAS_TIMERS:
         yield
         return
     before = signal.signal(signal.SIGVTALRM, _end)

@@ -39,9 +39,9 @@ def open_run_store(recipe: "Recipe", address: str) -> ObjectStore:
 def scratch_root(recipe: "Recipe") -> Path:
     """The folder of this machine for temporary files. Raises RecipeError for one of another user."""
     root = recipe.local(recipe.engine.scratch) if recipe.engine.scratch else None
-    root = root or Path(tempfile.gettempdir()) / f"distill-{os.getuid()}"
+    root = root or _default_root()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
+    if hasattr(os, "getuid") and root.stat().st_uid != os.getuid():
         raise RecipeError(f"{root}: belongs to another user; set engine.scratch to a folder of your own")
     return root
 
@@ -100,4 +100,9 @@ def _set(folder: Path, options: Mapping[str, Any], *, held: bool) -> None:
 def _setting() -> dict[str, Any]:
     if _SETTING in os.environ:
         return dict(orjson.loads(os.environ[_SETTING]))
-    return {"folder": f"{tempfile.gettempdir()}/distill-{os.getuid()}/{_FOLDER}", "options": {}}
+    return {"folder": str(_default_root() / _FOLDER), "options": {}}
+
+
+def _default_root() -> Path:
+    """A folder for this user alone: the temporary folder of Windows belongs to one."""
+    return Path(tempfile.gettempdir()) / f"distill-{os.getuid() if hasattr(os, 'getuid') else 'files'}"

@@ -95,7 +95,8 @@ def write(
         temporary.mkdir(parents=True)
         counts = _write(dataset, temporary, formats, name, _Pictures(temporary, before), shard_bytes)
         # One for all: an fsync for each picture would cost more than everything else.
-        os.sync()
+        if hasattr(os, "sync"):
+            os.sync()
     replace(temporary, folder)
     return counts
 
@@ -159,7 +160,7 @@ def _write(
         entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
         (folder / "dataset_info.json").write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
         counts["dataset_info.json"] = None
-    (folder / "README.md").write_text(_readme(name, count, formats, changed), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(name, count, formats, changed), encoding="utf-8", newline="\n")
     return counts | {"README.md": None}
 
 

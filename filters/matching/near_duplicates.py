@@ -332,9 +332,10 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def _create_mapped(path: Path, value_type: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
     """A new array in a file."""
     mapped: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", value_type, shape)
-    with path.open("rb+") as file:
-        # A full disk is then an error here, and not a signal during the work.
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as file:
+            # A full disk is then an error here, and not a signal during the work.
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return mapped
 
 

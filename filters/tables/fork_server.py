@@ -5,7 +5,7 @@ heavy.
 """
 
 import os
-from multiprocessing import forkserver, get_all_start_methods
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ def start() -> None:
     """
     if not IS_AVAILABLE:
         return
+    from multiprocessing import forkserver
+
     forkserver.set_forkserver_preload(_PRELOADED)
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"  # or a file `numpy.py` of the working folder would be run

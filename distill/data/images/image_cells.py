@@ -61,7 +61,8 @@ _Group = tuple[str, int, str, int]
 _groups: OrderedDict[_Group, Any] = OrderedDict()
 _lock = threading.Lock()
 # A child forked while another thread reads must not inherit a lock that is never released.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def read_cell(path: str, column: str, row: int, index: int) -> bytes:

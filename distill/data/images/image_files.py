@@ -41,6 +41,8 @@ from distill.errors import DataError, ImageError
 from distill.local_paths import is_store_address
 from distill.types import ImageRef
 
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""POSIX waits for a pipe without the first, and Windows changes bytes without the second."""
 _READERS = (
     JpegImagePlugin.JpegImageFile,
     PngImagePlugin.PngImageFile,
@@ -219,7 +221,7 @@ def read_file(path: Path) -> bytes:
 
 def _read_file(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, _READ)
     except (FileNotFoundError, NotADirectoryError):
         raise ImageError("missing_image", f"{path}: no such file") from None
     except (OSError, ValueError) as error:

@@ -5,7 +5,6 @@ error: each answers a part of the requests of both. A lock holds a port from the
 process that guards the server, so it also holds while a killed run's server ends.
 """
 
-import fcntl
 import os
 import random
 import socket
@@ -16,6 +15,7 @@ from typing import IO
 
 from distill.artifacts.files import storage_errors
 from distill.errors import TeacherError
+from distill.machine.file_locks import try_lock
 
 _PORTS = range(18000, 32000)
 """Below those that systems give to outgoing connections: a port stays free while its server restarts."""
@@ -48,10 +48,10 @@ def reserve_port() -> ReservedPort:
         with storage_errors(folder):
             lock = (folder / str(number)).open("ab")
         with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", number))
-            return ReservedPort(number, lock)
+            if try_lock(lock.fileno()):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+                return ReservedPort(number, lock)
         lock.close()
     raise TeacherError(
         f"none of {_TRIES} ports tried from {_PORTS.start} to {_PORTS.stop - 1} of 127.0.0.1 is free; stop servers "

@@ -156,7 +156,7 @@ def test_a_start_of_the_symbolic_worker_that_is_interrupted_shifts_no_later_answ
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(math_worker.select, "select", interrupted)
+        patched.setattr(math_worker._Worker, "_line", interrupted)
         math_worker.vote_on_expressions("1", "2")
     votes = [math_worker.vote_on_expressions(*pair) for pair in (("2", "2"), ("3", "4"))]
     assert [vote and vote.verdict for vote in votes] == [CORRECT, WRONG]

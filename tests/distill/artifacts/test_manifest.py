@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import platform
+import re
 import signal
 import stat
 import subprocess
@@ -20,6 +22,7 @@ from distill.artifacts.files import (
     directory_sha256,
     locked,
     remembered_sha256,
+    run_holder,
     set_aside,
     storage_errors,
     write_bytes,
@@ -285,12 +288,14 @@ with locked(Path(sys.argv[1])):
 def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
     holder = run_python(LOCKER, tmp_path)
     assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
-    with pytest.raises(BusyError, match="another process"), locked(tmp_path):
+    said = rf"another process is working here \(process {holder.pid} of {re.escape(platform.node())}: -c "
+    with pytest.raises(BusyError, match=said), locked(tmp_path):
         pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with locked(tmp_path):
-        pass
+        assert f"process {os.getpid()} " in run_holder(tmp_path)
+    assert not run_holder(tmp_path)
     with locked(tmp_path):
         pass
 
