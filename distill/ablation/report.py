@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation.power import statement_text
-from distill.artifacts.files import write_text
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
 from distill.reports.plots import percent
@@ -97,7 +96,7 @@ def write(
     page = gallery.fitted(
         lambda shown: html.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
     )
-    write_text(path, page)
+    html.write_page(path, path.parent.parent, page)
 
 
 def _lead(results: Mapping[str, Any]) -> str:

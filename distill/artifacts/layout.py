@@ -14,6 +14,8 @@ OCR = "ocr"
 """In the run directory: the text that OCR reads in its pictures."""
 GAIN = "gain"
 """In the run directory: how a student takes the teachers' traces, for `distill plan --gain`."""
+PAGES = "index.html"
+"""In the run directory: links to all pages of the run."""
 REPORT = "report.html"
 """In `filter/`, `eval/` and the folder of an ablation: the page for people."""
 

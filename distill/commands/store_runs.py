@@ -202,6 +202,8 @@ def _stage_lines(state: RunState) -> list[str]:
 
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     """Bring a finished run to a new folder."""
+    from distill.reports.html import write_links
+
     options = load(recipe).store.client_options() if recipe else None
     store = open_store(address, config=options)
     if folder.exists() and any(folder.iterdir()):
@@ -211,6 +213,7 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
         filtered = pull_stage(store, "filter", folder / "filter")
         for stage in ("train", "eval"):
             pull_newest(store, stage, folder / stage)
+        write_links(folder)
     there = f"{folder}: {generated.counts['traces']:,} traces"
     if filtered is None:
         return f"{there}; distill filter RECIPE --run {folder}"

@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from distill.artifacts.layout import ABLATE, REPORT, VALIDATION_PAGE
+from distill.artifacts.files import write_text
+from distill.artifacts.layout import ABLATE, PAGES, REPORT, VALIDATION_PAGE
 from distill.bidi import isolated, without_controls
 from distill.errors import ImageError
 from distill.types import Sample
@@ -63,13 +64,41 @@ def render(template: str, **context: object) -> str:
 
 
 def other_pages(page: Path, run: Path) -> list[tuple[str, str]]:
-    """Name and relative address of each other page that the run has now."""
-    found = [("filter", run / "filter" / REPORT)]
-    found += [(f"train, {path.parent.name}", path) for path in sorted((run / "train").glob(f"*/{VALIDATION_PAGE}"))]
-    found += [("eval", run / "eval" / REPORT), ("ablate", run / ABLATE / REPORT)]
-    return [
-        (name, quote(os.path.relpath(path, page.parent))) for name, path in found if path.is_file() and path != page
+    """Name and relative address of the page that links all pages of a run, and of each other page that it has now.
+
+    A page is not written again when a later one appears, because the manifest of its stage has its digest.
+    """
+    found = [("all pages", run / PAGES), *((name, path) for name, path, _ in _pages(run) if path != page)]
+    return [(name, _address(path, page.parent)) for name, path in found]
+
+
+def write_page(path: Path, run: Path, text: str) -> None:
+    """Write a page of a run, and anew the page that links all of them."""
+    write_text(path, text)
+    write_links(run)
+
+
+def write_links(run: Path) -> None:
+    """Write the page that links all pages of a run, if there is one."""
+    pages = [(name, _address(path, run), about) for name, path, about in _pages(run)]
+    if pages:
+        write_text(run / PAGES, render("pages.html", title=f"{run.resolve().name}: pages of the run", pages=pages))
+
+
+def _pages(run: Path) -> list[tuple[str, Path, str]]:
+    """Name and path of each page that a run has now, in the order of its stages, and what it is about."""
+    trained = sorted((run / "train").glob(f"*/{VALIDATION_PAGE}"))
+    found = [
+        ("filter", run / "filter" / REPORT, "what the teachers wrote, and what is worth learning from"),
+        *((f"train, {path.parent.name}", path, "measurements while the stage trains") for path in trained),
+        ("eval", run / "eval" / REPORT, "what the student learned"),
+        ("ablate", run / ABLATE / REPORT, "what made the difference"),
     ]
+    return [page for page in found if page[1].is_file()]
+
+
+def _address(path: Path, folder: Path) -> str:
+    return quote(Path(os.path.relpath(path, folder)).as_posix())
 
 
 def data_uri(data: bytes, mime: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 
-from distill.artifacts.files import write_text
 from distill.recipe.recipe import Recipe
 from distill.reports import html
 from filters.decisions.dataset_checks import Health
@@ -81,7 +80,7 @@ def write(
         dropped=dropped,
         examples=examples.load(facts, index, ids),
     )
-    write_text(path, page)
+    html.write_page(path, path.parent.parent, page)
 
 
 def _figures(facts: TableFacts, funnel: Funnel, unit: str) -> list[tuple[str, str]]:

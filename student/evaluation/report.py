@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.files import write_text
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
@@ -79,7 +78,7 @@ def write_report(
         cards,
         max_pixels=recipe.data[recipe.eval.data].max_pixels,
     )
-    write_text(path, page)
+    html.write_page(path, path.parent.parent, page)
 
 
 def _metric_tiles(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:

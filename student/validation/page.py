@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.files import write_text
 from distill.artifacts.layout import VALIDATION_PAGE
 from distill.reports import html, plots
 from distill.types import Sample
@@ -52,7 +51,7 @@ class SamplesPage:
             measured_loss=newest["response_tokens"] > 0,
             gallery=[self._card(prediction) for prediction in shown(predictions, self._gallery)],
         )
-        write_text(path, page)
+        html.write_page(path, path.parents[2], page)
 
     def _card(self, prediction: Mapping[str, Any]) -> dict[str, Any]:
         name = prediction["sample_id"]

@@ -98,6 +98,29 @@ def test_the_comparison_shows_every_speaker_with_its_verdict():
     assert "Two and two." in text and "width: 40.00%" in text and "40.0 %" in text
 
 
+def test_an_earlier_page_leads_to_a_later_one_and_stays_as_it_is(tmp_path: Path):
+    earlier, stage = tmp_path / "filter" / "report.html", 'a "b" <script>#'
+    html.write_page(
+        earlier, tmp_path, html.render("base.html", title="t", other_pages=html.other_pages(earlier, tmp_path))
+    )
+    before = earlier.read_bytes()
+    for later in (tmp_path / "train" / stage / "samples.html", tmp_path / "eval" / "report.html"):
+        html.write_page(later, tmp_path, "")
+    assert earlier.read_bytes() == before
+    (address,) = links(earlier)
+    found = links(earlier.parent / address)
+    assert [(tmp_path / unquote(each)).relative_to(tmp_path).as_posix() for each in found] == [
+        "filter/report.html",
+        f"train/{stage}/samples.html",
+        "eval/report.html",
+    ]
+    assert "<script>" not in (tmp_path / "index.html").read_text()
+
+
+def links(page: Path) -> list[str]:
+    return [each.attributes["href"] for each in parse(page.read_text()).walk() if each.tag == "a"]
+
+
 def test_the_templates_are_package_data():
     folder = Path(html.__file__).parent / "templates"
     assert {path.name for path in folder.iterdir()} >= {"base.html", "macros.html", "style.css", "filter_report.html"}
@@ -105,20 +128,20 @@ def test_the_templates_are_package_data():
 
 def test_a_page_links_the_other_pages_that_the_run_has(tmp_path: Path):
     page = tmp_path / "eval" / "report.html"
-    assert html.other_pages(page, tmp_path) == []
+    assert html.other_pages(page, tmp_path) == [("all pages", "../index.html")]
     stage = 'a "b" <script>#'
     for name in ("filter/report.html", f"train/{stage}/samples.html", "eval/report.html"):
         (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
+        html.write_page(tmp_path / name, tmp_path, "")
     links = html.other_pages(page, tmp_path)
-    assert [name for name, _ in links] == ["filter", f"train, {stage}"]
+    assert [name for name, _ in links] == ["all pages", "filter", f"train, {stage}"]
     for _, address in links:
         assert (page.parent / unquote(address)).is_file()
     text = html.render("{% extends 'base.html' %}\n", title="t", other_pages=links)
     assert "<script>" not in text and [link.attributes["href"] for link in parse(text).walk() if link.tag == "a"] == [
         address for _, address in links
     ]
-    assert html.other_pages(tmp_path / "train" / stage / "samples.html", tmp_path)[0] == (
+    assert html.other_pages(tmp_path / "train" / stage / "samples.html", tmp_path)[1] == (
         "filter",
         "../../filter/report.html",
     )

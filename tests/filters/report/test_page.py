@@ -42,9 +42,14 @@ def test_the_page_stands_alone(text):
     page = Page(text)
     assert page.open == []
     assert "script" not in page.tags and "link" not in page.tags
+    page.references.remove("../index.html")  # links all pages of the run, those too that come later
     assert all(reference.startswith(("data:image/", "#")) for reference in page.references)
     assert "@import" not in text and "url(" not in text
     assert all(f'id="{reference[1:]}"' in text for reference in page.references if reference.startswith("#"))
+
+
+def test_the_page_of_all_pages_of_the_run_links_it(text, tmp_path):
+    assert Page((tmp_path / "run/index.html").read_text()).references == ["filter/report.html"]
 
 
 def test_the_funnel_is_shown_overall_and_by_teacher_and_domain(text):
