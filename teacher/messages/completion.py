@@ -13,9 +13,9 @@ class Completion:
     """One raw completion, or the reason why there is none.
 
     `error` starts with its class: refused_request and server_lost stay; image, timeout, connection, server_error,
-    rate_limited, garbled_response, oversized_response and other_model may pass on another day. An error is the row's
-    own fault, proven (`teacher.engines.outage`): what the world does to all rows is waited for and leaves no
-    completion.
+    rate_limited, garbled_response, oversized_response, oversized_request and other_model may pass on another day. An
+    error is the row's own fault, proven (`teacher.engines.outage`): what the world does to all rows is waited for and
+    leaves no completion.
     """
 
     text: str = ""

@@ -31,6 +31,8 @@ class Faults:
     """Statuses to answer next, by the beginning of "METHOD /path"."""
     lost_creations: int = 0
     """Batches that are created while the connection ends without an answer."""
+    retry_after: str = "0.05"
+    """The header of such an answer."""
     failed: int = 0
     """Batches that fail as a whole."""
     spared: frozenset[int] = frozenset()
@@ -39,6 +41,8 @@ class Faults:
     """Batches of which only the first half is answered in time."""
     lines: Callable[[list[bytes]], list[bytes]] = list
     """What becomes of the lines of each answer file."""
+    bodies: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """What becomes of the body of an answer, by the beginning of "METHOD /path"."""
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Called at "METHOD /path" before the answer is sent, when everything has been done."""
 
@@ -75,8 +79,14 @@ class BatchServer:
             if where.startswith(start) and statuses:
                 await request.read()
                 error = {"error": {"message": f"planted {statuses[0]}"}}
-                return web.json_response(error, status=statuses.pop(0), headers={"retry-after": "0.05"})
+                return web.json_response(
+                    error, status=statuses.pop(0), headers={"retry-after": self.faults.retry_after}
+                )
         response: web.StreamResponse = await handler(request)
+        for start, change in self.faults.bodies.items():
+            if where.startswith(start) and isinstance(response, web.Response) and response.status == 200:
+                assert isinstance(response.body, bytes)
+                response = web.json_response(change(json.loads(response.body)))
         if hook := self.faults.on.get(where):
             hook()
         return response

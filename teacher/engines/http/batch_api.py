@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -21,7 +22,8 @@ from teacher.engines.outage import Failure
 NAME = "cot_distill"
 """The entry of a batch's metadata that holds our name for it: a batch whose creation got no answer is found by it."""
 ENDPOINT = "/v1/chat/completions"
-_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled", "canceled"})
+_NOT_ANSWERED = frozenset({"batch_expired", "batch_cancelled"})
 _PAGE, _MAX_PAGES = 100, 100
 _CALL_S, _TRANSFER_S = 120.0, 3600.0
 _PIECE = 1 << 20
@@ -48,8 +50,10 @@ class BatchApi:
 
     def __init__(self, teacher: Teacher, headers: Mapping[str, str]) -> None:
         self._teacher = teacher
-        self._url = teacher.urls[0]
         self._headers = {name: value for name, value in headers.items() if name != "content-type"}
+        parts = urlsplit(teacher.urls[0])
+        keyed = any(name.lower() == "authorization" for name in headers)  # which counts before a password
+        self._url = (parts._replace(netloc=parts.netloc.rpartition("@")[2]) if keyed else parts).geturl()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(headers=self._headers)
@@ -80,10 +84,12 @@ class BatchApi:
         """The id of the batch of this name or this file, if there is one."""
         after: dict[str, str] = {}
         for _ in range(_MAX_PAGES):
-            page = await self._call("GET", "batches", params={"limit": str(_PAGE), **after})
-            batches = [each for each in page.get("data") or () if isinstance(each, dict)]
+            page = await self._call("GET", "batches", listed=True, params={"limit": str(_PAGE), **after})
+            batches = [each for each in page["data"] or () if isinstance(each, dict) and each.get("id")]
             for each in batches:
-                if (each.get("metadata") or {}).get(NAME) == name or each.get("input_file_id") == file:
+                metadata = each.get("metadata")
+                named = isinstance(metadata, dict) and metadata.get(NAME) == name
+                if named or each.get("input_file_id") == file:
                     return str(each["id"])
             if not (page.get("has_more") and batches):
                 return None
@@ -92,10 +98,9 @@ class BatchApi:
 
     async def look(self, batch: str) -> BatchState:
         found = await self._call("GET", f"batches/{batch}")
-        listed = (found.get("errors") or {}).get("data") or ()
-        errors = "; ".join(str(each.get("message", each)) for each in listed if isinstance(each, dict))
         files = tuple(str(found[key]) for key in ("output_file_id", "error_file_id") if found.get(key))
-        return BatchState(id=batch, status=str(found.get("status")), files=files, errors=errors[:500])
+        status, errors = str(found.get("status")).lower(), _reasons(found.get("errors"))
+        return BatchState(id=batch, status=status, files=files, errors=errors)
 
     async def download(self, file: str, into: IO[bytes]) -> None:
         """Append the content of a file, and a line end."""
@@ -104,13 +109,17 @@ class BatchApi:
                 into.write(piece)
         into.write(b"\n")
 
-    async def _call(self, method: str, path: str, total_s: float = _CALL_S, **options: Any) -> dict[str, Any]:
+    async def _call(
+        self, method: str, path: str, total_s: float = _CALL_S, *, listed: bool = False, **options: Any
+    ) -> dict[str, Any]:
+        """The answer to a call: with an `id`, or where it is `listed` with `data`, None for none."""
         async with self._answer(method, path, total_s=total_s, **options) as response:
             payload = await response.read()
         body = parse_json(payload)
-        if not isinstance(body, dict) or not ("id" in body or "data" in body):
+        table: dict[str, Any] = body if isinstance(body, dict) else {}
+        if not (isinstance(table.get("data", ""), list | None) if listed else table.get("id")):
             raise Failure("garbled_response", f"{path}: not an answer of a batch API: {excerpt(payload)}")
-        return body
+        return table
 
     @asynccontextmanager
     async def _answer(
@@ -131,7 +140,23 @@ class BatchApi:
             raise Failure(CONNECTION, f"{path}: {str(error) or type(error).__name__}") from None
 
 
+def _reasons(errors: Any) -> str:
+    """Why a batch has failed: errors or texts in a list, or in a table that holds the list."""
+    listed = errors.get("data") if isinstance(errors, dict) else errors
+    each = listed if isinstance(listed, list) else []
+    return "; ".join(str(one.get("message", one) if isinstance(one, dict) else one) for one in each)[:500]
+
+
 def request_line(name: str, body: bytes) -> bytes:
     """A request as a line of a batch file."""
     head = orjson.dumps({"custom_id": name, "method": "POST", "url": ENDPOINT})
     return b'%b,"body":%b}\n' % (head[:-1], body)
+
+
+def line_failure(error: Any) -> Failure | None:
+    """The failure of a request that has no response; None where the batch ended before it was its turn."""
+    error = error if isinstance(error, dict) else {}
+    code = str(error.get("code"))
+    if code in _NOT_ANSWERED:
+        return None
+    return Failure("server_error", f"{code}: {error.get('message')}"[:300])

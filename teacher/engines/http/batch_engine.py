@@ -26,7 +26,7 @@ from distill.artifacts.layout import BATCHES
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests
-from teacher.engines.http.batch_api import BatchApi, BatchState, request_line
+from teacher.engines.http.batch_api import BatchApi, BatchState, line_failure, request_line
 from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json, request_headers
 from teacher.engines.http.exchange import request_failure
@@ -43,7 +43,6 @@ _TAKEN_AT_ONCE = 256
 _RETRY_S = (0.5, 60.0)
 _TRIES = 2
 """Batches in which a row fails and others pass: such an API has tried it several times in each."""
-_NOT_ANSWERED = frozenset({"batch_expired", "batch_cancelled"})
 Value = TypeVar("Value")
 
 
@@ -204,7 +203,7 @@ class BatchEngine(HttpEngine):
     ) -> tuple[list[str], list[Request]]:
         """Write requests to a batch file; the ids of those that are in it, and those that it has no room for."""
         names: list[str] = []
-        left = self._limits.max_mb * 1e6
+        left = most = self._limits.max_mb * 1e6
         with path.open("wb") as file:
             if all(failed[request.id] for request in requests) and (control := self._control()):
                 body = await self._body(control)
@@ -215,6 +214,9 @@ class BatchEngine(HttpEngine):
                     self._hand_on(request, body, done)
                     continue
                 line = request_line(request.id, body)
+                if len(line) > most:
+                    self._hand_on(request, _too_large(line, self._limits.max_mb), done)
+                    continue
                 if names and (len(line) > left or len(names) >= self._limits.max_requests):
                     return names, list(requests[position:])
                 left -= file.write(line)
@@ -292,10 +294,10 @@ class BatchEngine(HttpEngine):
         """What a batch has come to, once it has ended."""
         self._under_way += count
         try:
-            while not (state := await self._patiently(partial(self._look, batch))).ended:
+            while not (state := await self._patiently(lambda: self._there(batch, self._api.look(batch.batch)))).ended:
                 await asyncio.sleep(self._limits.poll_s)
             answers = _BatchAnswers()
-            if state.status == "failed":
+            if state.status == "failed" and not state.files:
                 failure = Failure(
                     "server_error", f"batch {batch.batch} has failed: {state.errors or 'no reason given'}"
                 )
@@ -303,7 +305,7 @@ class BatchEngine(HttpEngine):
                 return answers
             with tempfile.TemporaryFile(dir=self._folder) as file:
                 for name in state.files:
-                    await self._patiently(partial(self._download, name, file))
+                    await self._patiently(partial(self._download, batch, name, file))
                 file.seek(0)
                 await asyncio.to_thread(self._read_answers, file, answers, max(0.0, time.time() - batch.created))
             self._note_missing(batch, state, answers)
@@ -311,9 +313,10 @@ class BatchEngine(HttpEngine):
         finally:
             self._under_way -= count
 
-    async def _look(self, batch: SubmittedBatch) -> BatchState:
+    async def _there(self, batch: SubmittedBatch, call: Awaitable[Value]) -> Value:
+        """What the server says of a batch. The failure of one that it does not have says what a user can do."""
         try:
-            return await self._api.look(batch.batch)
+            return await call
         except Failure as failure:
             if failure.kind == "HTTP 404":
                 place = self._records.place(batch)
@@ -321,10 +324,10 @@ class BatchEngine(HttpEngine):
                 raise Failure(failure.reason, f"{failure}; {remedy}", kind=failure.kind) from None
             raise
 
-    async def _download(self, name: str, into: IO[bytes]) -> None:
+    async def _download(self, batch: SubmittedBatch, name: str, into: IO[bytes]) -> None:
         start = into.tell()
         try:
-            await self._api.download(name, into)
+            await self._there(batch, self._api.download(name, into))
         except Failure:
             into.seek(start)
             into.truncate()
@@ -335,7 +338,7 @@ class BatchEngine(HttpEngine):
         if missing:
             self._settings.say(f"batch {batch.batch} ({state.status}) has no answer to {missing:,} requests")
             if not answers.completions:
-                detail = f"batch {batch.batch} ({state.status}) has no answers"
+                detail = f"batch {batch.batch} ({state.status}) has no answers{state.errors and f': {state.errors}'}"
                 self._rows.failed(batch.name, Failure("server_error", detail))
 
     def _read_answers(self, lines: IO[bytes], answers: _BatchAnswers, latency_s: float) -> None:
@@ -350,7 +353,7 @@ class BatchEngine(HttpEngine):
                 continue
             try:
                 if not isinstance(response, dict) or not response:
-                    if lost := _line_failure(error):
+                    if lost := line_failure(error):
                         answers.failures[name] = lost
                     continue
                 body = response.get("body")
@@ -378,16 +381,13 @@ class BatchEngine(HttpEngine):
             except Failure as failure:
                 self._server.failed("batch", failure)
                 self._server.wait(self._settings.patience_s, self._settings.say, idle=True)
-                await asyncio.sleep(failure.wait_s or self._server.pause_s(*_RETRY_S))
+                pause_s = failure.wait_s or self._server.pause_s(*_RETRY_S)
+                await asyncio.sleep(min(pause_s, max(_RETRY_S[0], self._settings.patience_s)))
             else:
                 self._server.passed("batch")
                 return value
 
 
-def _line_failure(error: Any) -> Failure | None:
-    """The failure of a request that has no response; None where the batch ended before it was its turn."""
-    error = error if isinstance(error, dict) else {}
-    code = str(error.get("code"))
-    if code in _NOT_ANSWERED:
-        return None
-    return Failure("server_error", f"{code}: {error.get('message')}"[:300])
+def _too_large(line: bytes, max_mb: float) -> Completion:
+    size = f"a request of {len(line) / 1e6:.2f} MB is larger than batch.max_mb = {max_mb:g}"
+    return Completion(error=f"oversized_request: {size}; a row with fewer or smaller images fits")

@@ -93,7 +93,9 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                 body[key] = event[key]
         try:
             for piece in event.get("choices") or ():
-                index = piece.get("index", 0)
+                index = piece.get("index") or 0
+                if type(index) is not int:
+                    raise TypeError("a choice has a number")
                 if index not in choices:
                     choices[index] = _no_choice()
                 _add(piece, choices[index])

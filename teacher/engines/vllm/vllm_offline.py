@@ -7,7 +7,7 @@ run under. Its program is `offline_worker.py`.
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class OfflineEngine:
         self._max_in_flight = teacher.max_in_flight or _IN_FLIGHT
         self._breaker = Breaker.closed(settings.max_failure_share)
         self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
-        self._images = ImageParts(teacher, self._folders, max_pixels=settings.max_pixels, local_media=True, urls=())
+        self._images: ImageParts
         self._slot_free = asyncio.Event()
         self._files = server_files(settings.teacher.server, settings.recipe.path.parent)
 
@@ -96,6 +96,14 @@ class OfflineEngine:
         settings = self._settings
         log.info("starting vLLM for %s", settings.teacher.name)
         settings.say(f"starting vLLM for {settings.teacher.name}")
+        self._images = ImageParts(
+            settings.teacher,
+            self._folders,
+            max_pixels=settings.max_pixels,
+            local_media=True,
+            urls=(),
+            media_root=_media_root(self._command(())),
+        )
         for number, gpus in enumerate(settings.teacher.server.gpus or (None,)):
             worker = WorkerProcess(
                 settings.teacher,
@@ -185,6 +193,13 @@ def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
         token_logprobs=np.array([values for _, values in likely], np.float32) if likely else None,
         latency_s=latency_s,
     )
+
+
+def _media_root(command: Sequence[str]) -> Path:
+    """The folder whose files vLLM may read, which its last option for it names."""
+    option = max(index for index, part in enumerate(command) if part.partition("=")[0] == MEDIA)
+    _, equals, value = command[option].partition("=")
+    return Path(value if equals else command[option + 1])
 
 
 def vllm_server_settings(teacher: Teacher, base: Path) -> Server:

@@ -152,6 +152,94 @@ def test_busy_and_broken_servers_are_waited_for(world: World, server: Any) -> No
     assert server.sizes == [24] and len(server.batches) == 1
 
 
+@pytest.mark.parametrize("wish", ["86400", "1e300", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_server_that_asks_for_a_pause_of_days_is_asked_again_within_the_patience(
+    world: World, server: Any, wish: str
+) -> None:
+    world.head = "[generate]\npatience_s = 0.2"
+    server.faults.retry_after = wish
+    server.faults.statuses = {"POST /v1/files": [429], "GET /v1/batches/": [503]}
+    assert world.generate().counts["complete"] == 2 * ROWS
+
+
+def shouted(batch: dict[str, Any]) -> dict[str, Any]:
+    return batch | {"status": batch["status"].upper(), "errors": None}
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        {"GET /v1/batches/": shouted},
+        {"GET /v1/batches": lambda page: page | {"data": None} if "data" in page else page},
+        {"GET /v1/batches": lambda page: page | {"data": [None, {}, {"id": 1, "metadata": "text"}]}},
+    ],
+)
+def test_answers_in_a_shape_of_their_own_are_read(world: World, server: Any, bodies: dict[str, Any]) -> None:
+    server.faults.bodies = bodies
+    server.faults.statuses = {"POST /v1/batches": [500]}  # so that the list of batches is looked at
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert set(server.paid.values()) == {1}
+
+
+@pytest.mark.parametrize("where", ["POST /v1/files", "GET /v1/batches/"])
+def test_answers_without_what_was_asked_for_are_an_outage(world: World, server: Any, where: str) -> None:
+    server.faults.bodies = {where: lambda _: {"data": []}}
+    with pytest.raises(CircuitOpen, match="garbled_response"):
+        world.generate()
+
+
+def test_a_creation_whose_answer_says_nothing_is_found_and_not_repeated(world: World, server: Any) -> None:
+    server.faults.bodies = {"POST /v1/batches": lambda _: {"data": []}}
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert len(server.batches) == 1 and set(server.paid.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [[{"message": "too much enqueued"}], ["too much enqueued"], {"data": [{"message": "too much enqueued"}]}],
+)
+def test_why_a_batch_has_failed_is_said_however_the_server_writes_it(world: World, server: Any, errors: Any) -> None:
+    server.faults.failed = 100
+    server.faults.bodies = {"GET /v1/batches/": lambda batch: batch | {"errors": errors}}
+    with pytest.raises(CircuitOpen, match="has failed: too much enqueued"):
+        world.generate()
+
+
+def test_what_a_failed_batch_has_answered_is_kept(world: World, server: Any) -> None:
+    server.faults.expired = 1
+    server.faults.bodies = {"GET /v1/batches/": failed_in_place_of_expired}
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert server.sizes == [24, 12] and set(server.paid.values()) == {1}
+
+
+def failed_in_place_of_expired(batch: dict[str, Any]) -> dict[str, Any]:
+    return batch | {"status": batch["status"].replace("expired", "failed")}
+
+
+def test_answers_that_the_server_no_longer_has_are_for_the_user_to_pay_again(world: World, server: Any) -> None:
+    server.faults.statuses = {"GET /v1/files/": [404] * 1000}
+    with pytest.raises(CircuitOpen, match=r"HTTP 404.*remove .*/batches/\w+.json: its requests"):
+        world.generate()
+
+
+def test_a_request_that_is_larger_than_a_file_may_be_fails_alone(world: World, server: Any) -> None:
+    world.rows[0]["question"] += " and" * 20_000
+    world.teachers[0] |= {"batch.max_mb": 0.05}
+    world.generate()
+    errors = [record["error"] for record in world.records() if record["error"]]
+    assert len(errors) == 2
+    assert errors[0].startswith("oversized_request: a request of 0.08 MB is larger than batch.max_mb = 0.05")
+
+
+def test_a_password_in_the_address_and_a_key_may_be_set_together(
+    world: World, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCH_KEY", "sk-very-secret-1234")
+    world.teachers[0] |= {"api_key_env": "BATCH_KEY", "base_url": server.url.replace("://", "://me:password-1@")}
+    world.generate()
+    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer sk-very-secret-1234"}
+
+
 def test_a_server_that_stays_away_stops_the_run_and_the_next_one_pays_nothing_again(
     world: World, server: Any
 ) -> None:

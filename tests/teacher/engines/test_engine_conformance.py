@@ -40,7 +40,12 @@ sink.write(json.dumps({{"version": "0", "max_model_len": 512}}).encode() + b"\\n
 held = []
 for line in iter(source.readline, b""):
     asked = json.loads(line)
-    text = asked["messages"][-1]["content"][-1]["text"]
+    *images, text = asked["messages"][-1]["content"]
+    text = text["text"]
+    root = sys.argv[len(sys.argv) - 1 - sys.argv[::-1].index("--allowed-local-media-path") + 1]
+    paths = [each["image_url"]["url"][7:] for each in images if each["image_url"]["url"].startswith("file:")]
+    if any(not os.path.realpath(path).startswith(os.path.realpath(root) + "/") for path in paths):
+        text += " fault=400"  # as vLLM does
     if "crash" in text:
         os._exit(3)
     answer = {{"id": asked["id"], "text": f"about {{text}}", "finish_reason": "stop", "stop_reason": "", "likely": [],
@@ -322,6 +327,28 @@ def test_a_request_that_ends_its_process_fails_alone(folder: Path) -> None:
     answering.close()
     assert [answers[request.id].error.partition(":")[0] for request in asked] == ["", "server_lost", "", ""]
     assert (case.folder / "logs" / "offline-0.log").read_text().count("===") in (3, 4)  # starts
+
+
+@pytest.mark.parametrize("own_root", [False, True])
+def test_images_outside_the_folder_that_vllm_may_read_go_inside_the_request(
+    folder: Path, tmp_path: Path, own_root: bool
+) -> None:
+    server = settings("vllm_offline, stub", folder, "")
+    option = [f'arguments.allowed-local-media-path = "{folder}/fake"'] * own_root
+    source = ["[data.questions]", f'source = "{folder}/rows.jsonl"', f'images_root = "{folder}"', "[[teachers]]"]
+    (tmp_path / "away.toml").write_text(
+        "\n".join([*source, 'name = "t"', f'model = "{folder}/model"', *server, *option])
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for index in range(QUESTIONS):
+        (elsewhere / f"{index}.png").write_bytes((folder / f"{index}.png").read_bytes())
+    case = Case(folder=elsewhere / "run", recipe=load(tmp_path / "away.toml"), refused="")
+    near = replace(case, folder=folder / "run")
+    answering = Answering(case)
+    answers = dict(answering([*wanted(case, "one", "two"), *wanted(near, "three")]))
+    answering.close()
+    assert [each.error for each in answers.values()] == ["", "", ""]
 
 
 def test_every_backend_has_an_engine_with_every_method() -> None:

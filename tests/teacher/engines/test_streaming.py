@@ -59,6 +59,17 @@ def test_an_error_amid_the_pieces_is_no_answer() -> None:
             assemble_body(b"".join(EVENTS[:3]) + said)
 
 
+def test_numbers_of_choices_that_are_none_make_no_answer() -> None:
+    def event(index: object) -> bytes:
+        choice = {"index": index, "delta": {"content": "4"}, "finish_reason": "stop"}
+        return b"data: %b\n\n" % orjson.dumps({"choices": [choice]})
+
+    assert assemble_body(event(None) + event(0))["choices"][0]["message"]["content"] == "44"
+    for index in ("0", 0.5, [0]):
+        with pytest.raises(GarbledError, match="not a piece"):
+            assemble_body(event(0) + event(index))
+
+
 @pytest.mark.parametrize("pieces", [False, True])
 def test_thoughts_in_parts_of_a_message_are_kept(pieces: bool) -> None:
     parts = [
