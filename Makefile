@@ -33,8 +33,13 @@ test: $(VENV)/.ready $(VLLM_VENV)/.tried
 test-fast: $(VENV)/.ready
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not slow and not timing and not vllm'
 
-# Tests on a Ray cluster of several nodes on this machine. Ray is no part of the other set-up: 79 MB for some tests.
+# Tests of many machines: every test of object stores again on a real store (Ceph, three packages of Debian; root
+# installs them), and Ray on a cluster of several nodes of this machine. Neither is part of the other set-up.
+CEPH := ceph-mon ceph-osd radosgw
 scale: $(VENV)/.ready
+	dpkg -s $(CEPH) > /dev/null 2>&1 || { apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CEPH); }
+	S3_SERVER=ceph $(VENV)/bin/python -m pytest $$(grep -rl --include='test_*.py' s3_server tests)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
 	$(VENV)/bin/python -m pytest tests/distill/placement/test_ray_agents.py tests/integration/test_ray_training.py
 

@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--seal", type=float, default=2.0, help="engine.seal_s")
     parser.add_argument("--s3", action="store_true", help="moto in the place of a folder")
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": store_servers.SECRET}
+    os.environ |= store_servers.KEYS
     one = 0.0
     print("agents  units  requests/s  of ideal  of N x one  asked/wanted  CPU ms a request  load", flush=True)
     for agents in options.agents:

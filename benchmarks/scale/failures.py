@@ -6,7 +6,8 @@ Every process is the same command, `distill generate RECIPE --run s3://...`, wit
 another machine has, and a way of its own to the store. Each row below does something to one process, or to all, at
 random moments, until it has happened `--moments` times; where a run ends before, another one begins. At the end of
 each run its traces are compared with those of a run in a folder that nothing disturbed. Store: a test server (moto)
-on this machine, behind proxies that plant faults. Teacher: the stub of the tests.
+on this machine, behind proxies that plant faults; with S3_SERVER=ceph in the environment a real one (Ceph, which
+`make scale` installs). Teacher: the stub of the tests.
 
     kill         SIGKILL; another process takes its place, by turns in a new scratch folder and in the same one
     stop         SIGSTOP for up to three leases, so others take over, then SIGCONT: two agents believe in one unit
@@ -19,6 +20,7 @@ on this machine, behind proxies that plant faults. Teacher: the stub of the test
     disk         the disk of a machine is full (a tmpfs; needs the right to mount): its process ends, others go on
     clock        clocks are an hour early or late; also SIGKILL
     version      a process with another version of the package joins, and is refused
+    gateway      SIGKILL of the gateway of Ceph, which starts again after --outage seconds (only with S3_SERVER=ceph)
     credentials  the store says to all processes for five seconds that their credentials have expired
 """
 
@@ -38,6 +40,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
+import ceph_gateway
 import store_servers
 import stub_server
 from generate_world import World, asked_of
@@ -174,6 +177,13 @@ def outage(run: Run, _: Machine) -> None:
         each.faults.away = False
 
 
+def gateway(run: Run, _: Machine) -> None:
+    server = ceph_gateway.of_this_process()
+    server.kill_gateway()
+    time.sleep(run.options.outage)
+    server.start_gateway()
+
+
 @contextmanager
 def refusing(run: Run, answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[None]:
     for each in run.machines:
@@ -254,6 +264,8 @@ EVENTS = {
     "version": version,
     "credentials": credentials,
 }
+if store_servers.is_real():
+    EVENTS["gateway"] = gateway
 
 
 class Campaign:
@@ -322,7 +334,7 @@ def main() -> None:
     parser.add_argument("--outage", type=float, default=15.0, help="seconds of an outage")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": store_servers.SECRET}
+    os.environ |= store_servers.KEYS
     with (
         tempfile.TemporaryDirectory() as name,
         store_servers.s3_server() as endpoint,

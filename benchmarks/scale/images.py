@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--kilobytes", type=int, default=150)
     parser.add_argument("--partitions", type=int, default=4)
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    os.environ |= store_servers.KEYS
     faults = store_servers.StoreFaults()
     with (
         tempfile.TemporaryDirectory() as folder,

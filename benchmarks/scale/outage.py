@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=600)
     parser.add_argument("--lease", type=float, default=60.0)
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": store_servers.SECRET}
+    os.environ |= store_servers.KEYS
     faults = store_servers.StoreFaults()
     with (
         tempfile.TemporaryDirectory() as name,

@@ -1,12 +1,14 @@
 """Lost machines, and a store that is away, while a run in a store is filtered or trained: is the result equal?
 
-    python benchmarks/scale/stage_failures.py [filter train copies] [--moments 20] [--seed 0]
+    python benchmarks/scale/stage_failures.py [filter train nodes copies] [--moments 20] [--seed 0]
 
     filter   two processes filter a run; one is killed at a random moment, from its start on, and another takes its
              place: every file of the stage is compared with that of a run in a folder, to the byte
     train    a machine that trains is killed at a random moment after it has joined, and another one goes on, until
              the training ends; another training begins, until there were --moments kills: weights and losses are
              compared with those of a run in a folder, to the bit
+    nodes    two machines without a common disk train one student; one of them is killed at a random moment, and both
+             begin again with empty disks; compared with two processes of one machine, to the bit
     copies   the store does not answer for some seconds at random moments of a training; compared in the same way
 
 The training is that of the tests, with a pause in each step so that it takes some seconds. Teacher: their stub.
@@ -16,11 +18,13 @@ import argparse
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
@@ -61,12 +65,40 @@ main()
 Process = subprocess.Popen[bytes]
 
 
-def start(verb: str, recipe: Recipe, address: str, scratch: Path, *, slowly: bool = False) -> Process:
-    """The command in a process with a scratch folder of its own, as another machine has."""
+def start(
+    verb: str,
+    recipe: Recipe,
+    address: str,
+    scratch: Path,
+    *,
+    slowly: bool = False,
+    ranks: Mapping[str, str] | None = None,
+) -> Process:
+    """The command in a process with a scratch folder of its own, as another machine has. `ranks`: its environment
+    variables of torch.distributed."""
     code = ["-c", SLOWLY] if slowly else ["-m", "distill"]
     command = [sys.executable, *code, verb, str(recipe.path), "--run", address, "--set", f"engine.scratch={scratch}"]
     with scratch.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | (ranks or {}))
+
+
+def start_ranks(recipe: Recipe, address: str, scratches: Sequence[Path], *, machines: int) -> list[Process]:
+    """`train` in two processes that train together, on as many machines."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": str(2 // machines), "MASTER_ADDR": "127.0.0.1"}
+    common |= {"MASTER_PORT": str(port)}
+    return [
+        start(
+            "train",
+            recipe,
+            address,
+            scratch,
+            slowly=machines > 1,
+            ranks=common | {"RANK": str(rank), "LOCAL_RANK": str(rank % (2 // machines))},
+        )
+        for rank, scratch in enumerate(scratches)
+    ]
 
 
 def require_end(process: Process, scratch: Path) -> None:
@@ -159,6 +191,11 @@ def is_equal(store: ObjectStore, pulled: Path, plain: Path) -> bool:
     return same and our_losses == their_losses and (pulled / MANIFEST).is_file()
 
 
+def agents(store: ObjectStore) -> set[str]:
+    """Keys of all machines that have joined."""
+    return {stored.key for stored in store.list_objects("agents")}
+
+
 def train_row(folder: Path, rng: random.Random, moments: int) -> None:
     recipe, began, kills, runs, unequal = student_world(folder), time.monotonic(), 0, 0, 0
     train(recipe, folder / "run")
@@ -169,9 +206,9 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
         ended, machines = False, 0
         while not ended:
             scratch, machines = folder / f"machine-{runs}-{machines}", machines + 1
-            known = {stored.key for stored in store.list_objects("agents")}
+            known = agents(store)
             process = start("train", recipe, f"file://{here}", scratch, slowly=True)
-            while process.poll() is None and not {each.key for each in store.list_objects("agents")} - known:
+            while process.poll() is None and not agents(store) - known:
                 time.sleep(0.05)  # a busy machine takes seconds to load the libraries
             if kills == moments:
                 require_end(process, scratch)
@@ -189,6 +226,51 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
         f"whose weights or losses differ from those of a folder in a bit {unequal}",
         flush=True,
     )
+
+
+def nodes_row(folder: Path, rng: random.Random, moments: int) -> None:
+    recipe, began, kills, runs, unequal = student_world(folder), time.monotonic(), 0, 0, 0
+    plain = [folder / "plain-0", folder / "plain-1"]
+    for process, scratch in zip(start_ranks(recipe, str(folder / "run"), plain, machines=1), plain, strict=True):
+        require_end(process, scratch)
+    while kills < moments:
+        here, runs = folder / f"store-{runs}", runs + 1
+        store = LocalStore(here)
+        push_stage(store, "filter", folder / "run" / "filter")
+        ended, attempts = False, 0
+        while not ended:
+            scratches, attempts = [folder / f"machine-{runs}-{attempts}-{rank}" for rank in range(2)], attempts + 1
+            known = agents(store)
+            processes = start_ranks(recipe, f"file://{here}", scratches, machines=2)
+            while not agents(store) - known and all(each.poll() is None for each in processes):
+                time.sleep(0.05)
+            if ended := kills == moments or not kill_one(processes, rng):
+                for process, scratch in zip(processes, scratches, strict=True):
+                    require_end(process, scratch)
+            kills += not ended
+        unequal += not is_equal(store, folder / f"pulled-{runs}", folder / "run" / "train")
+    print(
+        f"nodes: {kills} kills of one of two machines in {runs} trainings of two stages "
+        f"({time.monotonic() - began:.0f} s): trainings whose weights or losses differ from those of two processes "
+        f"of one machine in a bit {unequal}",
+        flush=True,
+    )
+
+
+def kill_one(processes: Sequence[Process], rng: random.Random) -> bool:
+    """SIGKILL one of two at a random moment, and the other one a little later; False where all had ended before."""
+    try:
+        processes[0].wait(rng.uniform(0.0, 20.0))
+    except subprocess.TimeoutExpired:
+        victim = rng.randrange(2)
+        processes[victim].kill()
+        with suppress(subprocess.TimeoutExpired):
+            processes[1 - victim].wait(rng.uniform(0.0, 2.0))
+        for process in processes:
+            process.kill()
+            process.wait()
+        return True
+    return False
 
 
 def copies_row(folder: Path, rng: random.Random, moments: int) -> None:
@@ -221,6 +303,7 @@ def copies_row(folder: Path, rng: random.Random, moments: int) -> None:
 ROWS: dict[str, Callable[[Path, random.Random, int], None]] = {
     "filter": filter_row,
     "train": train_row,
+    "nodes": nodes_row,
     "copies": copies_row,
 }
 
@@ -231,7 +314,7 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": store_servers.SECRET}
+    os.environ |= store_servers.KEYS
     torch.set_num_threads(1)
     for row in options.rows or ROWS:
         with tempfile.TemporaryDirectory() as name:

@@ -2,7 +2,7 @@
 
     python benchmarks/scale/store.py s3://bucket/folder [--requests 200] [--at-once 8] [--mb 8]
     python benchmarks/scale/store.py FOLDER             # the same on a disk
-    python benchmarks/scale/store.py --moto             # on a test server of this machine
+    python benchmarks/scale/store.py --server moto      # on a test server of this machine; or ceph, a real store
 
 Credentials and endpoint come from the environment (docs/scale.md). Objects are written below ADDRESS/probe and
 deleted again. The first lines are for one request at a time, the last ones for `--at-once` requests. Every race lets
@@ -10,6 +10,7 @@ deleted again. The first lines are for one request at a time, the last ones for 
 """
 
 import argparse
+import os
 import secrets
 import statistics
 import sys
@@ -29,7 +30,8 @@ SMALL = 1000
 
 
 @contextmanager
-def moto() -> Iterator[ObjectStore]:
+def local_server(name: str) -> Iterator[ObjectStore]:
+    os.environ["S3_SERVER"] = name
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
     import store_servers
 
@@ -105,16 +107,17 @@ def measure(store: ObjectStore, requests: int, at_once: int, mb: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address", nargs="?")
-    parser.add_argument("--moto", action="store_true")
+    parser.add_argument("--server", choices=["moto", "ceph"])
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--mb", type=int, default=8)
     options = parser.parse_args()
-    if not options.address and not options.moto:
-        parser.error("name an address or a folder, or --moto")
+    if not options.address and not options.server:
+        parser.error("name an address or a folder, or --server")
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(moto()) if options.moto else open_store(options.address)
+            named = options.server
+            store = stack.enter_context(local_server(named)) if named else open_store(options.address)
             print(f"{store.address}: keeps what commits need")
             measure(store, options.requests, options.at_once, options.mb)
         except DistillError as error:

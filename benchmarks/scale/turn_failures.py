@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=6.0, help="most seconds between two kills")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": store_servers.SECRET}
+    os.environ |= store_servers.KEYS
     with tempfile.TemporaryDirectory() as folder, store_servers.s3_server() as endpoint:
         right = []
         for name in options.rows or ["turns", "batch"]:

@@ -1,6 +1,7 @@
 """An S3 server on this machine, and a proxy before it that plants faults."""
 
 import logging
+import os
 import threading
 import time
 import urllib.request
@@ -12,15 +13,23 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import ceph_gateway
 import pytest
 from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
-SECRET = "secret-of-the-store"
+KEY, SECRET = ceph_gateway.KEY, ceph_gateway.SECRET
+KEYS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+"""Environment variables, where users have their keys."""
+
+
+def is_real() -> bool:
+    """Whether tests use Ceph in the place of moto (`make scale`)."""
+    return os.environ.get("S3_SERVER") == "ceph"
 
 
 def config(endpoint: str) -> dict[str, Any]:
-    return {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": SECRET, "region": "us-east-1"}
+    return {"endpoint": endpoint, "access_key_id": KEY, "secret_access_key": SECRET, "region": "us-east-1"}
 
 
 def recipe_section(endpoint: str) -> str:
@@ -29,14 +38,16 @@ def recipe_section(endpoint: str) -> str:
 
 
 def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of the server in the environment, where users have theirs."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
 
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """The endpoint of a server with an empty bucket."""
+    """The endpoint of a server with an empty bucket: moto, or Ceph with S3_SERVER=ceph in the environment."""
+    if is_real():
+        yield ceph_gateway.of_this_process().with_empty_bucket(BUCKET)
+        return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -127,6 +127,9 @@ def test_the_probe_takes_six_requests(faulty: RetryingStore, faults: StoreFaults
     assert sum(faults.seen.values()) == 6
 
 
+@pytest.mark.skipif(
+    store_servers.is_real(), reason="a store that checks signatures misses the header that is taken away"
+)
 def test_a_store_that_ignores_conditions_is_refused(faulty: RetryingStore, faults: StoreFaults) -> None:
     faults.ignore_conditions = True
     with pytest.raises(StorageError, match=r"cannot hold a run: .*If-None-Match"):
