@@ -50,7 +50,7 @@ mon_data = {folder}/mon
 osd_data = {folder}/osd
 keyring = {folder}/keyring
 rgw_data = {folder}/gateway
-rgw_frontends = beast endpoint=127.0.0.1:{gateway}
+rgw_frontends = beast endpoint=127.0.0.1:{gateway} tcp_nodelay=1
 rgw_enable_usage_log = false
 rgw_enable_ops_log = false
 """
@@ -128,7 +128,8 @@ class CephGateway:
 
     def _spawn(self, *command: str) -> "subprocess.Popen[bytes]":
         with (self.folder / f"{command[0]}.out").open("ab") as out:
-            process = subprocess.Popen([*self._of_cluster(*command), "-f"], stdout=out, stderr=out)
+            ends_with_us = ["setpriv", "--pdeathsig", "KILL"]
+            process = subprocess.Popen([*ends_with_us, *self._of_cluster(*command), "-f"], stdout=out, stderr=out)
         self._processes[command[0]] = process
         return process
 
