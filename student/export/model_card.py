@@ -4,6 +4,7 @@ The text is a template (templates/model_card.md). Every figure is from `eval/met
 manifests of the run; what was not measured is stated as not measured. Licences are the recipe's word.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
@@ -70,9 +71,7 @@ def write_model_card(
             hinted=from_traces and any(teacher.hinted for teacher in recipe.teachers),
             reasons=any(is_traces(each) and each.target == "rationale" for each in stages),
             think=recipe.filter.rationale == "think",
-            arguments=" ".join(
-                f"--{key}" if value is True else f"--{key} {value}" for key, value in arguments.items()
-            ),
+            arguments=" ".join(_option(key, value) for key, value in arguments.items()),
             remote_code="trust-remote-code" in arguments,
             gguf=gguf,
             card=recipe.student.card,
@@ -81,6 +80,13 @@ def write_model_card(
         )
     )
     write_text(folder / CARD, text)
+
+
+def _option(name: str, value: Any) -> str:
+    """An option of vLLM as a shell takes it; a table as JSON."""
+    if value is True:
+        return f"--{name}"
+    return f"--{name} {shlex.quote(value if isinstance(value, str) else orjson.dumps(value).decode())}"
 
 
 def _header(recipe: Recipe, base_models: list[str], library: str) -> str:

@@ -4,6 +4,7 @@ Works with any image-text-to-text model. Does not judge answers (student/evaluat
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +90,6 @@ def reply_ids(
 ) -> list[list[int]]:
     """Token ids of the replies to a batch, in its order, the end of the turn included; greedy without `draw`."""
     encoder, inputs = prompter.encoder, prompter.inputs(model, samples, batch)
-    # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
     decoding = GenerationConfig(
         do_sample=draw is not None,
         num_beams=1,
@@ -105,7 +105,7 @@ def reply_ids(
     )
     listener = live_text.current()
     streamer = _Streamer(encoder, listener) if listener and len(batch) == 1 else None
-    with torch.random.fork_rng(enabled=draw is not None):
+    with torch.random.fork_rng(enabled=draw is not None), _no_own_settings(model):
         if draw is not None:
             torch.manual_seed(draw.seed)
         generated = model.generate(
@@ -115,6 +115,20 @@ def reply_ids(
         )
     result = generated[:, inputs["input_ids"].shape[1] :].tolist()
     return [ids[: _end(ids, encoder) + 1] for ids in result]
+
+
+@contextmanager
+def _no_own_settings(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, a checkpoint's own generation settings (penalties, suppressed tokens, min_p) do not count.
+
+    transformers takes from them whatever a call leaves open, and they must not leak into a comparison.
+    """
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # below adapters
+    own, plain.generation_config = plain.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        plain.generation_config = own
 
 
 class _Streamer(TextStreamer):  # type: ignore[misc]

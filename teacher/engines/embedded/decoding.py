@@ -32,6 +32,8 @@ class BatchRow:
     image_tokens: int
     prefix: str
     """What the chat template already wrote of the answer (an opening thinking tag)."""
+    max_tokens: int
+    """Tokens that it may have, by the recipe and the room behind its own prompt."""
     tokens: list[int] = field(default_factory=list)
     closed: bool = False
     """Whether the model ended the turn itself; its end token is counted, but not kept."""
@@ -50,17 +52,19 @@ class Batch:
     """Which tokens of the prompts are no padding."""
     sampling: Sampling
     ends: frozenset[int]
-    max_new_tokens: int
-    """Tokens a row may have."""
     logprobs: int = 0
     """How many of the likeliest tokens are noted at every step."""
     stopped: Callable[[BatchRow], bool]
     ended: Callable[[BatchRow, str], None]
     pulse: Callable[[], None]
 
+    @property
+    def _max_tokens(self) -> int:
+        return max(row.max_tokens for row in self.rows)
+
     def run(self, model: Any, inputs: Mapping[str, torch.Tensor], *, pad: int) -> None:
         """Write every row; call `ended` for each, at most some steps after its last token."""
-        config = GenerationConfig(max_new_tokens=self.max_new_tokens, do_sample=False, pad_token_id=pad)
+        config = GenerationConfig(max_new_tokens=self._max_tokens, do_sample=False, pad_token_id=pad)
         with torch.inference_mode():
             model.generate(
                 **inputs, generation_config=config, custom_generate=self._write, past_key_values=_cache(model.config)
@@ -79,7 +83,7 @@ class Batch:
         outputs = model._prefill(input_ids, generation_config, model_kwargs)
         state = model._update_model_kwargs_for_generation(outputs, model_kwargs)
         state = {key: value for key, value in state.items() if key in _CARRIED or not torch.is_tensor(value)}
-        sampler = Sampler(self.sampling, self.rows, self.max_new_tokens, outputs.logits.shape[-1])
+        sampler = Sampler(self.sampling, self.rows, self._max_tokens, outputs.logits.shape[-1])
         sampler.see(input_ids[self.origin], self.mask[self.origin])
         logits = outputs.logits[:, -1].float()[self.origin]
         _select(state, self.origin)
@@ -133,7 +137,7 @@ class Batch:
             row.tokens.append(token)
             if self.sampling.stop and self.stopped(row):
                 finish[position] = "stop"
-            elif len(row.tokens) >= self.max_new_tokens:
+            elif len(row.tokens) >= row.max_tokens:
                 finish[position] = "length"
 
 

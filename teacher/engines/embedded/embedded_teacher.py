@@ -149,8 +149,7 @@ class EmbeddedTeacher:
                 done(request, Completion(error=f"refused_request: {error}"))
             return
         lengths = inputs["attention_mask"].sum(dim=1).tolist()
-        longest = max(lengths)
-        if longest >= self._context:
+        if max(lengths) >= self._context:
             fitting = self._refuse_long(questions, lengths, done)
             self._answer_batch(fitting, done, pulse)
             return
@@ -166,6 +165,7 @@ class EmbeddedTeacher:
                         prompt_tokens=lengths[position],
                         image_tokens=counts[position],
                         prefix=prefix,
+                        max_tokens=min(sampling.max_tokens, self._context - lengths[position]),
                     )
                 )
                 origin.append(position)
@@ -175,7 +175,6 @@ class EmbeddedTeacher:
             mask=inputs["attention_mask"],
             sampling=sampling,
             ends=self._ends,
-            max_new_tokens=min(sampling.max_tokens, self._context - longest),
             logprobs=self.teacher.logprobs,
             stopped=self._stopped,
             ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,10 @@ def test_no_place_of_this_machine_and_no_secret_is_in_the_card(run: Path) -> Non
 def test_the_options_of_the_server_are_in_the_command(run: Path) -> None:
     _, body = card(run, **{"model-impl": "transformers", "trust-remote-code": True})
     assert "vllm serve path/to/this/folder --model-impl transformers --trust-remote-code\n" in body
+    options = {"compilation-config": {"custom_ops": ["none"]}, "dtype": "float32"}
+    (line,) = [line for line in card(run, **options)[1].splitlines() if line.startswith("vllm serve")]
+    words = shlex.split(line)
+    assert words[3:] == ["--compilation-config", '{"custom_ops":["none"]}', "--dtype", "float32"]
     assert "trust_remote_code=True" in body and "trust_remote_code" not in card(run)[1]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import student_worlds as worlds
 import torch
+from peft import LoraConfig, get_peft_model
 
 from distill.data.images import image_files
 from distill.types import Sample
@@ -54,6 +55,20 @@ def test_drawn_replies_are_those_of_their_seed_and_leave_the_state_of_chance_alo
     assert drawn(1) == drawn(1) != drawn(2)
     assert greedy not in (drawn(1), drawn(2))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("draw", [None, Draw(temperature=1.0, seed=1)])
+def test_a_checkpoints_own_settings_change_no_reply_and_stay(draw: Draw | None, world: Path, tmp_path: Path) -> None:
+    model, processor = build(str(world / "vision"), str(world / "language"), 2)
+    samples = questions(tmp_path, 4)
+    plain = answers(model, processor, samples, batch_size=4, draw=draw)
+    first = processor.tokenizer(next(iter(plain.values())).text, add_special_tokens=False)["input_ids"]
+    leaky = {"suppress_tokens": first, "min_new_tokens": 3, "repetition_penalty": 3.0, "min_p": 0.9, "top_h": 0.1}
+    model.generation_config.update(**leaky)
+    assert answers(model, processor, samples, batch_size=4, draw=draw) == plain
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+    assert answers(adapted, processor, samples, batch_size=4, draw=draw) == plain
+    assert model.generation_config.suppress_tokens == first
 
 
 @pytest.mark.parametrize("kind", ["siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm"])

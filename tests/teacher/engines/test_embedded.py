@@ -116,6 +116,27 @@ def test_a_samples_text_depends_on_its_seed_and_not_on_its_batch(model: Path, pi
     assert alone[asked[0].id].text == together[asked[0].id].text
 
 
+def test_the_room_for_an_answer_depends_on_its_own_prompt_and_not_on_its_batch(
+    model: Path, pictures: list[ImageRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = EmbeddedTeacher.__init__
+
+    def with_little_context(self: EmbeddedTeacher, *args: Any, **options: Any) -> None:
+        load(self, *args, **options)
+        self._context = 64
+
+    monkeypatch.setattr(EmbeddedTeacher, "__init__", with_little_context)
+    asked = wanted(teacher(temperature=0.0), pictures[:1])
+    together = ask(model, teacher(temperature=0.0), asked)
+    alone = ask(model, teacher(temperature=0.0, max_in_flight=1), asked)
+    assert len({done.prompt_tokens for done in alone.values()}) > 1
+    for key, done in alone.items():
+        assert together[key].completion_tokens == done.completion_tokens
+        assert done.finish_reason == "stop" or done.prompt_tokens + done.completion_tokens == min(
+            64, done.prompt_tokens + 40
+        )
+
+
 def test_more_samples_of_a_question_than_a_batch_holds_are_all_answered(
     model: Path, pictures: list[ImageRef]
 ) -> None:
@@ -186,7 +207,7 @@ def rows(count: int) -> list[BatchRow]:
     made = []
     for seed in range(count):
         seeded = replace(request, seed=seed)
-        made.append(BatchRow(request=seeded, prompt_tokens=1, image_tokens=0, prefix=""))
+        made.append(BatchRow(request=seeded, prompt_tokens=1, image_tokens=0, prefix="", max_tokens=1))
     return made
 
 
