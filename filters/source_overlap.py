@@ -128,22 +128,20 @@ class Test:
             rows={id_: row for row, id_ in enumerate(index.samples["id"].to_pylist())},
         )
 
-    def leak(self, sample: Sample, groups: Sequence[int], flat: Sequence[int]) -> tuple[str, int, list[int]]:
+    def leak(self, sample: Sample, groups: Sequence[int]) -> tuple[str, int, list[int]]:
         """The kind of a match, the row of the test question that matches best, and the rows of all that are met.
 
-        `groups`: the groups of test pictures that the sample shows; `flat`: the groups of pictures without detail.
+        `groups`: the groups of test pictures that the sample shows.
         """
-        test_rows = sorted({row for group in groups for row in self.index.samples_of_group[group]})
+        shown = set(groups) - self.index.plain_groups
+        test_rows = sorted({row for group in shown for row in self.index.samples_of_group[group]})
         if sample.id in self.rows:
             row = self.rows[sample.id]
             return PAIR, row, sorted({row, *test_rows})
         best = contamination.find_best_match(sample, groups, self.index)
         if best.sample is None:
             return best.kind, -1, []
-        kind = best.kind
-        if kind == TEXT and any(best.sample in self.index.samples_of_group[group] for group in flat):
-            kind = PAIR
-        return kind, best.sample, sorted({best.sample, *test_rows}) if kind == PAIR else test_rows
+        return best.kind, best.sample, sorted({best.sample, *test_rows}) if best.kind == PAIR else test_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,30 +227,28 @@ def _write(path: Path, table: pa.Table) -> None:
 def _compare(recipe: Recipe, name: str, tests: Sequence[Test], image_paths: set[str], deadline: float) -> Leaks:
     """Compare every row with every test; the paths of the pictures are added to `image_paths`."""
     max_pixels = recipe.data[name].max_pixels
-    flat: dict[str, bool] = {}
     groups: list[dict[str, int | None]] = [{} for _ in tests]
     leaks: list[dict[str, Any]] = []
+    seen: set[str] = set()
     rows = 0
     samples = reader.samples(recipe, name)
 
     while batch := list(islice(samples, _BATCH)):
         new_refs = list(
-            {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in flat}.values()
+            {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in seen}.values()
         )
         hashes_of_images = image_match.hash_refs(new_refs, max_pixels=max_pixels)
         image_paths |= {ref.path for ref in new_refs}
-        flat |= {ref.sha256: image_hashes.flat for ref, image_hashes in zip(new_refs, hashes_of_images, strict=True)}
+        seen |= {ref.sha256 for ref in new_refs}
         for test, group_of_image in zip(tests, groups, strict=True):
             new_groups = contamination.find_image_groups(
                 hashes_of_images, new_refs, test.index, max_pixels=max_pixels
             )
             group_of_image |= {ref.sha256: group for ref, group in zip(new_refs, new_groups, strict=True)}
             for sample in batch:
-                sample_groups = {(group_of_image[ref.sha256], flat[ref.sha256]) for ref in sample.images}
+                sample_groups = {group_of_image[ref.sha256] for ref in sample.images}
                 kind, row, test_rows = test.leak(
-                    sample,
-                    sorted(group for group, is_flat in sample_groups if group is not None and not is_flat),
-                    sorted(group for group, is_flat in sample_groups if group is not None and is_flat),
+                    sample, sorted(group for group in sample_groups if group is not None)
                 )
                 if kind in (PAIR, IMAGE, TEXT):
                     leaks.append(_record(sample, kind, test, row, test_rows))

@@ -60,6 +60,8 @@ class Split:
     rows: Mapping[str, int]
     pictures: Mapping[str, int]
     """Different pictures; those that were saved again count once."""
+    plain: int
+    """Pictures of one colour that are in both files."""
     left_out: Mapping[str, int]
     """Rows that cannot be used, by reason."""
     root: str
@@ -75,7 +77,8 @@ class Split:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
             total = sum(self.left_out.values())
             lines.append(f"left out: {total:,} rows that cannot be used ({reasons}); {LEFT_OUT} lists them")
-        lines.append("no image is in both; for a recipe:")
+        plain = f", except {self.plain:,} of one colour, which show nothing" if self.plain else ""
+        lines.append(f"no image is in both{plain}; for a recipe:")
         for name, path in zip(("questions", TEST), self.files.values(), strict=True):
             lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
             if self.root != str(path.resolve().parent):
@@ -119,7 +122,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         first = f"; row {rows.left_out[0].row}: {rows.left_out[0].detail}" if rows.left_out else ""
         raise DataError(f"{table.label}: no row can be used ({reasons}{first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
-    chosen = _chosen(_groups(rows, cluster), test, seed, table.label)
+    chosen = _chosen(_groups(rows, cluster), test, seed, table.label, len(set(cluster.values())))
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if rows.left_out:
@@ -135,6 +138,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         files=files,
         rows={TRAIN: len(rows.images) - len(chosen), TEST: len(chosen)},
         pictures={part: len(shown_digests) for part, shown_digests in shown.items()},
+        plain=len(shown[TRAIN] & shown[TEST]),
         left_out=dict(left_out.most_common()),
         root=root,
         settings=_settings(recipe.data[name]),
@@ -175,7 +179,7 @@ def _has_links(row: SourceRow, source: DataSource, root: Path) -> bool:
 
 
 def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
-    """For each picture the smallest digest of those that show the same; empty for a picture that shows nothing."""
+    """For each picture the smallest digest of those that show the same; empty for a picture of one colour."""
     digests = sorted(rows.refs)
 
     def look(digest: str) -> image_match.ImageHashes:
@@ -190,7 +194,7 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
         looks = list(pool.map(look, digests))
     cluster_indices = image_match.cluster_images(looks, confirm)
     return {
-        digest: "" if seen.flat else digests[first]
+        digest: "" if seen.one_colour else digests[first]
         for digest, seen, first in zip(digests, looks, cluster_indices, strict=True)
     }
 
@@ -208,7 +212,7 @@ def _groups(rows: _Rows, cluster: Mapping[str, str]) -> list[tuple[str, list[int
 
     first: dict[int, str] = {}
     for number, digests in rows.images.items():
-        # What shows nothing keeps no rows together; their question does.
+        # A picture of one colour keeps no rows together; their question does.
         keys = sorted({cluster[digest] for digest in digests} - {""}) or [rows.asked[number]]
         first[number] = keys[0]
         for key in keys[1:]:
@@ -220,7 +224,7 @@ def _groups(rows: _Rows, cluster: Mapping[str, str]) -> list[tuple[str, list[int
     return list(groups.items())
 
 
-def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, label: str) -> set[int]:
+def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, label: str, images: int) -> set[int]:
     """The rows of the test set: groups in a random order, as long as they fit into its share."""
     ordered = sorted(groups, key=lambda group: hashlib.sha256(f"{seed} {group[0]}".encode()).digest())
     total = sum(len(numbers) for _, numbers in ordered)
@@ -233,9 +237,10 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
         if len(ordered) == 1:
+            cause = "show the same image" if images < 2 else f"are connected by images that they share ({images:,})"
             raise DataError(
-                f"{label}: no test rows can be set apart, because all its rows ({total:,}) show the same image; give "
-                "rows about another image, or write a recipe without a test set (docs/recipe.md)"
+                f"{label}: no test rows can be set apart, because all its rows ({total:,}) {cause}; give rows about "
+                "other images, or write a recipe without a test set (docs/recipe.md)"
             )
         raise DataError(
             f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "

@@ -61,6 +61,8 @@ class ImageHashes:
     """The picture has too little detail for a meaningful hash: only equal pixels propose it."""
     pixels: str
     """Digest of the decoded pixels."""
+    one_colour: bool = False
+    """All pixels are equal, so the picture shows nothing. A page with one line of text is only `flat`."""
 
 
 def hash_image(data: bytes, *, max_pixels: int) -> ImageHashes:
@@ -80,6 +82,7 @@ def hash_image(data: bytes, *, max_pixels: int) -> ImageHashes:
         phash=np.packbits(bits).tobytes() + np.rint(cells).astype(np.uint8).tobytes(),
         flat=bool(small.std() < _FLAT),
         pixels=digest.hexdigest(),
+        one_colour=image.getcolors(1) is not None,
     )
 
 

@@ -34,7 +34,7 @@ from distill.types import ImageRef, Sample
 from filters.matching import image_match
 from filters.matching.question_match import Wording, parse_wording, tokenize
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same test sets give another index."""
 GRAMS = (8, 13)
 MOST_ROWS = 64
@@ -68,6 +68,7 @@ _IMAGES = pa.schema(
         ("phash", pa.string()),
         ("flat", pa.bool_()),
         ("pixels", pa.string()),
+        ("one_colour", pa.bool_()),
         ("path", pa.string()),
         ("column", pa.string()),
         ("row", pa.int64()),
@@ -106,6 +107,8 @@ class TestSetIndex:
     group_of_pixels: dict[str, int]
     groups: tuple[int, ...]
     samples_of_group: dict[int, tuple[int, ...]]
+    plain_groups: frozenset[int]
+    """Groups of pictures of one colour: such a picture under another question leaks nothing."""
     group_of_seen: dict[str, int | None] = field(default_factory=dict)
     """Group of each training picture that was decoded, by its sha256."""
 
@@ -228,7 +231,7 @@ def build_index(recipe: Recipe, sources: Sequence[str], folder: Path, *, images:
     _write_hashes(folder, texts)
     content = [
         [[row["set"], row["id"], row["question"], row["answers"]] for row in rows],
-        [[row[name] for name in ("sha256", "group", "phash", "flat", "pixels")] for row in image_rows],
+        [[row[name] for name in ("sha256", "group", "phash", "flat", "pixels", "one_colour")] for row in image_rows],
     ]
     digest = fingerprint({"format": FORMAT, "content": content})
     write_json(folder / _INDEX, {"fingerprint": made_from, "digest": digest})
@@ -283,6 +286,7 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
                 "phash": image_hashes.phash.hex() if image_hashes else "",
                 "flat": image_hashes.flat if image_hashes else False,
                 "pixels": image_hashes.pixels if image_hashes else "",
+                "one_colour": image_hashes.one_colour if image_hashes else False,
             }
             | dict(zip(("bytes", "modified_ns"), statuses[ref.path], strict=True))
         )
@@ -384,4 +388,5 @@ def load_index(folder: str, digest: str) -> TestSetIndex:
         group_of_pixels={row["pixels"]: row["group"] for row in decoded},
         groups=groups,
         samples_of_group={group: tuple(rows) for group, rows in samples_of_group.items()},
+        plain_groups=frozenset(row["group"] for row in image_rows if row["one_colour"]),
     )

@@ -4,7 +4,8 @@ Questions about charts and photographs are templates: "What is the total of all 
 the test set, word for word, and is no leak. A leak of a question with a picture is a *pair*: the question
 and a picture of it match the same test sample. A question without a picture that matches a test sample without one
 is a pair too. The same picture under another question ("image") and the same words about another picture ("text")
-are reported, for stricter rules. n-gram overlap is reported as a number and decides nothing.
+are reported, for stricter rules. A picture of one colour under another question is no match. n-gram overlap is
+reported as a number and decides nothing.
 
 Text matches when it is the test question or a light edit of it (`filters.matching.question_match`); pictures match
 when their bytes or pixels are equal, or when a perceptual hash proposes and the pixels confirm
@@ -59,7 +60,7 @@ class Contamination:
     index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
-    version: ClassVar[str] = "14"
+    version: ClassVar[str] = "15"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",
@@ -207,7 +208,7 @@ def _best_match(
     best = Match()
     for group in groups:
         for test_row in index.samples_of_group[group]:
-            _offer_by_image(best, sample, question, test_row, index)
+            _offer_by_image(best, sample, question, test_row, index, plain=group in index.plain_groups)
     if best.kind != "pair":
         _offer_by_text(best, sample, question, positions, index)
     return best
@@ -227,10 +228,13 @@ def _gram_shares(question: Wording, index: TestSetIndex) -> tuple[dict[str, Any]
     return row, positions[start:]
 
 
-def _offer_by_image(best: Match, sample: Sample, question: Wording, test_row: int, index: TestSetIndex) -> None:
-    """Offer a test sample whose picture matches: with the same question it is a pair."""
+def _offer_by_image(
+    best: Match, sample: Sample, question: Wording, test_row: int, index: TestSetIndex, *, plain: bool
+) -> None:
+    """Offer a test sample whose picture matches: with the same question a pair. `plain`: it has one colour."""
     test_question = index.wording(test_row)
-    kind = "pair" if _is_same_sample(sample, question, test_row, index, same_picture=True) else "image"
+    other = "none" if plain else "image"
+    kind = "pair" if _is_same_sample(sample, question, test_row, index, same_picture=True) else other
     best.offer(kind, test_row, wording_similarity(question, test_question))
 
 

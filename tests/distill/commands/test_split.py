@@ -172,6 +172,28 @@ def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_ref
         splitted(source, tmp_path / "out")
 
 
+def test_rows_that_a_chain_of_shared_pictures_connects_are_not_said_to_show_one(tmp_path: Path) -> None:
+    names = [Path(picture(tmp_path, number, 40).path).name for number in range(4)]
+    rows = [{"image": [names[at], names[at + 1]], "question": f"Question {at}?"} for at in range(3)]
+    with pytest.raises(DataError, match=r"its rows \(3\) are connected by images that they share \(4\)"):
+        splitted(jsonl(tmp_path / "all.jsonl", rows), tmp_path / "out", test=0.5)
+
+
+def test_pages_with_little_on_them_stay_together_and_plain_pictures_in_both_files_are_named(tmp_path: Path) -> None:
+    for number in range(8):
+        page = Image.new("RGB", (700, 1000), "white")
+        ImageDraw.Draw(page).text((300, 400), f"Total {37 * number}", fill="black")
+        page.save(tmp_path / f"page{number}.png")
+    Image.new("RGB", (30, 30), "grey").save(tmp_path / "blank.png")
+    pages = [{"image": f"page{at % 8}.png", "question": f"Total {at}?"} for at in range(32)]
+    blank = [{"image": "blank.png", "question": f"Blank {at}?"} for at in range(32)]
+    recipe, name = source_of(str(jsonl(tmp_path / "all.jsonl", pages + blank)), name=None, settings={}, columns=[])
+    found = split_source(recipe, tmp_path / "out", name=name, test=0.4)
+    train, test = (lines(tmp_path / "out" / f"{part}.jsonl") for part in ("train", "test"))
+    assert {row["image"] for row in train} & {row["image"] for row in test} == {"blank.png"}
+    assert "no image is in both, except 1 of one colour, which show nothing;" in str(found)
+
+
 def test_relative_paths_hold_beside_the_new_files(tmp_path: Path) -> None:
     splitted(jsonl(tmp_path / "all.jsonl", table(tmp_path)), tmp_path / "far/away")
     for part in ("train", "test"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image, ImageDraw
 from planted_leaks import RECIPE, plant
 from question_edits import OTHER_WORDS
 from run_fixtures import default, generate_folder, picture, sample, small_world, trace
@@ -47,8 +48,6 @@ def measured(family, asked):
 
 def resaved(folder, ref, name="again.bmp"):
     """The same picture as another file."""
-    from PIL import Image
-
     path = folder / name
     Image.open(ref.path).save(path)
     return ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
@@ -159,6 +158,24 @@ def test_a_pair_a_picture_words_and_nothing_are_four_kinds(world, tmp_path):
     assert row["contamination_source"] == "test"
     assert row["contamination_sample"] == sample("What is the total of all bars?", images=[shown]).id
     assert measured(family, kinds["none"][0]).get("contamination_sample") is None
+
+
+def test_a_picture_of_one_colour_matches_with_its_question_only_and_a_sparse_page_by_itself(tmp_path):
+    page = Image.new("RGB", (700, 1000), "white")
+    page.save(tmp_path / "blank.png")
+    ImageDraw.Draw(page).text((300, 400), "Total 37", fill="black")
+    page.save(tmp_path / "sparse.png")
+    asked = "What is the total of all bars?"
+    recipe = recipe_with(
+        tmp_path, shown=[(asked, "31", name) for name in ("blank.png", "sparse.png")], words=[("Who?", "I")]
+    )
+    family = prepare(recipe, tmp_path / "index")
+    kinds = [
+        measured(family, sample(question, images=[ImageRef(sha256=sha256(path.read_bytes()), path=str(path))]))
+        for question in (asked, "Who wrote this letter?")
+        for path in (tmp_path / "blank.png", tmp_path / "sparse.png")
+    ]
+    assert [row["contamination"] for row in kinds] == ["pair", "pair", "none", "image"]
 
 
 def test_shared_runs_of_words_are_a_number_and_decide_nothing(world, tmp_path):
