@@ -1,16 +1,45 @@
-"""Memory that a process no longer uses: it goes back to the system, and cycles of objects are looked for seldom.
+"""Memory that is free for this process, and memory that it no longer uses: it goes back to the system.
 
-glibc keeps freed arrays of some megabytes: a process that once had a million ids in its arrays would stay as large
-until its end.
+Cycles of objects are looked for seldom. glibc keeps freed arrays of some megabytes: a process that once had a million
+ids in its arrays would stay as large until its end.
 """
 
 import ctypes
 import gc
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 _NEW_OBJECTS = 20_000
+_GROUPS = {"": ("memory.max", "memory.current", "inactive_file"),
+           "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")}  # fmt: skip
+"""Of both versions of control groups: files of the limit and of what is used, and the entry of files that can go."""
+
+
+def free_bytes(system: Path = Path("/")) -> int:
+    """Memory that this process may still take: of the machine, and of the limits of its container or job."""
+    import psutil
+
+    return min([int(psutil.virtual_memory().available), *_left_by_limits(system)])
+
+
+def _left_by_limits(system: Path) -> Iterator[int]:
+    """What each limit leaves of the control groups of this process and those that they are in."""
+    mount = system / "sys/fs/cgroup"
+    with suppress(OSError):
+        for line in (system / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, name = line.split(":", 2)
+            if controllers not in _GROUPS and "memory" not in controllers.split(","):
+                continue
+            limit, used, files = _GROUPS["memory" if controllers else ""]
+            # Inside a container the group may be the root of what is mounted.
+            for group in (Path(name), *Path(name).parents):
+                folder = mount / ("memory" if controllers else "") / str(group).lstrip("/")
+                with suppress(OSError, ValueError):  # no limit, which is written as "max"
+                    most, taken = (int((folder / file).read_text()) for file in (limit, used))
+                    stat = dict(entry.split() for entry in (folder / "memory.stat").read_text().splitlines())
+                    yield max(0, most - taken + int(stat.get(files, 0)))
 
 
 def give_back_memory() -> None:

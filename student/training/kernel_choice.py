@@ -60,6 +60,7 @@ def choose(
     seconds: dict[str, float] = {}
     first: dict[str, float] = {}
     left_out: dict[str, str] = {}
+    full = False
     for kind in KINDS:
         try:
             if kind == "liger":
@@ -71,10 +72,15 @@ def choose(
         except Exception as error:
             # A kind that fails here, for want of a compiler or of memory, is no choice; the reason is kept.
             left_out[kind] = str(error).strip().partition("\n")[0] or type(error).__name__
+            full = full or (kind == "none" and isinstance(error, torch.OutOfMemoryError))
         finally:
             student.zero_grad(set_to_none=True)
     if stage.gradient_checkpointing is True:
         plain.gradient_checkpointing_disable()
+    if not seconds and full:
+        # Training makes such steps in smaller passes, or says what to change (student/training/loop/halving.py).
+        why = f"none: the steps do not fit the memory at once; {_joined(left_out)}"
+        return {"kernels": "none", "why": why, "seconds": {}, "first_seconds": {}, "left_out": left_out}
     if not seconds:
         raise DistillError(f"no kind of kernels makes a step: {_joined(left_out)}")
     best = min(seconds, key=lambda kind: seconds[kind])

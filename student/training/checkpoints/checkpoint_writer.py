@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import psutil
 import torch
 from torch import nn
 
 from distill.errors import StorageError
+from distill.machine.memory import free_bytes
 from student.distributed import fsdp, processes
 
 COPY_BYTES = 12
@@ -70,7 +70,7 @@ class CheckpointWriter:
         named = list(named)
         if self._beside is None:
             needed = sum(COPY_BYTES * weight.numel() for _, weight in named)
-            self._beside = needed < psutil.virtual_memory().available
+            self._beside = needed < free_bytes()
         taken = [(name, self._copy(name, parameter.detach())) for name, parameter in named]
         return {name: value for name, value in taken if value is not None}
 

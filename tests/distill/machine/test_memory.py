@@ -4,10 +4,13 @@ import ctypes
 import gc
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
-from distill.machine.memory import seldom_collected
+from distill.machine.memory import free_bytes, seldom_collected
 
 SCRIPT = """
 import numpy as np
@@ -45,3 +48,29 @@ def test_cycles_are_looked_for_seldom_in_a_block_and_as_before_after_it(before, 
         assert gc.get_threshold() == (before, 10, 10)
     finally:
         gc.set_threshold(*own)
+
+
+def control_group(folder: Path, values: dict[str, object]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in values.items():
+        (folder / f"memory.{name}").write_text(f"{value}\n")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_free_memory_is_what_the_limits_of_a_container_or_job_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=5_000))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    lines = {1: "9:name=systemd:/\n4:cpu,memory:/job/step\n0::/\n", 2: "0::/job/step\n"}[version]
+    (tmp_path / "proc/self/cgroup").write_text(lines)
+    limit, used = {1: ("limit_in_bytes", "usage_in_bytes"), 2: ("max", "current")}[version]
+    unlimited, prefix = {1: (2**63 - 4096, "total_"), 2: ("max", "")}[version]
+    job = tmp_path / "sys/fs/cgroup" / {1: "memory", 2: ""}[version] / "job"
+    stat = f"anon 5\n{prefix}inactive_file 300"
+    control_group(job / "step", {limit: unlimited, used: 900, "stat": stat})
+    assert free_bytes(tmp_path) == free_bytes(tmp_path / "no such system") == 5_000
+    control_group(job, {limit: 1000, used: 900, "stat": stat})
+    assert free_bytes(tmp_path) == 400
+    control_group(job, {limit: 1000, used: 2000, "stat": stat})
+    assert free_bytes(tmp_path) == 0

@@ -93,9 +93,21 @@ def test_nothing_of_a_trial_stays_in_the_model():
 
 
 def test_where_no_kind_makes_a_step_the_error_says_why(place: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(kernel_choice, "timed", fail)
+    with pytest.raises(DistillError, match="none: no kernel image, compile: no kernel image"):
+        train(worlds.recipe(place, stage("auto")), place / "run")
+
+
+def test_steps_that_do_not_fit_at_once_are_left_to_the_training_which_makes_them_smaller(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(kernel_choice, "timed", full)
-    with pytest.raises(DistillError, match="none: out of memory, compile: out of memory"):
-        train(worlds.recipe(place, stage("auto")), place / "run")
+    train(worlds.recipe(place, stage("auto")), place / "run")
+    assert choice(place)["kernels"] == "none"
+    assert choice(place)["why"].startswith("none: the steps do not fit the memory at once; none: out of memory")

@@ -353,8 +353,7 @@ def test_without_memory_for_a_copy_training_waits_for_the_same_checkpoint(
 ):
     beside = Run("siq-vl", world, tmp_path / "beside")
     beside.fit()
-    full = SimpleNamespace(available=0)
-    monkeypatch.setattr(checkpoint_writer.psutil, "virtual_memory", lambda: full)
+    monkeypatch.setattr(checkpoint_writer, "free_bytes", lambda: 0)
     waiting = Run("siq-vl", world, tmp_path / "waiting")
     waiting.fit()
     for name in (checkpoints.WEIGHTS, checkpoints.OPTIMIZER):
