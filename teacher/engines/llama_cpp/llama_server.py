@@ -164,9 +164,12 @@ class _Client:
         return ids if reply["tokens_evaluated"] == len(ids) else [], reply["tokens"]
 
     async def _properties(self, session: aiohttp.ClientSession) -> dict[str, Any]:
-        async with session.get(f"{self._url}/props") as response:
-            result: dict[str, Any] = await response.json()
-            return result
+        try:
+            async with session.get(f"{self._url}/props") as response:
+                result: dict[str, Any] = await response.json()
+                return result
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise TeacherError(f"llama.cpp's server does not say what it is: {error!r}") from None
 
     async def _post(self, session: aiohttp.ClientSession, path: str, sample: Sample, **body: Any) -> dict[str, Any]:
         try:

@@ -26,6 +26,8 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
+from teacher.engines.http.chat_protocol import excerpt, parse_json
+from teacher.engines.http.server_info import server_version
 from teacher.engines.vllm.vllm_options import interpreter, render
 from teacher.engines.vllm.vllm_server import Servers
 from teacher.messages.prompts import Prompt, image_part, messages
@@ -176,9 +178,7 @@ def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, 
 
 
 async def _engine(url: str) -> str:
-    async with aiohttp.ClientSession() as session, session.get(f"{url.removesuffix('/v1')}/version") as response:
-        answer = await response.json(content_type=None)
-    version = answer.get("version") if isinstance(answer, dict) else None
+    version = await server_version({}, url)
     if not version:
         raise TeacherError(f"{url}: this is no vLLM: it does not say its version; run the same command again")
     return f"vllm {version}"
@@ -202,8 +202,14 @@ async def _ask(
             if status != 200:
                 message = payload[:500].decode(errors="replace")
                 raise TeacherError(f"the server of the export refused {sample.id}: HTTP {status}: {message}")
-            reply = orjson.loads(payload)
-            return reply["prompt_token_ids"], reply["choices"][0]["token_ids"]
+            reply = parse_json(payload)
+            try:
+                return list(reply["prompt_token_ids"]), list(reply["choices"][0]["token_ids"])
+            except (TypeError, KeyError, IndexError):
+                raise TeacherError(
+                    f"the server of the export gave no token ids for {sample.id}; `return_token_ids` needs a newer "
+                    f"vLLM: {excerpt(payload)}"
+                ) from None
 
         return list(await asyncio.gather(*map(ask_sample, samples)))
 

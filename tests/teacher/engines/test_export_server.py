@@ -95,6 +95,19 @@ def test_a_refused_question_is_an_error_with_what_the_server_said(fake: Server, 
         server.ask([sample(tmp_path, "refuse")])
 
 
+@pytest.mark.parametrize("told", ["{}", '"x"', '{"prompt_token_ids": [1], "choices": [{"token_ids": None}]}'])
+def test_a_server_without_token_ids_is_named_as_too_old(fake: Server, tmp_path: Path, told: str) -> None:
+    program = tmp_path / "fake.py"
+    answer = '{"prompt_token_ids": told, "choices": [{"token_ids": [len(sys.argv)]}]}'
+    assert answer in program.read_text()
+    program.write_text(program.read_text().replace(answer, told))
+    with (
+        export_server.serve_export(tmp_path / "model", server=fake, **WANTED) as server,
+        pytest.raises(TeacherError, match=r"gave no token ids for 1.*newer vLLM"),
+    ):
+        server.ask([sample(tmp_path, "one")])
+
+
 def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(fake: Server, tmp_path: Path) -> None:
     wanted = {**WANTED, "arguments": {"dtype": "float16"}}
     with (
