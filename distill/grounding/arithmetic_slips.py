@@ -26,9 +26,6 @@ _SENTENCE: Final = re.compile(
     r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=|[a-z]+ (?:therefore|thus|hence) )"
     r"|(?<=\n)\s*+)",
 )
-# Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
-_SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
-_SCALED_WORDS: Final = ("map", "scale", "drawing", "blueprint", "plan", "model")
 _TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
 _WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS
 """All words that a search for claims asks for."""
@@ -72,7 +69,7 @@ def find_slips(text: str) -> Slips:
         for claim in other_claims:
             if claim.right:
                 wrong.pop((claim.first, claim.last), None)
-    spans = marked.number_spans() if wrong else []
+    spans = marked.number_spans(1 + max(last for _, last in wrong)) if wrong else []
     slips = tuple(
         Slip(written=_as_written(marked.plain, spans[claim.first][0], spans[claim.last][1]), expected=claim.expected)
         for claim in wrong.values()
@@ -85,7 +82,6 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
     max_numbers = max_numbers_of(text)
     marked = mark_numbers(text, max_numbers)
     effort = ReadingEffort.for_numbers(max_numbers)
-    scaled = any(word in marked.text for word in _SCALED_WORDS) and _SCALED.search(marked.text) is not None
     arithmetic_claims: list[ArithmeticClaim] = []
     offset = 0
     for sentence in _sentences(marked.text):
@@ -96,7 +92,7 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
             words = _WORDS.intersection(letters.split())
             arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
             arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
-            arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, scaled)
+            arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, marked.text)
             if effort.is_used_up:
                 break
         offset += count

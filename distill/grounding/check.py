@@ -66,8 +66,8 @@ class RationaleCheck:
     """
 
     __slots__ = (
-        "axis_words", "compares", "count", "expressions", "groups", "items", "known", "labels", "lower", "max_items",
-        "problems", "sentence_start", "speaks_of_extremes", "supported", "table", "text",
+        "_speaks_of_extremes", "axis_words", "compares", "count", "expressions", "groups", "items", "known", "labels",
+        "lower", "max_items", "problems", "sentence_start", "supported", "table", "text",
     )  # fmt: skip
 
     def __init__(
@@ -84,8 +84,8 @@ class RationaleCheck:
         self.expressions = find_roles(text, self.items)
         self.known = KnownNumbers(table, question, tolerance)
         self.axis_words = find_axis_words(self.lower)
-        self.compares = any(sign in text for sign in COMPARED)
-        self.speaks_of_extremes = any(word in self.lower for word in EXTREMES)
+        self.compares = any(map(text.__contains__, COMPARED))
+        self._speaks_of_extremes: bool | None = None
         self.max_items, self.count = max_items, 0
         self.problems: list[Unsupported] = []
         self.supported: list[tuple[int, int]] = []
@@ -150,7 +150,7 @@ class RationaleCheck:
             return self._outcome(item, role, how.hedged)
         if role is None and self.known.continues_count(item, gap, self.lower):
             return None
-        tail = read_comparison(self.lower[item.end : item.end + 32])
+        tail = read_comparison(self.lower, item.end)
         ahead = self.labels.known_label(index + 1)
         label = self.labels.anchor(index, item, gap, how, tail, ahead, operand=role is not None)
         if label is not None:
@@ -289,11 +289,18 @@ class RationaleCheck:
             # Two bars that were not named before may be operands; one such bar beside a named one is a slip.
             fresh = all(number in table.numerals and number not in operands for number in role.operands)
             supported = (
-                fresh or known.is_among(item, operands, False) or known.is_extreme(item, self.speaks_of_extremes)
+                fresh or known.is_among(item, operands, False) or (known.is_extreme(item) and self._names_extremes())
             )
         else:
             supported = known.is_among(item, table.numerals, False)
         return supported or known.came_before(item, False) or self.report(item, "value")
+
+    def _names_extremes(self) -> bool:
+        """Whether the question or the rationale speaks of the highest or lowest; the text is searched once."""
+        if self._speaks_of_extremes is None:
+            named = not EXTREMES.isdisjoint(self.known.question.words)
+            self._speaks_of_extremes = named or any(word in self.lower for word in EXTREMES)
+        return self._speaks_of_extremes
 
     def _extreme(self, item: Item, how: Lead) -> bool | None:
         pick = max if how.extreme == "high" else min

@@ -145,6 +145,13 @@ def read_numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
     # At the edges a parenthesis and spaces stand for nothing; with them, each look is at one stretch.
     padded = f"(((({text}  "
     for start, end in spans:
+        written, after = text[start:end], padded[end + 4]
+        is_plain = written.isdigit() and written.isascii() and padded[start + 3] == " "
+        if is_plain and after != ":" and not after.isalnum():
+            # Most numbers, of which `_read_stretch` says the same.
+            number = read_literal(written)
+            items.append(Item(start, end, number, False, "", True, number.value))
+            continue
         for offset, length, number, negative, value in _read_stretch(padded[start : end + 6]):
             items.append(Item(start + offset, start + offset + length, number, negative, "", True, value))
     return items
@@ -261,7 +268,8 @@ _SHORT, _LONG = 40, 200
 def read_lead(gap: str) -> Lead:
     """How a piece of text ties the number after it; only its last sentence counts."""
     if len(gap) > _SHORT:
-        gap = gap[max(0, gap.rfind("."), gap.rfind(";"), gap.rfind("\n"), len(gap) - 100) :]
+        gap = gap[-100:]
+        gap = gap[max(0, gap.rfind("."), gap.rfind(";"), gap.rfind("\n")) :]
     return _read_lead(gap)
 
 

@@ -75,7 +75,11 @@ _OPERATOR: Final = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATORS))})\b")
 # A word of equality needs an expression before it, and so an operator before an operand; an equals sign does not.
 _BEFORE_OPERAND: Final = (*"-+*/^√", "plus", "minus", "less", "times", "x", "dividedby")
 _OTHER_OPERAND: Final = re.compile(r"[()√π+-]")
-_SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|dividedby)\s*[()√π+-]")
+# The search finds its place by the first letter.
+_SOME_OPERAND: Final = re.compile(
+    r"[-+*/^√pmltxd](?:(?<=[-+*/^√x])|(?<=p)lus|(?<=m)inus|(?<=l)ess|(?<=t)imes|(?<=d)ividedby)\s*[()√π+-]"
+)
+_OF_NUMBER: Final = re.compile(r"of\s*N")
 _SOME_SHARE: Final = re.compile(r"[N)]\s*(?:[a-zX][\w'/]*\s+)*of\s*N")
 _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 """Words of phrases that become an operator or equality; "out of" is found by its "of"."""
@@ -104,11 +108,13 @@ def find_equation_claims(
     sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, effort: ReadingEffort
 ) -> Iterator[ArithmeticClaim]:
     """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
-    if not _EQUALITY_SIGN.search(sentence) and (words.isdisjoint(_EQUALITIES) or not _EQUALITY.search(sentence)):
-        return
+    # The cheapest looks come first: a sentence must pass all of them.
+    if "=" not in sentence:
+        if words.isdisjoint(_MAKING_EQUATIONS) and not _may_state(sentence):
+            return
+        if not _EQUALITY_SIGN.search(sentence) and (words.isdisjoint(_EQUALITIES) or not _EQUALITY.search(sentence)):
+            return
     if not _OPERATOR_SIGN.search(sentence) and (words.isdisjoint(_OPERATORS) or not _OPERATOR.search(sentence)):
-        return
-    if words.isdisjoint(_MAKING_EQUATIONS) and not _may_state(sentence):
         return
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
@@ -151,11 +157,12 @@ def _may_state(sentence: str) -> bool:
     if "=" in sentence or "≈" in sentence or "same" in sentence:
         return True
     # Before a number, and before another operand.
-    if any(before.rstrip().endswith(_BEFORE_OPERAND) for before in sentence.split(MARK)[:-1]):
-        return True
+    for before in sentence.split(MARK)[:-1]:
+        if before.rstrip().endswith(_BEFORE_OPERAND):
+            return True
     if _OTHER_OPERAND.search(sentence) and _SOME_OPERAND.search(sentence):
         return True
-    return "of" in sentence and _SOME_SHARE.search(sentence) is not None
+    return _OF_NUMBER.search(sentence) is not None and _SOME_SHARE.search(sentence) is not None
 
 
 def _check_chain(chain: list[Side], numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:

@@ -48,6 +48,8 @@ class _UnreadableError(Exception):
 def evaluate_expression(tokens: Sequence[str], numbers: Sequence[float], pi: float = math.pi) -> float | None:
     """The value of an expression; None when it is none. Parentheses that are missing at the ends are added."""
     tokens = [token for token in tokens if token != "u"]
+    if tokens == [MARK]:
+        return numbers[0]
     if len(tokens) == 3 and tokens[0] == tokens[2] == MARK and tokens[1] in _SIMPLE:
         # Most expressions.
         left, right = numbers

@@ -11,6 +11,8 @@ from typing import Final
 _LOOK_BEHIND: Final = re.compile(r"\(\?<!((?:[^()\[\]|]|\[[^\]]*\])+)\)")
 _ATOM: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 _FIRST_LETTER: Final = re.compile(r"[A-Za-z](?![?*+{])")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ,:'=<>/]")
+_COUNTS: Final = re.compile(r"\{\d+,?\d*\}")
 
 
 def compile_quick(pattern: str) -> re.Pattern[str]:
@@ -53,3 +55,26 @@ def _split_choice(pattern: str) -> Iterator[str]:
             yield pattern[start : atom.start()]
             start = atom.end()
     yield pattern[start:]
+
+
+def longest_literal(pattern: str) -> str:
+    """The longest text that stands in this pattern outside of any choice or repetition, so that each match holds it.
+
+    Empty if there is none. A search for it spares most searches for the pattern.
+    """
+    if len(list(_split_choice(pattern))) > 1:
+        return ""
+    runs = [""]
+    depth = 0
+    pattern = _COUNTS.sub("*", pattern)
+    for atom in _ATOM.finditer(pattern):
+        sign, after = atom[0], pattern[atom.end() : atom.end() + 1]
+        if depth == 0 and (_PLAIN.match(sign) or sign == r"\(" or sign == r"\)"):
+            if after in ("?", "*"):
+                runs.append("")
+            else:
+                runs[-1] += sign[-1]
+        elif sign != r"\b":
+            runs.append("")
+        depth += (sign == "(") - (sign == ")")
+    return max(runs, key=len)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK, Number
@@ -48,15 +49,16 @@ _DOZEN: Final = compile_quick(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?
 _COINS: Final = compile_quick(
     r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])"
 )
+_SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 
 def find_unit_claims(
-    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, scaled: bool
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, text: str
 ) -> Iterator[ArithmeticClaim]:
     """Quantities that a sentence of these words states in two units; its first number has the index `offset`.
 
-    In a text about a map or a drawing (`scaled`) a length of the drawing stands for a real one.
+    `text` is the text of the sentence.
     """
     if words.isdisjoint(UNIT_WORDS):
         return
@@ -64,7 +66,7 @@ def find_unit_claims(
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]
         first = offset + sentence.count(MARK, 0, match.start())
         own = numbers[first : first + len(units)]
-        if scaled and units[0][0] in ("length", "feet"):
+        if units[0][0] in ("length", "feet") and _is_scaled(text):
             continue
         if len({kind for kind, _ in units}) == 1 and len({size for _, size in units}) > 1:
             sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
@@ -86,3 +88,9 @@ def find_unit_claims(
             dozens, pieces = numbers[first : first + 2]
             right = pieces.value == 12 * dozens.value
             yield ArithmeticClaim(first, first + 1, right, 12 * dozens.value, ("dozen", dozens.value))
+
+
+@lru_cache(maxsize=1)
+def _is_scaled(text: str) -> bool:
+    """Whether a text is about a map or a drawing, of which a length stands for a real one: "2 cm are 1 km"."""
+    return _SCALED.search(text) is not None

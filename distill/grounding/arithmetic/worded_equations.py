@@ -10,6 +10,7 @@ satisfy. Knows English. A sentence without a word for the operation is not read.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from statistics import mean, median
 from typing import Final, NamedTuple
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 from distill.grounding.arithmetic.canonical_text import MARK, Number
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
-from distill.grounding.arithmetic.quick_patterns import compile_quick
+from distill.grounding.arithmetic.quick_patterns import compile_quick, longest_literal
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.numbers_in_text import word_set
 
@@ -50,6 +51,8 @@ class Pattern(NamedTuple):
     """Its first number is a percentage of the second."""
     needs: tuple[str, ...] = ()
     """Texts of which a sentence must hold one, for a pattern whose words are common."""
+    literals: tuple[str, ...] = ()
+    """Texts of which each match holds one: a sentence without them is not searched, but counts as read."""
 
 
 def _change(v: Values) -> float:
@@ -79,8 +82,10 @@ def _pattern(
     stated: int = -1,
     percents: bool = False,
     needs: tuple[str, ...] = (),
+    literals: tuple[str, ...] = (),
 ) -> Pattern:
-    return Pattern(clues, compile_quick(pattern), comes_to, stated, percents, needs)
+    literals = literals or (longest_literal(pattern),)
+    return Pattern(clues, compile_quick(pattern), comes_to, stated, percents, needs, literals)
 
 
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
@@ -146,7 +151,8 @@ PATTERNS: Final = (
     _pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
        _product),
     _pattern("more fewer less", r"\b([a-z]+) [a-z]+ N(?: [a-z]+)?,? (?:and |while )?([a-z]+) (?:[a-z]+ )?N\b[^N]{0,12}\b\1 (?:therefore |thus |hence |so )?"
-       r"(?:[a-z]+ )?N (?:more|fewer|less)(?: [a-z]+)? than \2\b", _change, needs=(" than ",)),
+       r"(?:[a-z]+ )?N (?:more|fewer|less)(?: [a-z]+)? than \2\b", _change, needs=(" than ",),
+       literals=("N more", "N fewer", "N less")),
     _pattern("twice double", r"\bN(?:, (?:and )?N){2,9}[^N.;]{0,20}\beach (?:[a-z]+ )?is (?:twice|double) the (?:one before|last|previous)", _doubled),
     _pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", _product),
     _pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", _product),
@@ -238,11 +244,12 @@ def find_worded_claims(
     """The claims of a sentence of these words; its first number has the index `offset`."""
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
-    for index in sorted({index for clue in words & _CLUE_WORDS for index in _CLUES[clue]}):
-        pattern = PATTERNS[index]
-        if pattern.needs and not any(text in sentence for text in pattern.needs):
+    for pattern in _patterns_of(words & _CLUE_WORDS):
+        if pattern.needs and not _holds_any(sentence, pattern.needs):
             continue
         effort.characters -= len(sentence)
+        if not _holds_any(sentence, pattern.literals):
+            continue
         for match in pattern.pattern.finditer(sentence):
             if _GOES_ON.match(sentence, match.end()):
                 continue  # "3 pens at 2.20 each are 3 * 2.20": the result is an expression
@@ -256,6 +263,19 @@ def find_worded_claims(
         yield from _solutions(sentence, numbers, offset)
     if "N:N" in sentence:
         yield from _colons(sentence, numbers, offset)
+
+
+def _holds_any(sentence: str, texts: tuple[str, ...]) -> bool:
+    for text in texts:  # noqa: SIM110 - a generator would take twice as long
+        if text in sentence:
+            return True
+    return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _patterns_of(clues: frozenset[str]) -> tuple[Pattern, ...]:
+    """The patterns that are found by one of these words, in their order."""
+    return tuple(PATTERNS[index] for index in sorted({index for clue in clues for index in _CLUES[clue]}))
 
 
 def _numbers_of_match(

@@ -12,7 +12,7 @@ from typing import Final
 from distill.grounding.charts.chart_table import ChartTable
 from distill.grounding.charts.labels import find_labels
 from distill.grounding.charts.operations import announced_steps, is_any_close, step_results
-from distill.grounding.numbers_in_text import EXTREMES, Item, find_last_break, find_numbers, plain_text, read_numbers
+from distill.grounding.numbers_in_text import Item, find_last_break, find_numbers, plain_text, read_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +147,9 @@ class KnownNumbers:
         """The operands of arithmetic without labels, after bars were read."""
         return [*self.readings.values(), *(value for _, value in self.sentence[-_NEAR:]), *self.question.values]
 
-    def is_extreme(self, item: Item, spoken_of: bool) -> bool:
-        """The highest or lowest value, where the question or the rationale speaks of it."""
-        if not self.is_close(item, (max(self.table.values), min(self.table.values)), False):
-            return False
-        return spoken_of or not EXTREMES.isdisjoint(self.question.words)
+    def is_extreme(self, item: Item) -> bool:
+        """Whether it is the highest or lowest value."""
+        return self.is_close(item, (max(self.table.values), min(self.table.values)), False)
 
     def fits(self, value: float, row: Sequence[float]) -> bool:
         """Whether a row of values uses one no more often than the table holds it."""

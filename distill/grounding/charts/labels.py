@@ -23,6 +23,7 @@ _NAMED = re.compile(
 _ABOUT: Final = ("about", "around", "a value of")
 _TIES: Final = (*":=(|->→", " is", " was", " at", " has", " with", " comes to", " accounts for")
 """What _NAMED ends with before the number, but for spaces, signs and _ABOUT."""
+_LAST_SIGNS: Final = frozenset(ending[-1] for ending in (*_ABOUT, *_TIES))
 _BRACKETED = re.compile(r"\(([A-Z][A-Za-z&' .-]*)\)")
 _GENERAL = re.compile(rf"\d.*|.|{'|'.join(sorted(COLOURS))}")
 _LETTERS = re.compile(r"[a-zA-Z]+")
@@ -74,6 +75,7 @@ def read_items(text: str, table: ChartTable, familiar: frozenset[str]) -> list[I
     return items if len(items) <= 3 * limit else None
 
 
+@lru_cache(maxsize=2)
 def lower_case(text: str) -> str:
     """A text in lower case; unchanged if lower case would move positions."""
     lower = text.lower()
@@ -142,9 +144,9 @@ def _names_before_numbers(text: str, spans: list[tuple[int, int]]) -> Iterator[r
     for start, after in spans:
         # A look at the end spares most searches.
         gap = text[end:start].rstrip(" \t*$€£")
-        if gap.endswith(_ABOUT):
+        if gap[-1:] in _LAST_SIGNS and gap.endswith(_ABOUT):
             gap = gap.removesuffix("about").removesuffix("around").removesuffix("a value of").rstrip(" \t")
-        if gap.endswith(_TIES):
+        if gap[-1:] in _LAST_SIGNS and gap.endswith(_TIES):
             # A name has four words at most, a tie two.
             words = gap.rsplit(None, 6)
             first = max(end + len(words[0]) if len(words) > 6 else end, start - _NAME_CHARACTERS)

@@ -1,7 +1,7 @@
 """One step of arithmetic: the step that words announce, its possible results, and whether a written number is one."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from operator import ge, gt, le, lt
@@ -67,6 +67,8 @@ _COMPARATIVE = re.compile(
     r"|decline|gap|rise|percentage points?)\b)"
 )
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
+_NEAR: Final = 32
+"""Characters after a number that may say what it is."""
 
 
 def comparison_holds(sign: str, left: Item, right: Item) -> bool:
@@ -75,46 +77,43 @@ def comparison_holds(sign: str, left: Item, right: Item) -> bool:
     return compare is None or left.number is None or compare(left.value, right.value)
 
 
-@lru_cache(maxsize=1 << 14)
-def read_comparison(tail: str) -> str:
-    """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
-    match = _COMPARATIVE.match(tail) if tail[:1] in _WORD_FOLLOWS else None
+def read_comparison(lower: str, end: int) -> str:
+    """What a number is by the words after its `end`: a difference ("5 more"), a ratio ("2 times"), or neither."""
+    match = _COMPARATIVE.match(lower, end, end + _NEAR) if lower[end : end + 1] in _WORD_FOLLOWS else None
     return "" if match is None else match.lastgroup or ""
 
 
 _MOST_PAIRED: Final = 40
 
 
-def step_results(steps: Iterable[str], operands: Sequence[float]) -> Iterator[float]:
+def step_results(steps: Iterable[str], operands: Sequence[float]) -> list[float]:
     """The results of each step on these operands; a difference or a ratio of any two of them.
 
     Of many operands no pairs are made: there would be one for almost every number.
     """
+    results: list[float] = []
+    total = sum(operands)
     if len(operands) > _MOST_PAIRED:
-        total = sum(operands)
         steps = [step for step in steps if step not in ("product", "change", "ratio")]
-        yield from (first / total for first in operands if total)
+        results += [first / total for first in operands if total]
     for step in steps:
         if step == "sum":
-            yield sum(operands)
+            results.append(total)
         elif step == "mean":
-            total = sum(operands)
-            yield total / len(operands)
             ranked = sorted(operands)
-            yield (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2
+            results += [total / len(operands), (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2]
         elif step == "difference":
             if len(operands) <= 3:
-                yield from (abs(first - second) for first, second in combinations(operands, 2))
-            yield max(operands) - min(operands)
+                results += [abs(first - second) for first, second in combinations(operands, 2)]
+            results.append(max(operands) - min(operands))
         elif step == "product":
-            yield from (first * second for first, second in combinations(operands, 2))
-            yield from (operands[-1] * factor for factor in (2, 3, 4, 0.5))
+            results += [first * second for first, second in combinations(operands, 2)]
+            results += [operands[-1] * factor for factor in (2, 3, 4, 0.5)]
         elif step == "ratio":
-            total = sum(operands)
-            for first in operands:
-                yield from (first / second for second in (*operands, total) if second)
+            results += [first / second for first in operands for second in (*operands, total) if second]
         elif step == "change":
-            yield from ((first - second) / second for first in operands for second in operands if second)
+            results += [(first - second) / second for first in operands for second in operands if second]
+    return results
 
 
 def is_close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:

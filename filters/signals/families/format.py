@@ -114,8 +114,7 @@ def truncated_by(trace: Trace) -> str | None:
     if trace.finish_reason == "length" or trace.outcome in (Outcome.TRUNCATED_THINKING, Outcome.TRUNCATED_ANSWER):
         return "length"
     reasoning, answer = trace.reasoning.rstrip(), trace.answer.rstrip()
-    tags = ANY_TAG.findall(trace.text) if "<" in trace.text else ()
-    if tags and not tags[-1].startswith("</"):
+    if _last_tag(trace.text)[:2] not in ("", "</"):
         return "open_think_tag"
     last = answer or reasoning
     if last.count("```") % 2 == 1 or (last.count("$$") % 2 == 1 and "\\" in last):
@@ -123,6 +122,16 @@ def truncated_by(trace: Trace) -> str | None:
     if _hangs(reasoning, introduces=bool(answer)) or _hangs(answer) or (not answer and _breaks_off(reasoning)):
         return "mid_sentence"
     return None
+
+
+def _last_tag(text: str) -> str:
+    """The last think tag of a text; empty without one."""
+    start = text.rfind("<")
+    while start >= 0:
+        if (tag := ANY_TAG.match(text, start)) is not None:
+            return tag[0]
+        start = text.rfind("<", 0, start)
+    return ""
 
 
 def _hangs(text: str, *, introduces: bool = False) -> bool:

@@ -61,6 +61,8 @@ _QUOTED: Final = re.compile(
     r"|'(?<!\w')[^'\n]{1,80}+'(?!\w)|「[^」\n]{1,80}+」|『[^』\n]{1,80}+』|《[^》\n]{1,80}+》|【[^】\n]{1,80}+】",
     re.DOTALL,
 )
+_OPENING_SIGNS: Final = ("`", "$", "\\", '"', "“", "„", "«", "‘", "'", "「", "『", "《", "【")
+"""What `_QUOTED` begins with."""
 _FORMULA_SIGNS: Final = (("\\[", "\\]"), ("\\(", "\\)"))
 _OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
 # Every language writes units, names and abbreviations in Latin letters: only a phrase of them is another language.
@@ -226,6 +228,8 @@ def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None
 @lru_cache(maxsize=4)
 def _blank_quoted(text: str) -> str:
     """A text with blanks in the place of quotes, code and formulas."""
+    if not any(map(text.__contains__, _OPENING_SIGNS)):
+        return text
     for opening, closing in _FORMULA_SIGNS:
         if opening in text:
             # Without its end a sign opens no formula, and a search for the end of each would be quadratic.

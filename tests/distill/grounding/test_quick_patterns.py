@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from distill.grounding.arithmetic.quick_patterns import compile_quick
+from distill.grounding.arithmetic.quick_patterns import compile_quick, longest_literal
 
 CHANGED = {
     r"\bN is N": "N is N",
@@ -49,3 +49,20 @@ def test_a_pattern_that_begins_with_a_word_is_changed(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", UNCHANGED)
 def test_a_pattern_of_another_beginning_stays(pattern: str) -> None:
     assert compile_quick(pattern).pattern == pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        (r"\bsum of N", "sum of N"),
+        (r"ab+cde", "cde"),
+        (r"abc?de", "ab"),
+        (r"ab{0,40}cde", "cde"),
+        (r"N [a-z]+ of N\b, (?:so |or )?N", " of N, "),
+        (r"(?:sum|total) is", " is"),
+        (r"\(N\)?", "(N"),
+        ("sum of|total of", ""),
+    ],
+)
+def test_the_longest_literal_stands_in_each_match(pattern: str, literal: str) -> None:
+    assert longest_literal(pattern) == literal
