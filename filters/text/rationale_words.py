@@ -1,9 +1,9 @@
 """English words of rationales that can be added, left out or exchanged and change nothing that a text says.
 
 `FILLERS` says nothing of a picture: articles, forms of "to be", and words that lead from one thought to the next.
-Words of one group of `SAME` can stand for each other in a rationale, inflections included; irregular forms are
-listed; groups that share a word are one. `CHANGING` holds words that change what is said where they are added. A word
-of no list is taken for itself.
+Words of one group of `same_words` can stand for each other in a rationale, inflections included; irregular forms are
+listed; groups that share a word are one. `changing_words` change what is said where they are added. A word of no list
+is taken for itself.
 """
 
 from collections.abc import Iterator
@@ -154,7 +154,7 @@ def _forms(word: str) -> Iterator[str]:
         yield from (f"{word}{word[-1]}ed", f"{word}{word[-1]}ing")
 
 
-def _groups() -> dict[str, str]:
+def same_words() -> dict[str, str]:
     """One word for all that mean the same as each word; groups that share a word are one."""
     names: dict[str, str] = {}
     for group in (*(tuple(words.split()) for words in _SAME.split("|")), *GROUPS):
@@ -166,7 +166,6 @@ def _groups() -> dict[str, str]:
     return names
 
 
-SAME: Final = _groups()
 _CHANGING: Final = CONTRASTS | _words(
     """only even almost nearly hardly barely scarcely off out without against unless until instead rather alone both
     either neither nor all any some every each few many most least half part partly different same opposite reverse
@@ -174,4 +173,8 @@ _CHANGING: Final = CONTRASTS | _words(
     might should seem appear false true wrong stop avoid prevent fail lack miss refuse deny reject nobody
     nothing nowhere longer absent missing fewer"""
 )
-CHANGING: Final = frozenset(form for word in _CHANGING for form in _forms(word))
+
+
+def changing_words() -> frozenset[str]:
+    """Words that change what is said where they are added, with their inflections."""
+    return frozenset(form for word in _CHANGING for form in _forms(word))

@@ -2,25 +2,15 @@
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text.rationale_words import CHANGING, FILLERS, SAME
+from filters.text.rationale_words import FILLERS, changing_words, same_words
 from filters.text.shingles import Hashes, hash_polynomials, mix_bits
 from filters.text.value_words import CHOICES, FUNCTION_WORDS, NUMBER_WORDS, OPENERS, UNITS
 
 NUMBER_WORD, UNIT, CHOICE, OPENER, FUNCTION, FILLER, CHANGE = (1 << bit for bit in range(7))
-_LISTS: Final = (
-    (NUMBER_WORDS, NUMBER_WORD),
-    (UNITS, UNIT),
-    (CHOICES, CHOICE),
-    (OPENERS | FILLERS | SAME.keys(), OPENER),
-    (FUNCTION_WORDS, FUNCTION),
-    (FILLERS, FILLER),
-    (CHANGING, CHANGE),
-)
 
 
 def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
@@ -40,10 +30,20 @@ def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[Hashes, NDArray[np.uint8], Hashes, NDArray[np.bool_]]:
-    words = sorted({word for listed, _ in _LISTS for word in listed})
+    same = same_words()
+    lists: tuple[tuple[frozenset[str], int], ...] = (
+        (NUMBER_WORDS, NUMBER_WORD),
+        (UNITS, UNIT),
+        (CHOICES, CHOICE),
+        (OPENERS | FILLERS | same.keys(), OPENER),
+        (FUNCTION_WORDS, FUNCTION),
+        (FILLERS, FILLER),
+        (changing_words(), CHANGE),
+    )
+    words = sorted({word for listed, _ in lists for word in listed})
     keys = _hash(words)
-    flags = np.array([sum(flag for listed, flag in _LISTS if word in listed) for word in words], np.uint8)
-    meanings = _hash([SAME.get(word, word) for word in words])
+    flags = np.array([sum(flag for listed, flag in lists if word in listed) for word in words], np.uint8)
+    meanings = _hash([same.get(word, word) for word in words])
     order = np.argsort(keys)
     quick = np.zeros(1 << 16, bool)
     quick[keys >> np.uint64(48)] = True

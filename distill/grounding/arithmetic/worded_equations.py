@@ -10,10 +10,11 @@ satisfy. Knows English. A sentence without a word for the operation is not read.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from statistics import mean, median
-from typing import Final, NamedTuple
+from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK, Number
 from distill.grounding.arithmetic.equations import ArithmeticClaim
@@ -39,10 +40,11 @@ _LESS: Final = "less|fewer|smaller|lower|shorter|lighter|younger|colder"
 Values = list[float]
 
 
-class Pattern(NamedTuple):
+@dataclass(frozen=True)
+class Pattern:
     clues: str
     """Words of which a sentence must hold one."""
-    pattern: re.Pattern[str]
+    written: str
     comes_to: Callable[[Values], float]
     """Computes the correct result from the other numbers."""
     stated: int = -1
@@ -51,8 +53,18 @@ class Pattern(NamedTuple):
     """Its first number is a percentage of the second."""
     needs: tuple[str, ...] = ()
     """Texts of which a sentence must hold one, for a pattern whose words are common."""
-    literals: tuple[str, ...] = ()
-    """Texts of which each match holds one: a sentence without them is not searched, but counts as read."""
+    parts: tuple[str, ...] = ()
+    """Texts of which each match holds one, where they say more than its longest literal."""
+
+    @cached_property
+    def literals(self) -> tuple[str, ...]:
+        """Texts of which each match holds one: a sentence without them is not searched, but counts as read."""
+        return self.parts or (longest_literal(self.written),)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled where it is first searched for: most are not in most runs."""
+        return compile_quick(self.written)
 
 
 def _change(v: Values) -> float:
@@ -75,111 +87,98 @@ def _doubled(v: Values) -> float:
     return 2 * v[-1] if all(then == 2 * now for now, then in pairwise(v)) else math.nan
 
 
-def _pattern(
-    clues: str,
-    pattern: str,
-    comes_to: Callable[[Values], float],
-    stated: int = -1,
-    percents: bool = False,
-    needs: tuple[str, ...] = (),
-    literals: tuple[str, ...] = (),
-) -> Pattern:
-    literals = literals or (longest_literal(pattern),)
-    return Pattern(clues, compile_quick(pattern), comes_to, stated, percents, needs, literals)
-
-
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
 PATTERNS: Final = (
-    _pattern("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
-    _pattern("sum total", rf"\b(?:sum|total) of (?:the )?(?:[a-z]+ )?N [a-z]+ \({_LIST}{_EQ}N", lambda v: sum(v[1:])),
-    _pattern("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
-    _pattern("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
-    _pattern("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
-    _pattern("median", rf"\bmedian of {_LIST}{_EQ}N", median),
-    _pattern("sum", rf"\bN is the (?:sum|total) of {_LIST}(?! ?[-+*/^])", sum, 0),
-    _pattern("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", _product, 0),
-    _pattern("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
-    _pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
-    _pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
-    _pattern("adding add summing totaling totalling sum total", rf"\b(?:adding|add|summing|totall?ing|sum|total)(?: up| of)? (?:the |all |these )?(?:[a-z]+ ){{1,4}}"
+    Pattern("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
+    Pattern("sum total", rf"\b(?:sum|total) of (?:the )?(?:[a-z]+ )?N [a-z]+ \({_LIST}{_EQ}N", lambda v: sum(v[1:])),
+    Pattern("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
+    Pattern("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
+    Pattern("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
+    Pattern("median", rf"\bmedian of {_LIST}{_EQ}N", median),
+    Pattern("sum", rf"\bN is the (?:sum|total) of {_LIST}(?! ?[-+*/^])", sum, 0),
+    Pattern("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", _product, 0),
+    Pattern("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
+    Pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
+    Pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
+    Pattern("adding add summing totaling totalling sum total", rf"\b(?:adding|add|summing|totall?ing|sum|total)(?: up| of)? (?:the |all |these )?(?:[a-z]+ ){{1,4}}"
        rf"\({_LIST}{_EQ}N", sum),
-    _pattern("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
-    _pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum,
+    Pattern("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
+    Pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum,
        needs=("add up to N", "sum to N", "sum up to N", "make up N", "total N")),
-    _pattern("together altogether combined", rf"\b(?:together|altogether|combined)\b[^N.!?;]{{0,40}}{_LIST}{_GAP}(?:cost|costs|make up|make|are|is"
+    Pattern("together altogether combined", rf"\b(?:together|altogether|combined)\b[^N.!?;]{{0,40}}{_LIST}{_GAP}(?:cost|costs|make up|make|are|is"
        r"|weigh|come to|total|have|hold|give) (?:about )?N", sum),
-    _pattern("together altogether all overall total", rf"\b{_LIST}[^N.!?;,]{{0,30}}, (?:so |or |making |which makes |that makes |that's )?"
+    Pattern("together altogether all overall total", rf"\b{_LIST}[^N.!?;,]{{0,30}}, (?:so |or |making |which makes |that makes |that's )?"
        r"(?:a total of )?N (?:[a-z]+ )?(?:altogether|in all|in total|overall|together)", sum,
        needs=("together", "in all", "in total", "overall")),
-    _pattern("together summed added", rf"\b{_LIST}[^N.!?]{{0,30}}\b(?:together|summed up|added up|added|summed)\b,? "
+    Pattern("together summed added", rf"\b{_LIST}[^N.!?]{{0,30}}\b(?:together|summed up|added up|added|summed)\b,? "
        r"(?:that is |that's |that makes |this gives |this makes |they make |makes? |gives? |you end up with |we get |we have |=)N", sum),
-    _pattern("total numbers totals counts", rf"\bwith {_LIST}[^N.!?;]{{0,40}}(?:numbers|totals|counts|there (?:is|are) a total of|there are in total"
+    Pattern("total numbers totals counts", rf"\bwith {_LIST}[^N.!?;]{{0,40}}(?:numbers|totals|counts|there (?:is|are) a total of|there are in total"
        r"|the total is|the sum is) N", sum),
-    _pattern("count counted see", r"\b(?:count|counted|see) (?:the )?N ([a-z]+)[^N.!?;]{0,25} and (?:the )?N[^N.!?;]{0,25}, "
+    Pattern("count counted see", r"\b(?:count|counted|see) (?:the )?N ([a-z]+)[^N.!?;]{0,25} and (?:the )?N[^N.!?;]{0,25}, "
        r"(?:hence|so|thus|therefore|that makes|making) N \1", sum),
-    _pattern("subtracting subtract deducting removing deduct", rf"\b(?:subtract(?:ing)?|deduct(?:ing)?|remov(?:e|ing)) N{_GAP} from N{_GAP}{_EQ}N",
+    Pattern("subtracting subtract deducting removing deduct", rf"\b(?:subtract(?:ing)?|deduct(?:ing)?|remov(?:e|ing)) N{_GAP} from N{_GAP}{_EQ}N",
        lambda v: v[1] - v[0]),
-    _pattern("away", rf"\btak(?:e|ing) N(?: [a-z]+)? away from N{_GAP}(?:{_EQ}|, )N", lambda v: v[1] - v[0]),
-    _pattern("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
-    _pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change, needs=(" from N",)),
-    _pattern("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
-    _pattern("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
-    _pattern("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),
-    _pattern(f"{_UP}|{_DOWN}".replace("|", " "), _CHANGE + rf"(?:{_UP}|{_DOWN}) (?:of|by) (?:about )?N(?! (?:times|percentage))",
+    Pattern("away", rf"\btak(?:e|ing) N(?: [a-z]+)? away from N{_GAP}(?:{_EQ}|, )N", lambda v: v[1] - v[0]),
+    Pattern("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
+    Pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change, needs=(" from N",)),
+    Pattern("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
+    Pattern("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
+    Pattern("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),
+    Pattern(f"{_UP}|{_DOWN}".replace("|", " "), _CHANGE + rf"(?:{_UP}|{_DOWN}) (?:of|by) (?:about )?N(?! (?:times|percentage))",
        _change),
-    _pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
-    _pattern("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
-    _pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0,
+    Pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
+    Pattern("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
+    Pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0,
        needs=("N is N",)),
-    _pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0,
+    Pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0,
        needs=("N is N",)),
-    _pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
-    _pattern("more", rf"\bN more than N{_EQ}N", sum, needs=("N more than N",)),
-    _pattern("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
-    _pattern("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
+    Pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
+    Pattern("more", rf"\bN more than N{_EQ}N", sum, needs=("N more than N",)),
+    Pattern("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
+    Pattern("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
        rf"|sells|spent|spends|used|uses|ate|eats) N{_WIDE}(?:leaves?|left with|remain|remains|has|have|keeps) N(?! more)",
        lambda v: v[0] - v[1]),
-    _pattern("more", rf"\b(?:had|has|have|starts? with|started with) N{_WIDE}(?:getting|gets|got|buying|buys|bought|receiving|receives|received"
+    Pattern("more", rf"\b(?:had|has|have|starts? with|started with) N{_WIDE}(?:getting|gets|got|buying|buys|bought|receiving|receives|received"
        r"|finding|finds|found|winning|wins|won|adding|adds|added) N more[^N!?\n]{0,40}?(?:owns?|has|have|holds|had|makes) N", sum, needs=(" N more",)),
-    _pattern("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
+    Pattern("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
        lambda v: v[0] - v[1]),
-    _pattern("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
-    _pattern("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", _product),
-    _pattern("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", _product),
-    _pattern("every each", r"\b(?:every|each) [a-z]+ (?:has|holds|contains|needs) N ([a-z]+)[^N.!?;]{0,25} N [a-z]+[:,;] "
+    Pattern("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
+    Pattern("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", _product),
+    Pattern("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", _product),
+    Pattern("every each", r"\b(?:every|each) [a-z]+ (?:has|holds|contains|needs) N ([a-z]+)[^N.!?;]{0,25} N [a-z]+[:,;] "
        r"(?:that's|that is|that makes|so|makes|making) N \1", _product),
-    _pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
+    Pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
        _product),
-    _pattern("more fewer less", r"\b([a-z]+) [a-z]+ N(?: [a-z]+)?,? (?:and |while )?([a-z]+) (?:[a-z]+ )?N\b[^N]{0,12}\b\1 (?:therefore |thus |hence |so )?"
+    Pattern("more fewer less", r"\b([a-z]+) [a-z]+ N(?: [a-z]+)?,? (?:and |while )?([a-z]+) (?:[a-z]+ )?N\b[^N]{0,12}\b\1 (?:therefore |thus |hence |so )?"
        r"(?:[a-z]+ )?N (?:more|fewer|less)(?: [a-z]+)? than \2\b", _change, needs=(" than ",),
-       literals=("N more", "N fewer", "N less")),
-    _pattern("twice double", r"\bN(?:, (?:and )?N){2,9}[^N.;]{0,20}\beach (?:[a-z]+ )?is (?:twice|double) the (?:one before|last|previous)", _doubled),
-    _pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", _product),
-    _pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", _product),
-    _pattern("c choose", r"\b(?:c\(N, ?N\)|N choose N) ?(?:=|is|gives|equals) N", lambda v: math.comb(*map(int, v)) if max(v) < 100 else 0),
-    _pattern("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
-    _pattern("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
-    _pattern("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
+       parts=("N more", "N fewer", "N less")),
+    Pattern("twice double", r"\bN(?:, (?:and )?N){2,9}[^N.;]{0,20}\beach (?:[a-z]+ )?is (?:twice|double) the (?:one before|last|previous)", _doubled),
+    Pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", _product),
+    Pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", _product),
+    Pattern("c choose", r"\b(?:c\(N, ?N\)|N choose N) ?(?:=|is|gives|equals) N", lambda v: math.comb(*map(int, v)) if max(v) < 100 else 0),
+    Pattern("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
+    Pattern("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
+    Pattern("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
        r"N[^N.!?;]{0,30}\beach(?: one| person| of them)? (?:gets|receives|has|takes) N", lambda v: v[0] / v[1]),
-    _pattern("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", _product),
-    _pattern("dividing divide", rf"\bdivid(?:e|ing) N(?: [a-z]+)? by N(?: [a-z]+)?{_EQ}N(?! [a-z ]{{0,6}}remainder)", lambda v: v[0] / v[1]),
-    _pattern("remainder", r"\bN dividedby N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
-    _pattern("remainder", r"\bN divided by N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
-    _pattern("off discount", r"\bN off,? (?:the|a|an) N [a-z ]{0,30}(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
+    Pattern("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", _product),
+    Pattern("dividing divide", rf"\bdivid(?:e|ing) N(?: [a-z]+)? by N(?: [a-z]+)?{_EQ}N(?! [a-z ]{{0,6}}remainder)", lambda v: v[0] / v[1]),
+    Pattern("remainder", r"\bN dividedby N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
+    Pattern("remainder", r"\bN divided by N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
+    Pattern("off discount", r"\bN off,? (?:the|a|an) N [a-z ]{0,30}(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
        percents=True),
-    _pattern("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
+    Pattern("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
        lambda v: v[1] * (1 + v[0] / 100), percents=True),
-    _pattern("discount tip tax share", r"\bN (?:discount|tip|tax|share|vat) (?:on|of) N(?: [a-z]+)? (?:is|are|equals|comes to|gives|=) N",
+    Pattern("discount tip tax share", r"\bN (?:discount|tip|tax|share|vat) (?:on|of) N(?: [a-z]+)? (?:is|are|equals|comes to|gives|=) N",
        lambda v: v[1] * v[0] / 100, percents=True),
-    _pattern("of", r"\bN is N of N(?! ?[-+*/^%])", lambda v: v[0] * v[1] / 100, 0, percents=True, needs=("N is N of N",)),
-    _pattern("times", r"\bN times N to (?:get|give|obtain|reach) N", _product),
-    _pattern("each", r"\bN [a-z]+ (?:with|of|holding|containing) N [a-z]+ each,?(?: [a-z]+)? (?:makes?|gives?|is|are|have|has|holds?|totals?) N", _product),
-    _pattern("left remain remains", r"\bremov(?:e|ed|ing) N(?: [a-z]+)? (?:of|from) (?:the |these |those )?N{_GAP} N (?:[a-z]+ )?(?:are |is )?(?:left|remain)\b".replace("{_GAP}", _GAP),
+    Pattern("of", r"\bN is N of N(?! ?[-+*/^%])", lambda v: v[0] * v[1] / 100, 0, percents=True, needs=("N is N of N",)),
+    Pattern("times", r"\bN times N to (?:get|give|obtain|reach) N", _product),
+    Pattern("each", r"\bN [a-z]+ (?:with|of|holding|containing) N [a-z]+ each,?(?: [a-z]+)? (?:makes?|gives?|is|are|have|has|holds?|totals?) N", _product),
+    Pattern("left remain remains", r"\bremov(?:e|ed|ing) N(?: [a-z]+)? (?:of|from) (?:the |these |those )?N{_GAP} N (?:[a-z]+ )?(?:are |is )?(?:left|remain)\b".replace("{_GAP}", _GAP),
        lambda v: v[1] - v[0]),
-    _pattern("mod modulo", r"(?<![-+*/^] )\bN mod(?:ulo)? N (?:=|is|equals|gives) N", lambda v: v[0] % v[1]),
-    _pattern("remainder r", r"(?<![-+*/^] )\bN ?/ ?N = N,? (?:remainder|r) N", lambda v: v[0] - v[1] * v[2]),
-    _pattern("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
-    _pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
+    Pattern("mod modulo", r"(?<![-+*/^] )\bN mod(?:ulo)? N (?:=|is|equals|gives) N", lambda v: v[0] % v[1]),
+    Pattern("remainder r", r"(?<![-+*/^] )\bN ?/ ?N = N,? (?:remainder|r) N", lambda v: v[0] - v[1] * v[2]),
+    Pattern("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
+    Pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
 )  # fmt: skip
 _COMPARED: Final = (
     (
@@ -321,7 +320,7 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
         right = stands_for(stated, result.unit, _change(values), hedged) and any(shares)
     if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, operands)))):
         return None  # "2017 exceeds 2014 by 40" speaks of bars
-    return ArithmeticClaim(first, first + len(numbers) - 1, right, expected, (pattern.pattern.pattern, *values))
+    return ArithmeticClaim(first, first + len(numbers) - 1, right, expected, (pattern.written, *values))
 
 
 def is_year(number: Number) -> bool:
