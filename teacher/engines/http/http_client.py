@@ -26,7 +26,7 @@ from teacher.engines.http.concurrency import FoundLimit, new_limit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
 from teacher.engines.http.replicas import Replica, available, choose_other, take_slot
 from teacher.engines.http.request_bodies import RequestBodies
-from teacher.engines.http.server_info import follow_queue, other_model, server_info
+from teacher.engines.http.server_info import follow_queue, other_model, require_same_name, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, Say, log
@@ -134,8 +134,9 @@ class ChatClient:
 
     async def _check(self, replica: Replica) -> None:
         served = await server_info(self._headers, self.teacher, self.model, replica.url)
-        facts = {"urls": self._shown_urls, **served.facts}
-        self.info = replace(served, facts=facts)
+        if any(each.checked for each in self.replicas):
+            require_same_name(self.teacher, replica.url, served.model, self.info.model)
+        self.info = replace(served, facts={"urls": self._shown_urls, **served.facts})
         replica.checked = True
 
     async def _check_later(self, replica: Replica) -> None:

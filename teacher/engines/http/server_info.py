@@ -194,6 +194,15 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any])
     )
 
 
+def require_same_name(teacher: Teacher, url: str, name: str, others: str) -> None:
+    """Raise TeacherError for a server that serves the model under another name than the teacher's other servers."""
+    if name != others:
+        raise TeacherError(
+            f"teachers.{teacher.name}.base_url: {url} serves the model as {name!r}, another of its servers as "
+            f"{others!r}, and a request has one name; start all with the same --served-model-name"
+        )
+
+
 def require_room(teacher: Teacher, url: str, context_length: object) -> None:
     """Raise TeacherError for a server whose longest context has no room for a prompt beside `max_tokens`."""
     max_tokens = teacher.sampling.max_tokens

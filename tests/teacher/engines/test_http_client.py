@@ -156,6 +156,26 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
         assert asyncio.run(check(teacher(aliased), real)) == "alias"
 
 
+def test_servers_that_serve_the_model_under_two_names_are_refused() -> None:
+    real = Model(name="Qwen/real", revision="", local=False)
+
+    async def check(*urls: str) -> str:
+        async with client_of(teacher(urls[0], base_url=urls), real) as client:
+            await client.check()
+            return client.info.model
+
+    with (
+        stub_server.serve(model="one", root="Qwen/real") as first,
+        stub_server.serve(model="two", root="Qwen/real") as second,
+        stub_server.serve(model="one", root="Qwen/real") as third,
+    ):
+        with pytest.raises(
+            TeacherError, match=r"serves the model as '(one|two)', another of its servers as '(one|two)'"
+        ):
+            asyncio.run(check(first, second))
+        assert asyncio.run(check(first, third)) == "one"
+
+
 def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) -> None:
     from distill.artifacts.files import directory_sha256
 
