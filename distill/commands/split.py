@@ -26,6 +26,7 @@ from distill.artifacts.journal import write_jsonl
 from distill.data import formats, reader, sources
 from distill.data.images.image_cells import BYTE_RANGE, open_arrow
 from distill.data.images.image_files import read_bytes
+from distill.data.source_parts import DisjointSets
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, RecipeError
@@ -201,26 +202,16 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
 
 def _groups(rows: _Rows, cluster: Mapping[str, str]) -> list[tuple[str, list[int]]]:
     """Rows that must stay together, under a name made from their content."""
-    parents: dict[str, str] = {}
-
-    def root(key: str) -> str:
-        parents.setdefault(key, key)
-        while parents[key] != key:
-            parents[key] = parents[parents[key]]
-            key = parents[key]
-        return key
-
+    images = DisjointSets()
     first: dict[int, str] = {}
     for number, digests in rows.images.items():
         # A picture of one colour keeps no rows together; their question does.
         keys = sorted({cluster[digest] for digest in digests} - {""}) or [rows.asked[number]]
         first[number] = keys[0]
-        for key in keys[1:]:
-            low, high = sorted((root(keys[0]), root(key)))
-            parents[high] = low
+        images.join(keys)
     groups: dict[str, list[int]] = {}
     for number, key in first.items():
-        groups.setdefault(root(key), []).append(number)
+        groups.setdefault(images.smallest(key), []).append(number)
     return list(groups.items())
 
 

@@ -26,7 +26,7 @@ from distill.data.formats import RowError
 from distill.data.grown_sources import content_files, file_state
 from distill.data.images.image_references import ImageReferences
 from distill.data.row_values import RowQuestion
-from distill.data.source_parts import is_in_part
+from distill.data.source_parts import SourcePart
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, ImageError
@@ -110,7 +110,7 @@ def read(
     recipe: Recipe,
     name: str = ASKED,
     *,
-    decode: Callable[[int], bool] = lambda number: True,
+    decode: Callable[[int], bool] | None = None,
     before: ReadBefore | None = None,
     on_end: Callable[[int], None] | None = None,
 ) -> Iterator[Sample | BadRow]:
@@ -119,11 +119,13 @@ def read(
     Of rows with the same question and images the first is kept; the others are duplicate_row, or
     conflicting_answer when their gold differs. Those outside `part` are passed over. Stops after `limit` samples.
     Images of rows for whose number `decode` is false are only looked for, and known by their place: for a survey, not
-    for a run. The rows of `before` are left out. Raises DataError when the source cannot be read at all.
+    for a run, and a `part` is then decided by the first image of a row alone. The rows of `before` are left out.
+    Raises DataError when the source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
-    reader = _SampleReader(source, table, decode)
+    reader = _SampleReader(source, table, decode or _always)
+    part = _part(reader, survey=decode is not None)
     seen = _SeenSamples(before)
     good = last_row = 0
     rows = _checked_columns(table, source, name) if before is None else sources.rows(table, before.start)
@@ -131,7 +133,7 @@ def read(
         last_row = row.row if isinstance(row, BadRow) else row.number
         for item in items:
             if isinstance(item, Sample):
-                if not is_in_part(item, source.part):
+                if part is not None and item not in part:
                     continue
                 same = seen.has_same_gold(item)
                 if same is not None:
@@ -144,6 +146,24 @@ def read(
                 return
     if on_end is not None:
         on_end(last_row or (before.start.rows if before else 0))
+
+
+def _always(number: int) -> bool:
+    return True
+
+
+def _part(reader: "_SampleReader", *, survey: bool) -> SourcePart | None:
+    """The part of a source that is read, which its rows with several images shape; None for the whole source."""
+    source, table = reader.source, reader.table
+    if source.part == (0, 1):
+        return None
+    part = SourcePart(source.part)
+    if not survey:
+        for _, items in _ordered(reader.prepare_several, sources.rows(table), table):
+            for item in items:
+                if isinstance(item, Sample):
+                    part.join(item)
+    return part
 
 
 class _SeenSamples:
@@ -181,7 +201,7 @@ def read_rows(
 ) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
     """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
     source = sources.settings(recipe, name)
-    reader = _SampleReader(source, table, lambda number: True)
+    reader = _SampleReader(source, table, _always)
     yield from _ordered(reader.prepare, _checked_columns(table, source, name), table)
 
 
@@ -252,6 +272,15 @@ class _SampleReader:
         except (RowError, ImageError) as error:
             return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
         return [_sample(question, refs) for question in parsed.questions]
+
+
+    def prepare_several(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
+        """As `prepare`, of rows with several images alone."""
+        try:
+            several = isinstance(row, SourceRow) and len(formats.parse(row.values, self.source).images) > 1
+        except RowError:
+            several = False
+        return self.prepare(row) if several else []
 
 
 def _brief(text: str) -> str:

@@ -241,8 +241,9 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
     if not unchanged or state["made_from"].get("unreadable"):
         return None
     reasons = count_quarantined(folder)
-    # Rows that no teacher is for count as seen, and their answers are not in the plan.
-    if reasons[NO_TEACHER] or recipe.data[ASKED].limit is not None:
+    # Rows that no teacher is for count as seen, and their answers are not in the plan. A new row with two images of
+    # different parts moves old rows.
+    if reasons[NO_TEACHER] or recipe.data[ASKED].limit is not None or recipe.data[ASKED].part != (0, 1):
         return None
     start = unchanged_start(sources.locate(recipe, ASKED), rows, source)
     if start is None:

@@ -91,8 +91,9 @@ class DataSource(Section):
     )
     part: tuple[float, float] = key(
         (0.0, 1.0),
-        "Read only the questions whose first image falls into this part of all images, by a digest of its bytes; "
-        "`limit` counts these. [0, 0.9] and [0.9, 1] have no first image in common.",
+        "Read only the questions whose image falls into this part of all images, by a digest of its bytes; `limit` "
+        "counts these. [0, 0.9] and [0.9, 1] have no image in common: images of one row stay together, with all rows "
+        "that they occur in.",
         affects="source",
         omit_default="source",
         strict=False,

@@ -389,3 +389,32 @@ def test_a_folder_of_images_that_is_a_link_to_itself_is_an_error_that_says_so(tm
     (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "rows.jsonl"\nimages_root = "images"\n')
     with pytest.raises(DataError, match="images is not a directory"):
         list(reader.read(load(tmp_path / "recipe.toml")))
+
+
+def parts_of(folder: Path, rows: list[dict[str, Any]], cut: float) -> list[list[Sample]]:
+    """The samples of the two parts of a source."""
+    found = [read_rows(folder, rows, part=part) for part in ([0.0, cut], [cut, 1.0])]
+    return [[item for item in items if isinstance(item, Sample)] for items in found]
+
+
+def test_parts_share_no_image_also_where_rows_have_several(folder: Path) -> None:
+    several = [("0", "1"), ("2", "1"), ("3",), ("2",), ("4", "5"), ("6",), ("5",), ("7", "7")]
+    rows = [
+        {"image": [f"{name}.png" for name in names], "question": f"Question {at}?"} for at, names in enumerate(several)
+    ]
+    whole = [item for item in read_rows(folder, rows) if isinstance(item, Sample)]
+    sizes = set()
+    for cut in (0.2, 0.4, 0.5, 0.6, 0.8):
+        low, high = parts_of(folder, rows, cut)
+        images = [{ref.sha256 for sample in part for ref in sample.images} for part in (low, high)]
+        assert not images[0] & images[1]
+        assert sorted(sample.id for sample in (*low, *high)) == sorted(sample.id for sample in whole)
+        sizes.add(len(low))
+    assert len(sizes) > 2  # images that no row joins fall where they fall
+
+
+def test_the_part_of_an_image_alone_is_decided_by_its_bytes(folder: Path) -> None:
+    low, high = parts_of(folder, plain_rows(8), 0.5)
+    assert all(int(sample.images[0].sha256[0], 16) < 8 for sample in low)
+    assert all(int(sample.images[0].sha256[0], 16) >= 8 for sample in high)
+    assert low and high
