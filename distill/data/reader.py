@@ -273,7 +273,6 @@ class _SampleReader:
             return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
         return [_sample(question, refs) for question in parsed.questions]
 
-
     def prepare_several(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
         """As `prepare`, of rows with several images alone."""
         try:

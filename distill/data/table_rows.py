@@ -79,10 +79,7 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
         delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
         lines.seek(0)
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
-        twice = [name for name, count in Counter(table.fieldnames or ()).items() if count > 1]
-        if twice:
-            yield f"the header has more than one column {twice[0]!r}; rename them"
-            return
+        _refuse_equal_names(file, table.fieldnames or ())
         while True:
             begin = table.reader.line_num + 1
             try:
@@ -104,6 +101,21 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
                 yield item
 
 
+def _refuse_equal_names(file: Path, names: Iterable[str]) -> None:
+    """Raise DataError for a table in which one column would hide another of its name."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{file}: more than one column has the name {twice[0]!r}; rename them")
+
+
+def _refuse_equal_fields(file: Path, fields: Iterable[Any]) -> None:
+    """As `_refuse_equal_names`, of typed columns and the objects in them."""
+    fields = list(fields)
+    _refuse_equal_names(file, (field.name for field in fields))
+    for kind in (field.type for field in fields):
+        if pa.types.is_nested(kind):
+            _refuse_equal_fields(file, (kind.field(index) for index in range(kind.num_fields)))
+
+
 def _delimiter(header: str) -> str:
     """The separator of cells: a comma; a semicolon, which programs write beside decimal commas; or a tab."""
     unquoted = re.sub(r'"[^"]*"', "", header)
@@ -120,11 +132,13 @@ def _is_text(value: str) -> bool:
 
 def _parquet(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     with pq.ParquetFile(file) as table:
+        _refuse_equal_fields(file, table.schema_arrow)
         yield from _numbered(table.iter_batches(batch_size=_BATCH_ROWS), _class_names(table.schema_arrow))
 
 
 def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     table = open_arrow(str(file))
+    _refuse_equal_fields(file, table.schema)
     yield from _numbered(table.to_batches(max_chunksize=_BATCH_ROWS), _class_names(table.schema))
 
 

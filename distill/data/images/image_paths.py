@@ -1,5 +1,6 @@
 """Where a row's path to an image leads: nowhere outside the folder of the images, unless the recipe allows it."""
 
+import unicodedata
 from pathlib import Path
 
 from distill.errors import ImageError
@@ -36,13 +37,28 @@ def _is_blob_of(root: Path, path: Path) -> bool:
     return any(path.is_relative_to(repository / "blobs") for repository in repositories)
 
 
-def name_in_other_case(path: Path) -> str:
-    """The name of a file that a disk without upper and lower case would take for a missing one."""
+def similar_name(path: Path) -> str:
+    """What to say of a missing file that is there under a name that looks the same or differs in case; else nothing.
+
+    Some disks do not tell such names apart, so a table that was written beside one may have the other.
+    """
     if path_exists(path):
         return ""
     stem, suffix = path.stem, path.suffix
     names = (f"{stem}{suffix.lower()}", f"{stem}{suffix.upper()}", path.name.lower(), path.name.upper())
-    return next((name for name in names if name != path.name and path_exists(path.with_name(name))), "")
+    for name in names:
+        if name != path.name and path_exists(path.with_name(name)):
+            return f"{name!r} is there: upper case matters"
+    for form in ("NFC", "NFD"):
+        for text in (
+            str(path.with_name(unicodedata.normalize(form, path.name))),
+            unicodedata.normalize(form, str(path)),
+        ):
+            if text != str(path) and path_exists(Path(text)):
+                return (
+                    f"it is there with its accents written in another way (Unicode {form}); rename the file or folder"
+                )
+    return ""
 
 
 def path_exists(path: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from distill.data.images import image_cells, image_files, stored_images
 from distill.data.images.checked_images import checked_digest
 from distill.data.images.image_cells import BYTE_RANGE
-from distill.data.images.image_paths import name_in_other_case, path_exists, path_within
+from distill.data.images.image_paths import path_exists, path_within, similar_name
 from distill.data.row_values import ImageCell
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
@@ -80,8 +80,8 @@ class ImageReferences:
             return self._look_up_stored(names, part, decode=decode)
         paths = [path_within(self._table.root, name, allow_outside=outside) for name in names]
         path = next((path for path in paths if path_exists(path)), paths[0])
-        if other_case := name_in_other_case(path):
-            raise ImageError("missing_image", f"{path}: no such file; {other_case!r} is there: upper case matters")
+        if similar := similar_name(path):
+            raise ImageError("missing_image", f"{path}: no such file; {similar}")
         ref = _unread(str(path), part)
         return self._read(ref) if decode else _seen(ref)
 

@@ -1,9 +1,10 @@
 """Rows that cannot be used: each is counted with its reason, and the others are read."""
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
@@ -160,3 +161,17 @@ def test_repeated_rows_are_left_out_and_conflicting_ones_named(folder: Path) -> 
 def test_a_row_with_other_cells_than_the_header_says_how_many(tmp_path: Path, line: str, detail: str) -> None:
     (tmp_path / "q.csv").write_text(f"image,question,answer\n{line}\n")
     assert list(table_rows._csv(tmp_path / "q.csv")) == [detail]
+
+
+@pytest.mark.parametrize("place", ["{}.png", "{}/0.png"])
+@pytest.mark.parametrize(("there", "asked"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_name_whose_accents_are_written_in_another_way_is_named(
+    folder: Path, place: str, there: Literal["NFC", "NFD"], asked: Literal["NFC", "NFD"]
+) -> None:
+    file = folder / "images" / place.format(unicodedata.normalize(there, "Café"))
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(picture(1))
+    name = place.format(unicodedata.normalize(asked, "Café"))
+    found = read_one(folder, {"image": name, "question": "What?"})
+    assert isinstance(found, BadRow) and found.reason == "missing_image"
+    assert f"(Unicode {there}); rename the file or folder" in found.detail

@@ -12,6 +12,7 @@ from distill.answers.verdicts import judge
 from distill.data import reader
 from distill.data.arrow import leave_pandas_out
 from distill.data.images import image_files
+from distill.errors import DataError
 from distill.types import Sample
 
 
@@ -60,6 +61,21 @@ def test_images_in_an_arrow_file_with_an_ending_in_capitals_are_found_again(fold
         writer.write_table(table)
     (sample,) = reader.samples(recipe_for(folder, "Q.ARROW"))
     assert image_files.read_bytes(sample.images[0]) == picture(1)
+
+
+def test_columns_of_one_name_are_refused_and_none_hides_the_other(folder: Path) -> None:
+    names, golds = ["image", "question", "answer"], [pa.array([text]) for text in ("0.png", "What?", "1")]
+    doubled = pa.Table.from_arrays([*golds, pa.array(["2"])], names=[*names, "answer"])
+    inner = pa.StructArray.from_arrays([pa.array(["1"]), pa.array(["2"])], names=["answer", "answer"])
+    nested = pa.Table.from_arrays([*golds[:2], inner], names=names)
+    pq.write_table(doubled, folder / "q.parquet")
+    pq.write_table(nested, folder / "nested.parquet")
+    with pa.OSFile(str(folder / "q.arrow"), "wb") as file, pa.ipc.new_file(file, doubled.schema) as writer:
+        writer.write_table(doubled)
+    (folder / "q.csv").write_text("image,question,answer,answer\n0.png,What?,1,2\n")
+    for file in ("q.parquet", "nested.parquet", "q.arrow", "q.csv"):
+        with pytest.raises(DataError, match=f"{file}: more than one column has the name 'answer'; rename them"):
+            list(reader.samples(recipe_for(folder, file, images_root="images")))
 
 
 @pytest.mark.parametrize("name", ["{}", "charts-{}", "charts_{}_human", "{}-00000-of-00001", "{}/part", "{}/a/part"])

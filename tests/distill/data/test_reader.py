@@ -400,7 +400,8 @@ def parts_of(folder: Path, rows: list[dict[str, Any]], cut: float) -> list[list[
 def test_parts_share_no_image_also_where_rows_have_several(folder: Path) -> None:
     several = [("0", "1"), ("2", "1"), ("3",), ("2",), ("4", "5"), ("6",), ("5",), ("7", "7")]
     rows = [
-        {"image": [f"{name}.png" for name in names], "question": f"Question {at}?"} for at, names in enumerate(several)
+        {"image": [f"{name}.png" for name in names], "question": f"Question {at}?"}
+        for at, names in enumerate(several)
     ]
     whole = [item for item in read_rows(folder, rows) if isinstance(item, Sample)]
     sizes = set()
