@@ -28,6 +28,7 @@ from distill.trace_records.human_labels import TraceLabel, read_labels
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset.card import VERSION
 from filters.dataset.export_formats import format_codes
+from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.run_signals import corpus_duplicates, human_verdicts, question_duplicates
 from filters.signals import registry, schema
@@ -140,6 +141,7 @@ def read_inputs(recipe: Recipe, run: Path, measurers: Mapping[str, ModelSignal])
         identities["corpus"] = scheme.as_fields()
     if "human" in recipe.filter.signals:
         identities["human"] = human_verdicts.identity(labels)
+    identities["decisions"] = {"version": decide.VERSION}
     return FilterInputs(
         generated=generated,
         extractors=extractors,

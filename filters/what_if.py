@@ -6,7 +6,7 @@ rules, ranks and places are those of `filters.decisions.decide`.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from distill.recipe.sections.filter import DEFAULT_RULES, Filter, Select
 from distill.reports.text_table import table
 from filters.decisions import decide
 from filters.decisions import rules as conditions
+from filters.decisions.copies import preferred_copies
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.signals.schema import FACTS, SIDE
@@ -79,6 +80,8 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     unreadable = _unreadable(database) if UNREADABLE_IMAGE in reasons_before else []
     policy = _Policy(tuple(rules), recipe.filter.select, recipe.seed, _traces(database, recipe.filter), unreadable)
     try:
+        traces = preferred_copies(database, rules, recipe.filter.select.order, policy.drops(), policy.traces)
+        policy = replace(policy, traces=f"(FROM {traces}) AS signals")
         tally = _tally(database, policy, pq.read_metadata(folder / DECISIONS).num_rows)
     except duckdb.Error as error:
         raise conditions.faulty_expression(
@@ -193,7 +196,7 @@ def _traces(database: duckdb.DuckDBPyConnection, settings: Filter) -> str:
             columns += [identifier(column) for column in schema.names] if key == "id" else []
     earlier = f"SELECT {', '.join(columns)} FROM {join_aligned(database, 'before', by_key['id'])}"
     by_sample = "".join(f" LEFT JOIN {name} USING (sample_id)" for name in by_key["sample_id"])
-    return f"local JOIN ({earlier}) USING (id){by_sample}"
+    return f"(FROM local JOIN ({earlier}) USING (id){by_sample})"
 
 
 @dataclass(frozen=True, slots=True)

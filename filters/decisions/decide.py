@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
 from distill.recipe.sections.filter import Select
+from filters.decisions.copies import preferred_copies
 from filters.decisions.quotas import Kind, target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
 
+VERSION = "2"
+"""Raised whenever the same signals could give other decisions."""
 REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
 _DECISIONS: list[tuple[str, pa.DataType]] = [
     ("id", pa.string()),
@@ -56,6 +59,10 @@ def decide(
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
     try:
+        drops_of = {condition.name: drops(condition) for condition in conditions}
+        drops_of[UNREADABLE_IMAGE] = "sample_id IN (SELECT sample_id FROM unreadable)"
+        traces = preferred_copies(connection, conditions, select.order, drops_of)
+        connection.execute(f"CREATE TEMP VIEW decided AS FROM {traces}")
         parts = ranges(sum(pq.read_metadata(path).num_rows for path in tables.signals))
         connection.execute(f"CREATE TEMP TABLE ranked AS {_ranked(conditions, select)} LIMIT 0")
         for within in parts:
@@ -89,7 +96,8 @@ def _ranked(conditions: list[Condition], select: Select, within: str = "true") -
     """What no rule drops, with its place among the traces of its question."""
     kept = f"""
         SELECT {_columns_of_rank(select)}, {kind_of(select)} AS kind, true AS kept
-        FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped(conditions)})"""
+        FROM decided AS signals ANTI JOIN unreadable USING (sample_id)
+        WHERE {within} AND NOT ({dropped(conditions)})"""
     return f"""
         SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place
         FROM ({ranked(select, kept)})"""
@@ -182,7 +190,8 @@ def _query(conditions: list[Condition], select: Select, within: str) -> str:
                 WHEN place > quota THEN [{_left_out(limit_of_dataset(select), "place")}]
                 ELSE []
             END AS reasons
-        FROM signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind) LEFT JOIN unreadable USING (sample_id)
+        FROM decided AS signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind)
+        LEFT JOIN unreadable USING (sample_id)
         WHERE {within} ORDER BY signals.id"""
 
 

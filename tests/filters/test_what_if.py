@@ -83,6 +83,10 @@ POLICIES = {
     "a limit of the dataset": "[filter.select]\nlimit = 5\n",
     "a mix": '[[filter.select.mix]]\nby = "k = 0"\nshares = { true = 0.4 }\n',
     "a rule on a table across partitions": '[filter]\nrules = [{ name = "again", drop = "corpus_duplicate" }]\n',
+    "copies of dropped traces": """
+        [filter]
+        rules = [{ name = "first", drop = "signals.k = 0" }, { name = "again", drop = "exact_duplicate" }]
+    """,
     "rules that overlap": """
         [filter]
         rules = [{ name = "a", drop = "k > 0" }, { name = "b", drop = "k > 0 OR answer_verdict = 'wrong'" }]
