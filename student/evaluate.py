@@ -36,8 +36,9 @@ from student.inference.reply_metrics import Prediction, metric_values
 from student.inference.scoring import score_reply
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
-_ARMS = ("eval.arms.", "students.")
-"""Settings of single arms: one may come or go, and the replies of the others stay."""
+_ARMS = ("eval.arms.", "students.", "weights.")
+"""Settings of single arms: one may come or go, and the replies of the others stay. Earlier versions noted no
+weights."""
 _JUDGING = ("filter.", "metrics.")
 """Settings of the judging alone: where they change, the same replies are judged again."""
 
@@ -113,6 +114,7 @@ def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, A
             f"eval.arms.{arm}": evaluated.origin for arm, evaluated in arms.items() if arm not in recipe.eval.students
         },
         **{f"students.{arm}": evaluated.key for arm, evaluated in arms.items()},
+        **{f"weights.{arm}": evaluated.weights for arm, evaluated in arms.items() if evaluated.weights},
         **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         **flatten(affecting(recipe.filter, "eval"), "filter"),
         **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},

@@ -41,6 +41,9 @@ class EvaluatedStudent:
     """Name of its stage, "base", or what the recipe calls its model."""
     key: str
     """Digest of what it is; equal students have equal keys, and are asked once."""
+    weights: str = ""
+    """Digest of the weights of a stage, whose key is that of its settings: software and devices add numbers in other
+    orders."""
     facts: Mapping[str, Any]
     """Facts about it, for metrics.json."""
     model: str | None = None
@@ -105,6 +108,9 @@ def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Evalua
         arm=arm,
         origin=stage,
         key=manifest.fingerprint,
+        weights=fingerprint(
+            {name: file.sha256 for name, file in manifest.outputs.items() if name.endswith(".safetensors")}
+        ),
         facts={
             "stage": stage,
             "train_steps": manifest.counts["steps"],

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,11 @@ from typing import Any
 import orjson
 import pytest
 import student_worlds as worlds
+from safetensors.torch import load_file, save_file
 
+from distill.artifacts.files import describe
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.commands.status import evaluation as evaluation_text
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
@@ -202,6 +205,29 @@ def test_a_student_trained_anew_makes_its_evaluation_stale(evaluated: Path, tmp_
     train(changed, folder / "run", stage="reason", fresh=True)
     with pytest.raises(StaleError, match=r"students\.distilled"):
         evaluate(changed, folder / "run")
+
+
+def test_a_stage_of_the_same_settings_with_other_weights_is_asked_again(evaluated: Path, tmp_path: Path):
+    """As `train --fresh` leaves it on another device or with other versions of its packages."""
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    recipe, stage = load(folder / "recipe.toml"), folder / "run/train/reason"
+    trained, evaluation_before = Manifest.read(stage), Manifest.read(folder / "run/eval")
+    assert trained is not None and evaluation_before is not None
+    path = stage / "model/model.safetensors"
+    save_file({name: value + 0.5 for name, value in load_file(path).items()}, path, {"format": "pt"})
+    outputs = {**trained.outputs, "model/model.safetensors": describe(path)}
+    replace(trained, outputs=outputs).write(stage)
+    with pytest.raises(StaleError, match=r"weights\.distilled"):
+        evaluate(recipe, folder / "run")
+    # What an earlier version evaluated has no weights noted and stays.
+    fields = {key: value for key, value in evaluation_before.fields.items() if not key.startswith("weights.")}
+    replace(evaluation_before, fields=fields, fingerprint=fingerprint(fields)).write(folder / "run/eval")
+    before = predictions(folder)
+    evaluate(recipe, folder / "run")
+    assert untimed(predictions(folder)) == untimed(before)
+    replace(evaluation_before).write(folder / "run/eval")
+    evaluate(recipe, folder / "run", fresh=True)
+    assert untimed(predictions(folder)) != untimed(before)
 
 
 def test_an_arm_whose_stage_is_unfinished_says_what_to_run(place: Path):
