@@ -104,6 +104,7 @@ def _is_correct(reply: Mapping[str, Any]) -> bool:
 
 
 def _commonest(answers: Sequence[str]) -> tuple[str, float]:
-    """The commonest answer, in small letters, and its share."""
-    (answer, count), *_ = Counter(answer.strip().casefold() for answer in answers).most_common(1)
+    """The commonest answer, in small letters, and its share of all replies; one without an answer has none."""
+    counts = Counter(answer.strip().casefold() for answer in answers if answer.strip())
+    answer, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
     return answer, count / len(answers)

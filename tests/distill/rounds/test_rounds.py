@@ -90,6 +90,15 @@ def test_a_student_that_says_one_answer_to_most_questions_ends_the_rounds() -> N
     assert verdict(replies(4), same).kind == BETTER
 
 
+def test_replies_without_an_answer_are_no_common_answer() -> None:
+    unanswered = [{**reply, "answer": ""} if reply["verdict"] == "wrong" else reply for reply in replies(12)]
+    assert (measure(unanswered).common_answer, measure(unanswered).common_share) == ("0", 2 / QUESTIONS)
+    assert verdict(replies(4), unanswered).kind == BETTER
+    # They hide no common answer of a later round either.
+    assert verdict(unanswered, replies(12, answer="7")).kind == COMMON_ANSWER
+    assert measure([{**reply, "answer": " "} for reply in replies(4)]).common_share == 0
+
+
 def test_a_student_whose_server_counts_no_tokens_is_judged_without_them() -> None:
     uncounted = [{**reply, "tokens": None} for reply in replies(20)]
     assert measure(uncounted).median_tokens is None
