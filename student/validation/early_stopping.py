@@ -75,7 +75,7 @@ def early_stopping_of(
     held = None
     if len(kept_out):
         collator = collate(student, kept_out, store, stage, encoder, max_pixels=rows.max_pixels(recipe, stage))
-        held = HeldOut(batches=measure.batch_rows(kept_out, stage.micro_batch_tokens), collate=collator)
+        held = HeldOut(batches=measure.batch_rows(kept_out, stage), collate=collator)
 
     def on_measured(metrics: ValidationMetrics) -> None:
         facts = {"accuracy": metrics.accuracy, "loss": metrics.loss, "time_share": metrics.time_share}

@@ -141,15 +141,19 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     return rest, kept
 
 
-def batch_rows(examples: Examples, tokens: int) -> list[list[int]]:
-    """Row numbers in batches whose padded size stays within `tokens`, short rows first."""
-    lengths = examples.lengths
+def batch_rows(examples: Examples, stage: Stage) -> list[list[int]]:
+    """Row numbers in batches within the micro-batch limits of the stage, padded; short rows first."""
+    lengths, images = examples.lengths, examples.columns.images
     batches: list[list[int]] = []
+    held = 0
     for index in sorted(range(len(lengths)), key=lambda index: (lengths[index], index)):
-        if batches and (len(batches[-1]) + 1) * lengths[index] <= tokens:
+        held += int(images[index])
+        size = len(batches[-1]) + 1 if batches else 1
+        if size > 1 and size * lengths[index] <= stage.micro_batch_tokens and held <= stage.micro_batch_images:
             batches[-1].append(index)
         else:
             batches.append([index])
+            held = int(images[index])
     return batches
 
 

@@ -13,10 +13,12 @@ import torch
 
 from distill.errors import DataError
 from distill.rationale import split
-from distill.recipe.sections.stages import Lora
+from distill.recipe.sections.stages import Lora, Stage
 from distill.recipe.sections.validation import Validation
-from distill.types import Sample
+from distill.types import ImageRef, Sample
 from student.data import collate, encode, images
+from student.data.encoded_rows import Example
+from student.data.rows import TrainingRow
 from student.inference import generation
 from student.inference.scoring import score_reply, summarize_predictions
 from student.loss import training_loss
@@ -247,3 +249,29 @@ def test_a_model_is_put_back_also_when_measuring_fails(world: Path):
         model.left_behind = 1
         raise RuntimeError
     assert model.training and not hasattr(model, "left_behind")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 256])
+def test_rows_kept_out_are_measured_in_batches_that_fit_into_a_micro_batch(limit: int):
+    image = ImageRef(sha256="0" * 64, path="a.png")
+    lengths, images_of_rows = [30, 10, 20, 20, 10, 64], [2, 0, 1, 1, 1, 4]
+    kept_out = encode.Examples(
+        [
+            Example(
+                row=TrainingRow(
+                    id=str(at), images=(image,) * count, question="", response="", answer=(0, 0), sample_id=""
+                ),
+                ids=np.zeros(length, np.int32),
+                begin=0,
+                kinds=np.zeros(length, np.uint8),
+            )
+            for at, (length, count) in enumerate(zip(lengths, images_of_rows, strict=True))
+        ]
+    )
+    stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=64, micro_batch_images=limit)
+    batches = measure.batch_rows(kept_out, stage)
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) * max(lengths[row] for row in batch) <= 64
+        assert len(batch) == 1 or sum(images_of_rows[row] for row in batch) <= limit
+    assert len(batches) == {1: 5, 2: 4, 3: 3, 256: 3}[limit]
