@@ -18,6 +18,7 @@ from distill import packages
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError
+from distill.machine import interrupts
 from distill.machine.child_process import interrupt
 from distill.redact import encodable
 from student.distributed import processes
@@ -44,6 +45,7 @@ class Commands(TyperGroup):
         except OSError as error:
             self._end(ctx, _refused(error))
         except KeyboardInterrupt:
+            interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
                 say(INTERRUPTED)
             ctx.exit(130)

@@ -17,7 +17,6 @@ from typing import Self
 from distill.artifacts.layout import SAMPLES, part_path
 from distill.data import sample_files
 from distill.data.images import stored_images
-from distill.errors import StorageError
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord
@@ -158,7 +157,7 @@ class UnitPlans:
         for generation, attempt, sealer in self._open.values():
             try:
                 sealer.__exit__(BaseException)
-            except StorageError as error:  # the run ends with an error already
+            except Exception as error:  # the run ends with an error already, and the other units have traces, too
                 logging.getLogger(__name__).warning(
                     f"unit {attempt.unit.partition}: last traces are only in {generation.plan.folder}: {error}"
                 )

@@ -30,6 +30,7 @@ from distill.data.source_parts import SourcePart
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, ImageError
+from distill.machine import interrupts
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
@@ -245,12 +246,13 @@ def _ordered(
     pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
     waiting: deque[Future[list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]]] = deque()
     try:
-        while block := list(islice(rows, block_rows)):
-            waiting.append(pool.submit(work_on, block))
-            if len(waiting) > 2 * workers:
+        with interrupts.noted():
+            while block := list(islice(rows, block_rows)):
+                waiting.append(pool.submit(work_on, block))
+                if len(waiting) > 2 * workers:
+                    yield from waiting.popleft().result()
+            while waiting:
                 yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from distill.machine import interrupts
+
 _Result = TypeVar("_Result")
 
 
@@ -25,6 +27,8 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            interrupts.note()  # the loop waits for its threads when it is closed
         self.close()
 
     def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:

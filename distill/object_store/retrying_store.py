@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from distill.errors import StorageError, StoreUnavailable
+from distill.machine import interrupts
 from distill.object_store.interface import ObjectStore, StoredObject
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 NOTICE_S = 2.0
 """A wait is reported when it has lasted this long, and again each time it has doubled."""
+LAST_PATIENCE_S = 5.0
+"""How long a request waits once the process is interrupted."""
 Result = TypeVar("Result")
 
 
@@ -24,7 +27,7 @@ class RetryingStore:
     store: ObjectStore
     patience_s: float = 6 * 3600.0
     report_wait: Callable[[str], None] = logging.getLogger(__name__).warning
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = interrupts.pause
     clock: Callable[[], float] = time.monotonic
 
     @property
@@ -69,7 +72,7 @@ class RetryingStore:
                 return request()
             except StoreUnavailable as error:
                 waited_s = self.clock() - began
-                if waited_s + pause_s > self.patience_s:
+                if waited_s + pause_s > (LAST_PATIENCE_S if interrupts.is_noted() else self.patience_s):
                     raise StorageError(
                         f"{error}; no request has succeeded for {waited_s:.0f} s. What is committed stays: when "
                         "the store answers again, run the same command again"

@@ -30,6 +30,7 @@ from distill import redact
 from distill.artifacts.files import write_text
 from distill.artifacts.manifest import canonical, versions
 from distill.errors import StaleError, StorageError
+from distill.machine import interrupts
 from distill.object_store.interface import ObjectStore
 from distill.object_store.retrying_store import LONGEST_PAUSE_S
 
@@ -187,30 +188,53 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
     agent.beat()
     closed = threading.Event()
 
-    def keep_beating() -> None:
-        try:
-            while not closed.wait(lease_s / BEATS):
-                agent.beat()
-        except StorageError:  # the work itself meets the same error and reports it
-            return
-
-    thread = threading.Thread(target=keep_beating, name="beat", daemon=True)
+    thread = threading.Thread(target=_keep_beating, args=(agent, closed), name="beat", daemon=True)
     thread.start()
     try:
-        _require_same_versions(agent)
-        yield agent
-        agent.forget_lost()
+        with interrupts.noted():
+            _require_same_versions(agent)
+            yield agent
+            agent.forget_lost()
     except Exception as error:
         failure = {**facts, **agent.live(), "error": redact.message(str(error) or type(error).__name__)}
-        store.put(f"{FAILURES}/{agent.name}.json", canonical(failure))
+        with _left_to_the_lease():
+            store.put(f"{FAILURES}/{agent.name}.json", canonical(failure))
         raise
     except BaseException:  # a signal; no work is at fault
-        agent.give_back()
+        with _left_to_the_lease():
+            agent.give_back()
         raise
     finally:
         closed.set()
         thread.join(lease_s)
-        agent.end()
+        with _left_to_the_lease():
+            agent.end()
+
+
+def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:
+    """Give signs of life until `closed`.
+
+    The work goes on where none can be given: others may take it over after the lease, and commits decide what counts.
+    """
+    told = ""
+    while not closed.wait(agent.lease_s / BEATS):
+        try:
+            agent.beat()
+        except Exception as error:  # a thread that ended here would say nothing, and be missed by nobody
+            if told != (told := f"{type(error).__name__}: {redact.message(str(error))}"):
+                logging.getLogger(__name__).warning(
+                    f"this process can give no sign of life ({told}); others may take over its work; it tries again "
+                    f"every {agent.lease_s / BEATS:g} s"
+                )
+
+
+@contextmanager
+def _left_to_the_lease() -> Iterator[None]:
+    """An error of the store inside hides no other: others take over when the lease is over."""
+    try:
+        yield
+    except StorageError as error:
+        logging.getLogger(__name__).warning(f"others take over the work of this process after its lease: {error}")
 
 
 def claim_holders(store: ObjectStore) -> set[str]:

@@ -22,6 +22,7 @@ from distill.artifacts.files import storage_errors
 from distill.data.images import image_files, stored_images
 from distill.errors import ImageError
 from distill.local_paths import is_store_address
+from distill.machine import interrupts
 from distill.object_store.interface import ObjectStore, StoredObject
 from distill.object_store.recipe_stores import files_folder
 from distill.types import ImageRef, Sample
@@ -86,7 +87,7 @@ def fetch_shards(store: ObjectStore, attempt: str, wanted: Collection[str], part
     if not missing:
         return
     folder = f"{_folder(attempt)}/{partition[:2]}/{partition}" if partition else _folder(attempt)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool, interrupts.noted():
         for _ in pool.map(lambda shard: _unpack(store, shard, missing), store.list_objects(folder)):
             pass
 

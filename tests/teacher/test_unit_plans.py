@@ -19,6 +19,7 @@ from distill.units.unit_queue import UnitQueue
 from teacher.generation import Generation
 from teacher.progress import GenerateProgress
 from teacher.store import question_plan
+from teacher.unit_journals import Sealer
 from teacher.unit_plans import UnitPlans
 
 IMAGE = ImageRef(path="s3://bucket/shared.png", sha256="ab" * 32)
@@ -76,3 +77,23 @@ def test_an_engine_outlives_the_unit_it_was_started_for(plans: UnitPlans, monkey
     assert settings.known_request() is None
     plans.finish(unit)
     assert settings.known_request() is None
+
+
+def test_a_unit_whose_last_traces_cannot_be_sealed_says_so_and_the_others_are_sealed(
+    plans: UnitPlans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sealed: list[str] = []
+
+    def seal(sealer: Sealer) -> None:
+        sealed.append(sealer._folder.name)
+        if len(sealed) == 1:
+            raise ValueError("no number")
+
+    monkeypatch.setattr(image_shards, "fetch_shards", lambda *_: None)
+    first, second = plans.draw(), plans.draw()
+    assert first is not None and second is not None
+    monkeypatch.setattr(Sealer, "_seal_new_lines", seal)
+    plans.__exit__()
+    assert sealed == [first.plan.folder.name, second.plan.folder.name]
+    (told,) = [record.message for record in caplog.records]
+    assert f"last traces are only in {first.plan.folder}: no number" in told

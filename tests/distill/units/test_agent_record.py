@@ -1,13 +1,18 @@
 """Agents of a run claim work; the claims of a silent one go to others, by the clock of the store."""
 
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import pytest
 from store_in_memory import MemoryStore
 
-from distill.errors import DistillError, StaleError
+from distill.errors import DistillError, StaleError, StorageError, StoreUnavailable
+from distill.machine import interrupts
+from distill.object_store import retrying_store
+from distill.object_store.retrying_store import RetryingStore
 from distill.units import agent_record
 from distill.units.agent_record import LEASE_S, AgentRecord, joined
 from distill.units.commits import Attempt, Unit
@@ -291,6 +296,60 @@ def test_a_signal_gives_units_back_and_does_not_count_as_a_failure(store: Memory
     assert store.list_objects("claims")
     failure = orjson.loads(store.read(store.list_objects("failures")[0].key))
     assert failure["units"] == ["0/00"] and failure["error"] == "broken"
+
+
+def test_an_agent_that_cannot_give_a_sign_says_so_once_and_goes_on(
+    store: MemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    beaten, signs = threading.Event(), 0
+
+    def live() -> dict[str, object]:
+        nonlocal signs
+        signs += 1
+        if signs in (2, 3):
+            raise RuntimeError("the numbers changed")
+        if signs == 5:
+            beaten.set()
+        return {"signs": signs}
+
+    with joined(store, tmp_path, lease_s=0.04) as own:
+        own.live = live
+        assert beaten.wait(60)
+        assert orjson.loads(store.read(f"agents/{own.name}.json"))["signs"] >= 4
+    (told,) = [record.message for record in caplog.records]
+    assert "can give no sign of life (RuntimeError: the numbers changed)" in told
+
+
+def test_an_interrupt_during_an_outage_ends_at_once_and_stays_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(interrupts, "_noted_until_s", 0.0)
+    monkeypatch.setattr(retrying_store, "LAST_PATIENCE_S", 0.1)
+    memory, away = MemoryStore(), threading.Event()
+
+    class Away(MemoryStore):
+        def delete(self, keys: Iterable[str]) -> None:
+            if away.is_set():
+                raise StoreUnavailable("no answer")
+            memory.delete(keys)
+
+    faulty = Away()
+    faulty.objects = memory.objects
+    store = RetryingStore(store=faulty, report_wait=lambda text: waits.set())
+    waits, ended = threading.Event(), threading.Event()
+
+    def wait_for_the_store() -> None:
+        with suppress(StorageError):
+            store.delete(["nothing"])
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt), joined(store, tmp_path):
+        away.set()
+        threading.Thread(target=wait_for_the_store, daemon=True).start()
+        assert waits.wait(60)
+        raise KeyboardInterrupt
+    assert ended.wait(60)
+    assert any("after its lease: no answer" in record.message for record in caplog.records)
 
 
 def test_an_agent_whose_record_is_deleted_at_this_moment_lives(store: MemoryStore) -> None:

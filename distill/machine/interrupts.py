@@ -1,0 +1,47 @@
+"""That this process was interrupted, for threads that wait: a signal reaches the main thread alone.
+
+Whoever owns threads notes an interrupt before it waits for them. What is noted holds for a minute, so that a later
+command in the same process waits as ever.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NOTED_S = 60.0
+_changed = threading.Condition()
+_noted_until_s = 0.0
+
+
+def note() -> None:
+    """Wake every thread that pauses, and let none wait long for the next minute."""
+    global _noted_until_s
+    with _changed:
+        _noted_until_s = time.monotonic() + NOTED_S
+        _changed.notify_all()
+
+
+def is_noted() -> bool:
+    return time.monotonic() < _noted_until_s
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Note a signal that ends the block."""
+    try:
+        yield
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException:
+        note()
+        raise
+
+
+def pause(seconds: float) -> None:
+    """Sleep, until an interrupt is noted at the latest; in the minute after it for all of the time."""
+    if is_noted():
+        time.sleep(seconds)
+        return
+    with _changed:
+        _changed.wait(seconds)
