@@ -1,13 +1,21 @@
-"""A limit on the processor time of a block of code: time of this process, so that a busy machine changes nothing."""
+"""A limit on the processor time of a block of code, and on the time that it waits.
+
+Neither counts the time in which other processes have the processor, so that a busy machine changes nothing.
+"""
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 _HAS_TIMERS: Final = hasattr(signal, "setitimer")
+
+_RUN_DELAY = Path("/proc/self/schedstat")
+"""Of the main thread: its nanoseconds on a processor, and those that it waited for one."""
 
 
 class OutOfTime(BaseException):
@@ -15,24 +23,48 @@ class OutOfTime(BaseException):
 
 
 @contextmanager
-def processor_time(seconds: float) -> Iterator[None]:
+def processor_time(seconds: float, waiting: float | None = None) -> Iterator[None]:
     """Raises OutOfTime in the block once it took so many seconds of processor time; outside the main thread and on
-    Windows never."""
+    Windows never.
+
+    With `waiting`, also once it waited that long: for a sleep, a lock or a connection.
+    """
     if threading.current_thread() is not threading.main_thread() or not _HAS_TIMERS:
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, _end)
+    with _timer(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, seconds, lambda: True):
+        if waiting is None:
+            yield
+            return
+        begun_s = _waited_s()
+        with _timer(signal.ITIMER_REAL, signal.SIGALRM, waiting, lambda: _waited_s() - begun_s >= waiting):
+            yield
+
+
+@contextmanager
+def _timer(timer: int, number: signal.Signals, seconds: float, is_over: Callable[[], bool]) -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        if is_over():
+            raise OutOfTime
+
+    before = signal.signal(number, end)
     # The signal repeats, because a callback of a library may swallow the first one.
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
+    left, again = signal.setitimer(timer, seconds, min(seconds, 1.0))
     try:
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.setitimer(timer, 0)
     finally:  # a signal at the end of the block leaves the timer on; the next one is a second away
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
+        signal.setitimer(timer, left, again)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    raise OutOfTime
+def _waited_s() -> float:
+    """Seconds in which the main thread neither had a processor nor waited for one, from some moment on."""
+    try:
+        run_delay_s = int(_RUN_DELAY.read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        run_delay_s = 0.0
+    return time.monotonic() - time.thread_time() - run_delay_s

@@ -29,7 +29,7 @@ from filters.signals.base import ERROR, TIMED_OUT, Extractor
 from filters.signals.families import contamination
 from filters.signals.families.ocr import Ocr
 from filters.signals.schema import FACTS, SIDE
-from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, TooMuch, too_long
+from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, MOST_WAITING_SECONDS, TooMuch, too_long
 
 
 def _find_families() -> dict[str, type[Extractor]]:
@@ -236,14 +236,16 @@ class _Unmeasured:
 
 
 _TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} characters")
-_OUT_OF_TIME = _Unmeasured(TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time")
+_OUT_OF_TIME = _Unmeasured(
+    TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time, or {MOST_WAITING_SECONDS:g} s of waiting"
+)
 
 
 def _measure_family(extractor: Extractor, asked: Sequence[Asked]) -> list[dict[str, Any] | _Unmeasured]:
     """One row a trace, or the reason why there is none: all samples under one limit, or one by one if that fails."""
     if len(asked) > 1:
         try:
-            with processor_time(MOST_SECONDS):
+            with processor_time(MOST_SECONDS, MOST_WAITING_SECONDS):
                 measured = [user_signals.measure(extractor, sample, traces) for sample, traces in asked]
         except DistillError:
             raise
@@ -259,7 +261,7 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     calls[extractor.name] += 1
     reason: _Unmeasured
     try:
-        with processor_time(MOST_SECONDS * len(traces)):
+        with processor_time(MOST_SECONDS * len(traces), MOST_WAITING_SECONDS * len(traces)):
             return [*user_signals.measure(extractor, sample, traces)]
     except DistillError:
         raise

@@ -15,6 +15,9 @@ MOST_CHARACTERS: Final = 1 << 20
 MOST_SECONDS: Final = 20.0
 """Of processor time for a family and a trace: twenty times the 0.9 s that the slowest measured text of
 MOST_CHARACTERS took."""
+MOST_WAITING_SECONDS: Final = 300.0
+"""In which a family neither computes nor is kept from it by other processes, for a trace: a family from outside may
+ask a server."""
 
 
 class TooMuch(Exception):

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import threading
 import time
 from dataclasses import replace
 
@@ -76,6 +77,32 @@ def test_a_regular_expression_that_does_not_end_is_stopped_and_costs_its_own_tra
     monkeypatch.setattr(registry, "MOST_SECONDS", 0.2)
     rows = measured(trace("slow", name="a"), trace("8 + 7 = 15", name="b"), replace(trace("8 + 7 = 15"), id="c"))
     assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok", "ok"]
+
+
+def test_a_family_that_waits_for_ever_is_stopped_and_costs_its_own_trace_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Arithmetic._row
+
+    def row(self: Arithmetic, text: str) -> dict:
+        if "slow" in text:
+            time.sleep(3600)
+        return real(self, text)
+
+    monkeypatch.setattr(Arithmetic, "_row", row)
+    monkeypatch.setattr(registry, "MOST_WAITING_SECONDS", 0.2)
+    rows = measured(trace("slow", name="a"), trace("8 + 7 = 15", name="b"), replace(trace("8 + 7 = 15"), id="c"))
+    assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok", "ok"]
+
+
+def test_time_on_a_processor_and_time_without_one_is_no_waiting() -> None:
+    with processor_time(60, waiting=0.3):
+        started = time.thread_time()
+        while time.thread_time() - started < 0.6:
+            pass
+    with pytest.raises(OutOfTime), processor_time(60, waiting=0.05):
+        threading.Event().wait()
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_the_clock_is_gone_once_a_block_ends() -> None:
