@@ -108,9 +108,12 @@ def write(
     folder: Path,
     outcomes: Outcomes,
     skipped: Mapping[str, str],
-    fits: Fits | None = None,
+    fits: Fits | DataError | None = None,
 ) -> Manifest:
-    """Write results.json, report.html and the manifest to `folder`. `fits`: those of `teacher_fits.fit_values`."""
+    """Write results.json, report.html and the manifest to `folder`.
+
+    `fits`: those of `teacher_fits.fit_values`, or why there are none.
+    """
     results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
     max_pixels = recipe.data[recipe.eval.data].max_pixels
@@ -145,9 +148,16 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
 
 
 def table(
-    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | None = None
+    recipe: Recipe,
+    folder: Path,
+    outcomes: Outcomes,
+    skipped: Mapping[str, str],
+    fits: Fits | DataError | None = None,
 ) -> dict[str, Any]:
-    """The content of results.json. Raises DataError where arms answered different questions."""
+    """The content of results.json; a study that cannot be analysed is among `skipped`, with the reason.
+
+    Raises DataError where arms answered different questions.
+    """
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
@@ -167,8 +177,12 @@ def table(
         "studies": {},
     }
     for name, study in recipe.ablate.studies.items():
-        if _comparable(study, outcomes):
+        if not _comparable(study, outcomes):
+            continue
+        try:
             results["studies"][name] = _study(study, outcomes, spread) | _analysis(recipe, study, results, fits)
+        except DataError as error:
+            results["skipped"][f"study {name}"] = str(error)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
     if statement := read_statement(folder):
         results["power"] = statement
@@ -182,10 +196,14 @@ def _comparable(study: Study, outcomes: Outcomes) -> bool:
     return all(set(outcomes.get(first, ())) & set(outcomes.get(second, ())) for first, second in pairs)
 
 
-def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
+def _analysis(
+    recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | DataError | None
+) -> dict[str, Any]:
     """The further analysis that a study asks for: a scaling law, or a ranking of teachers."""
     if study.kind == "scaling":
         return {"fit": scaling_law.of_results(results, study.arms, seed=recipe.seed)}
+    if study.kind == "teacher_fit" and isinstance(fits, DataError):
+        raise fits
     if study.kind == "teacher_fit" and fits is not None:
         return {"ranks": teacher_ranking.of_results(results, fits, seed=recipe.seed)}
     return {}

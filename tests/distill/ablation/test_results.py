@@ -164,3 +164,20 @@ def test_arms_of_a_study_that_were_run_with_other_seeds_wait_for_a_common_one() 
 def test_a_claim_about_a_domain_without_questions_is_an_error_that_names_it() -> None:
     with pytest.raises(DataError, match="no question of domain 'maps'"):
         results.effect({0: outcome([True] * 3)}, {0: outcome([False] * 3)}, None, domain="maps")
+
+
+def test_a_study_that_cannot_be_analysed_is_left_out_with_its_reason_and_the_others_are_written() -> None:
+    filtering = STUDIES.ablate.studies["filtering"]
+    (claim, *_) = filtering.claims
+    maps = filtering.model_copy(update={"claims": (claim.model_copy(update={"domain": "maps"}),)})
+    ranked = filtering.model_copy(update={"kind": "teacher_fit"})
+    studies = {"maps": maps, "ranked": ranked, "filtering": filtering}
+    recipe = STUDIES.model_copy(update={"ablate": STUDIES.ablate.model_copy(update={"studies": studies})})
+    found = arms(distilled=[0.6, 0.6], unfiltered=[0.3, 0.3], random=[0.3, 0.3])
+    written = results.table(recipe, Path(), found, {"logprobs": "none stored"}, DataError("no trace was measured"))
+    assert set(written["studies"]) == {"filtering"} and written["studies"]["filtering"]["claims"]
+    assert written["skipped"] == {
+        "logprobs": "none stored",
+        "study maps": "no question of domain 'maps' was answered; correct the claim in [ablate.studies]",
+        "study ranked": "no trace was measured",
+    }
