@@ -16,7 +16,8 @@ _TIME = re.compile(
     r"(?:\s\(?[A-Z]{2,4}\)?)?"
 )
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
-_YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_YEAR = re.compile(r"(?:1[89]|20)\d\d(?:\.0)?")
+"""Also as a column of floats has it."""
 _DATE = re.compile(
     r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{1,2}/\d{1,2}/\d{2}|(?:0[1-9]|1[0-2])/(?:19|20)\d\d"
 )

@@ -161,11 +161,17 @@ def _starts_anew(words: Sequence[str], index: int) -> bool:
 
 def _verbs(asked: Sequence[str]) -> set[str]:
     """What a question says of its answer: riding, signed, tallest, the bus go."""
+    asked = [*asked[:1], *(word for before, word in pairwise(asked) if not _qualifies(before, word))]
     place = {"who": 1, "which": 2}.get(next(iter(asked), ""), 0)
     done = {word for word in asked if _DONE.fullmatch(word)} | {*asked[place : place + 1][:place]}
     helper = next((index for index, word in enumerate(asked) if word in ("do", "does", "did")), len(asked))
-    done |= {word for before, word in pairwise(asked[helper:]) if before not in ARTICLES}
+    done |= {word for before, word in pairwise(asked[helper:]) if before not in ARTICLES and word[0].isalnum()}
     return done - _STATING - _AUXILIARY - ARTICLES - _ASKING - {"doing"}
+
+
+def _qualifies(before: str, word: str) -> bool:
+    """Whether a word says which thing is meant, and not what it does: which operating system."""
+    return before in ("what", "which", "the") and word.endswith("ing")
 
 
 _DONE = re.compile(r"[a-z]{3,}(?:ing|ed|est)")

@@ -35,8 +35,9 @@ def compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> 
 
 def _compare_english(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult:
     copula = COPULA.fullmatch(text)
+    subject: Sequence[str] = ()
     if copula is not None:
-        words = tokens(copula["rest"])
+        subject, words = tokens(text[: copula.start("rest")]), tokens(copula["rest"])
     if len(words) == 1 and words[0] in ("y", "n") and gold in ("yes", "no"):
         words = ("yes",) if words[0] == "y" else ("no",)
     if (denied := _NOT_TRUE.search(text)) is not None and gold in ("true", "false"):
@@ -51,9 +52,10 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
     if ending is not None:
         first = _POLAR[ending[1].lower()]
         polar = {first}
-    stated = (
-        _repeats(words, question) or stated_polarity(text, question) if first is None or copula is not None else None
-    )
+    stated = None
+    if first is None or copula is not None:
+        repeated = None if _is_other_subject(subject, words, question) else _repeats(words, question)
+        stated = repeated or stated_polarity(text, question)
     if len(polar) > 1 or (first is None and polar and stated is None):
         return undecided("unclear_yes_or_no")
     if stated is not None:
@@ -101,6 +103,19 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
     if len(said) >= _FEWEST_TURNED and places != sorted(places):
         return None  # The cat is larger than the dog
     return "no" if denied else "yes"
+
+
+def _is_other_subject(subject: Sequence[str], words: Sequence[str], question: str) -> bool:
+    """Whether what an answer is about is not what its question asks about: the blue car, for "Is the red car new?".
+
+    More words about the same are no other subject: the big red car.
+    """
+    bare = ([word.removesuffix("'s") for word in each] for each in (subject, tokens(question)))
+    named, asked = ([word for word in each if word not in _SMALL_WORDS] for each in bare)
+    if all(any(same_word_form(word, other) for other in asked) for word in named):
+        return False
+    said = [*named, *words]
+    return not all(any(same_word_form(word, other) for other in said) for word in asked)
 
 
 _QUANTIFIERS: Final = frozenset({"always", "every", "all", "each", "both", "only", "never", "most"})

@@ -26,7 +26,7 @@ class Agreement:
     relative_tolerance: float
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "20"
+    version: ClassVar[str] = "21"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",

@@ -141,3 +141,34 @@ def test_other_numbers_and_another_place_are_no_evidence_for_the_gold_answer(
 def test_a_number_of_another_form_than_the_gold_text_leaves_it_open() -> None:
     assert judge("155 minutes", "2h 35m", question="How long does the flight take?").verdict == "undecided"
     assert judge("2h 45m", "2h 35m", question="How long does the flight take?").verdict == "wrong"
+
+
+@pytest.mark.parametrize("said", ["It runs Android", "It runs on Android.", "It's running Android"])
+@pytest.mark.parametrize(
+    "question",
+    ["Which operating system is used?", "What operating system does the phone use?", "Which system does it have?"],
+)
+def test_what_says_which_thing_is_asked_for_is_no_verb(question: str, said: str) -> None:
+    assert judge(said, "Android", question=question).verdict == "correct"
+    assert judge("A building in Rome", "Rome", question="Which building is in Rome?").verdict != "wrong"
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "verdict"),
+    [
+        ("Is the red car new?", "The blue car is new", "undecided"),
+        ("Is the red car new?", "The blue car is not new", "undecided"),
+        ("Is the cat asleep?", "The dog is asleep.", "undecided"),
+        ("Is the first bar higher?", "The second bar is higher", "undecided"),
+        ("Is the man in the coat smiling?", "The man in the hat is smiling.", "undecided"),
+        ("Is the red car new?", "The red car is new", "correct"),
+        ("Is the red car new?", "The car is new", "correct"),
+        ("Is the red car new?", "The big red car is new", "correct"),
+        ("Is the red car new?", "The red one isn't new", "wrong"),
+        ("Is the fence made of wood?", "It's made of wood.", "correct"),
+    ],
+)
+def test_a_sentence_about_another_subject_is_no_yes_and_no_no(question: str, said: str, verdict: str) -> None:
+    assert judge(said, "yes", question=question).verdict == verdict
+    opposite = {"correct": "wrong", "wrong": "correct"}.get(verdict, verdict)
+    assert judge(said, "no", question=question).verdict == opposite

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from source_rows import folder_of_images, picture, read_one, recipe_for
 
-from distill.answers.verdicts import judge
+from distill.answers.verdicts import infer_type, judge
 from distill.data import reader
 from distill.data.arrow import leave_pandas_out
 from distill.data.images import image_files
@@ -76,6 +76,13 @@ def test_columns_of_one_name_are_refused_and_none_hides_the_other(folder: Path) 
     for file in ("q.parquet", "nested.parquet", "q.arrow", "q.csv"):
         with pytest.raises(DataError, match=f"{file}: more than one column has the name 'answer'; rename them"):
             list(reader.samples(recipe_for(folder, file, images_root="images")))
+
+
+def test_a_year_in_a_column_of_floats_is_a_year(folder: Path) -> None:
+    gold = gold_of(folder, pa.array([2014.0], pa.float64()))
+    assert judge("In 2014.", gold).verdict == "correct"
+    assert judge("2015", gold, relative_tolerance=0.05).verdict == "wrong"  # a number would be near enough
+    assert infer_type("2014.0") == infer_type("2014") == "year" and infer_type("2014.5") == "number"
 
 
 @pytest.mark.parametrize("name", ["{}", "charts-{}", "charts_{}_human", "{}-00000-of-00001", "{}/part", "{}/a/part"])
