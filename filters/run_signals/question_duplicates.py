@@ -38,14 +38,14 @@ from filters.signals.schema import QUESTION
 from filters.tables import run_signal_tables
 from filters.tables.trace_index import read_partition
 
-VERSION = "1"
+VERSION = "2"
 """Raised whenever the same samples could get other values."""
 
 
 _SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *QUESTION])
 _ROW_GROUP = 8192
 _UNREAD = "unread"
-_CLOSING = " \t.?!:;,"
+_CLOSING = " \t.?!:;,…‽？！。．：；，、､｡؟؛،۔।॥"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

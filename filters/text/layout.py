@@ -24,7 +24,10 @@ _BACKTICK = re.compile(r"(?<=[A-Za-z])`(?=[A-Za-z])")
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
 _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
+_NO_SHARP = re.compile(r"(?<![A-Za-z])#|#(?=[\w#])")
+"""Not that of C# and F#."""
 _DOUBLE_QUOTES = "«»“”„‟〝〞〟「」『』《》〈〉＂"
+_ACCIDENTALS = {"♯": "#", "♭": "b"}
 _OPERATORS = "×÷±≤≥≠√∞+<>"
 _LONGEST_FORM = 6
 """In characters. Two Arabic signs have longer ones, 8 and 18: a text of them would grow as many times."""
@@ -44,6 +47,8 @@ def _plain(character: str) -> str:
         return '"'
     if character in _APOSTROPHES:
         return "'"
+    if character in _ACCIDENTALS:
+        return _ACCIDENTALS[character]
     wide = unicodedata.normalize("NFKC", character)
     if len(wide) <= _LONGEST_FORM and wide != character and wide != unicodedata.normalize("NFC", character):
         replacement = "".join("/" if part == "\u2044" else _CHARACTERS[ord(part)] for part in wide)
@@ -78,6 +83,8 @@ def without_layout(text: str) -> str:
     # The test for a character costs next to nothing, and most texts have few of these marks.
     if "\n" in text or "\r" in text or text[:5].lower() == "step " or not text[:1].isalpha():
         text = _without_line_marks("\n" + text)
+    if "#" in text:
+        text = _NO_SHARP.sub(" ", text)
     if "`" in text:
         text = _BACKTICK.sub("'", text).replace("`", "")
     if "\\" in text:

@@ -34,7 +34,7 @@ _BATCH_CHARACTERS = 1 << 17
 class Scheme:
     """All that a signature depends on. An index names its scheme and cannot be read under another one."""
 
-    version: int = 5
+    version: int = 6
     shingle: int = 3
     bands: int = 16
     rows: int = 6

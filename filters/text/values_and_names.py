@@ -33,7 +33,7 @@ _LETTER, _DIGIT, _SIGN, _INNER, _DASH, _POINT = 1, 2, 3, 4, 5, 6
 _KINDS = bytes(
     _DIGIT if chr(code).isdigit() and code < 128
     else _LETTER if code >= 128 or chr(code).isalpha()
-    else _SIGN if code in b"%+<>"
+    else _SIGN if code in b"%+<>#"
     else _INNER if code in b",:/*"
     else _DASH if code == ord("-")
     else _POINT if code == ord(".")
@@ -239,7 +239,7 @@ def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]
     mark_kinds, left, right = kinds[marks], kinds[marks - 1], kinds[marks + 1]
     number = (right == _DIGIT) & (
         (left == _DIGIT)
-        | ((mark_kinds == _DASH) & (left != _LETTER))
+        | ((mark_kinds == _DASH) & ((left != _LETTER) | _is_exponent(data, kinds, marks)))
         | ((mark_kinds == _POINT) & (left != _LETTER) & (left != _POINT))
     )
     # Between two numbers with a space on either side a mark is an operator.
@@ -247,6 +247,12 @@ def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]
     operator = spaces & (kinds[marks - 2] == _DIGIT) & (np.take(kinds, marks + 2, mode="clip") == _DIGIT)
     kinds[marks] = np.where(number, _DIGIT, np.where(operator, _SIGN, 0))
     return kinds
+
+
+def _is_exponent(data: NDArray[np.uint8], kinds: NDArray[np.uint8], marks: NDArray[np.int64]) -> Flags:
+    """Whether a mark follows the e of a number such as 5e-3."""
+    is_exponent: Flags = np.isin(data[marks - 1], (ord("e"), ord("E"))) & (kinds[marks - 2] == _DIGIT)
+    return is_exponent
 
 
 def _value_flags(

@@ -38,7 +38,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",

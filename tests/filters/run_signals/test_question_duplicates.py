@@ -95,6 +95,15 @@ def seen(monkeypatch):
     return calls
 
 
+@pytest.mark.parametrize("closed", ["图中有几只猫？", "图中有几只猫。", "图中有几只猫！", "图中有几只猫 ?"])
+def test_closing_marks_of_other_scripts_make_no_other_question(closed):
+    def key(text):
+        return question_duplicates.key(ask("a", text))
+
+    assert key(closed) == key("图中有几只猫") != key("图中有几只狗？")
+    assert key("كم عدد القطط؟") == key("كم عدد القطط")
+
+
 def test_the_same_question_about_a_copy_of_the_picture_repeats_the_smallest_id(world, library):
     png, jpeg, webp, other = library
     rows = world.write(

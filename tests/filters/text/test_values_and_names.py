@@ -280,3 +280,28 @@ def test_rationales_with_another_short_answer_are_no_duplicates() -> None:
 
 def test_a_sign_for_a_whole_phrase_stays_one_sign() -> None:
     assert without_layout("\ufdfa \ufdfb ﬁ") == "\ufdfa \ufdfb fi"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("5e-3", "5e3"),
+        ("2E-4", "2E4"),
+        ("1.5e-3", "1.5e3"),
+        ("C#", "C"),
+        ("C#", "C++"),
+        ("C++", "C"),
+        ("F#", "F"),
+        ("F\u266f", "F"),
+        ("E\u266d", "E"),
+    ],
+)
+def test_exponents_and_the_signs_of_a_name_belong_to_it(one: str, other: str) -> None:
+    text = "We look at the slide and read that the setting is {} in the second row of the table on the right."
+    assert not near(text.format(one), text.format(other)) and not within(text.format(one), text.format(other))
+
+
+@pytest.mark.parametrize("layout", ["# {}", "## {} ##", "{} #chart", "#1 {}"])
+def test_a_hash_that_marks_a_heading_a_tag_or_a_number_is_layout(layout: str) -> None:
+    plain = layout.replace("#", "").format("the red line is above").split()
+    assert without_layout(layout.format("the red line is above")).replace(".", " ").split() == plain
