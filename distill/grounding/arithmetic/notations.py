@@ -31,7 +31,10 @@ _LAKHS: Final = re.compile(r"(?<![\w.,])\d{1,2}(?:,\d\d){1,4},\d{3}(?![\w,])")
 # A comma between digits is decimal where an operator, or the sign of the euro, stands beside such a number.
 _DECIMAL_COMMA: Final = re.compile(
     r"(?<![\w.,])\d{1,4},\d{1,2}(?![\d,])(?:\s?€|\s[-+−×·*/=]\s?\d)|\d\s[-+−×·*/=]\s\d{1,4},\d{1,2}(?![\d,.]\d|\d)"
+    r"|(?<![\w.,(])\d{1,4},\d{1,2}(?:[-+−×·*/]\d{1,4}(?:,\d{1,2})?){1,4}=\d"
 )
+_LISTED: Final = re.compile(r"\d,(\d{1,2}) ?([-+]) ?(\d{1,4}) ?= ?(\d{1,4})(?![\d,.]\d|\d)")
+"""What may be a sum after a list: points 8,4 + 4 = 8."""
 _COMMA_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,4}),(\d{1,2})(?![\d,]|\.\d)")
 _THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 # Without a prefix, which would change the scale.
@@ -57,12 +60,29 @@ def plain_notation(text: str) -> str:
         text = _POWERS_OF_TEN.sub(lambda match: _POWER_OF_TEN.sub(r"(\1*10^(\2))", match[0]), text)
     if COMMA_AND_FEW_DIGITS.search(text):
         text = _LAKHS.sub(lambda match: match[0].replace(",", ""), text)
-        if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text):
+        if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text) and not _has_sum_after_list(text):
             text = _COMMA_NUMBER.sub(r"\1.\2", text)
+    if " dozen" in text:
+        text = _DOZENS.sub(lambda match: str(12 * int(match[1] or match[2])), text)
     for sign, pattern, replacement in _SIGNS:
         if sign in text:
             text = pattern.sub(replacement, text)
     return _ELECTRIC.sub("", text) if _ELECTRIC_ENDS.search(text) else text
+
+
+_DOZENS: Final = re.compile(
+    r"(?<![\w.,])(\d{1,4}) dozen(?=(?: [a-z]+)? [-+−] (?:(?!dozen)[^=.;\n]){1,40}= ?\d[\d,]*+(?! ?dozen))"
+    r"|(?<=\d [-+−] )(\d{1,4}) dozen(?=(?: [a-z]+)? ?= ?\d[\d,]*+(?! ?dozen))"
+)
+"""Dozens in a sum of pieces; in one of dozens they are a unit."""
+
+
+def _has_sum_after_list(text: str) -> bool:
+    for match in _LISTED.finditer(text):
+        last, more = int(match[1]), int(match[3])
+        if int(match[4]) == (last + more if match[2] == "+" else last - more):
+            return True
+    return False
 
 
 def _from_base(match: re.Match[str]) -> str:

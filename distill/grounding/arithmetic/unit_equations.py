@@ -45,7 +45,9 @@ _SAME: Final = compile_quick(
     rf"(?:is|are|equals?|=|same|corresponds to|makes?)) ?{_ONE}(?:(?: and | ){_ONE})?"
     r"(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
 )
-_DOZEN: Final = compile_quick(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
+_DOZEN: Final = compile_quick(
+    r"(?<![-+*/^=] )\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^]| dozen)"
+)
 _COINS: Final = compile_quick(
     r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])"
 )

@@ -36,6 +36,15 @@ f(2) = 5 and f(3) - f(2) = 4
 sin(30) = 1/2
 log(100) = 2 and 2 * log(10) = 2
 8 mod 3 = 2
+2 dozen + 1 = 25
+2 dozen eggs + 1 egg = 25 eggs
+1 + 2 dozen = 25
+3 dozen - 1 = 35
+1 dozen + 2 dozen = 3 dozen
+8,4 + 4 = 12,4
+8,4+4=12,4
+the points 8,4 + 4 = 8
+max(3,4+5) = 9
 7 // 2 = 3
 10 % 3 = 1
 5C2 = 10
@@ -172,6 +181,10 @@ The sum is 150 and the mean is 150 / 3 = 50 units.
 13 / 4 = 3 rest 1
 """
 SLIPS = """
+2 dozen + 1 = 26
+1 + 2 dozen = 26
+8,4 + 4 = 12,5
+8,4+4=12,5
 8 + 6 = 15
 12 + 5 = 18 apples
 The total is 3 + 4 + 5 = 13.
