@@ -37,6 +37,8 @@ _packages: set[str] = set()
 """Modules of installed packages that brought something."""
 _files: dict[str, "LoadedFile"] = {}
 """Files that this process has run, by the name of their module."""
+_kept: dict[tuple[str, str, Path], "Extension"] = {}
+"""What `load_once` has loaded since the last `load_anew`."""
 _code: dict[tuple[str, str], str] = {}
 """What identifies the code of each loaded class or function, by its module and name."""
 
@@ -102,6 +104,19 @@ def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], 
         raise RecipeError(f"{key} = {value!r}: {lacking} (docs/extending.md shows a whole one)")
     _code[_address(loaded)] = code
     return Extension(value=value, loaded=loaded, code=code)
+
+
+def load_once(group: str, value: str, key: str, folder: Path, check: Callable[[Any], str]) -> Extension:
+    """As `load`, of the file as it was at the first call: what every row asks for has one code in a stage."""
+    place = (group, value, folder)
+    if place not in _kept:
+        _kept[place] = load(group, value, key, folder, check)
+    return _kept[place]
+
+
+def load_anew() -> None:
+    """Let `load_once` look at files again; at the start of a stage, as a notebook edits them between two."""
+    _kept.clear()
 
 
 def code_of(loaded: Any) -> str | None:

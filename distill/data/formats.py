@@ -8,9 +8,8 @@ of a round). A row with several question turns gives several questions, each ask
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -36,7 +35,7 @@ from distill.data.row_values import ParsedRow as ParsedRow
 from distill.data.row_values import RowQuestion as RowQuestion
 from distill.data.sources import nearest
 from distill.errors import DataError
-from distill.extensions import DATA_FORMATS, FAILURES, Extension, describe, load
+from distill.extensions import DATA_FORMATS, FAILURES, Extension, describe, load_once
 from distill.recipe.sections.data import DataSource
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -69,17 +68,13 @@ def _with_earlier_turns(parsed: ParsedRow) -> ParsedRow:
     return replace(parsed, questions=tuple(questions))
 
 
-@cache
-def _load(value: str, folder: Path) -> Extension:
+def outside_format(source: DataSource) -> Extension:
+    """The format of a source that a user's file or an installed package brings. Raises RecipeError."""
+
     def lacking(loaded: Any) -> str:
         return "" if callable(loaded) else "a data format is a function of a row's values and its source"
 
-    return load(DATA_FORMATS, value, "data.NAME.format", folder, lacking)
-
-
-def outside_format(source: DataSource) -> Extension:
-    """The format of a source that a user's file or an installed package brings. Raises RecipeError."""
-    return _load(source.format, source._folder)
+    return load_once(DATA_FORMATS, source.format, "data.NAME.format", source._folder, lacking)
 
 
 def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSource) -> ParsedRow:

@@ -1,10 +1,9 @@
 """The answer type that a source states for its samples: a name of the recipe, or code from outside the project."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distill.extensions import ANSWER_TYPES, Extension, load
+from distill.extensions import ANSWER_TYPES, Extension, load_once
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
@@ -26,7 +25,6 @@ def load_answer_types(recipe: Recipe) -> None:
         answer_type_of(source)
 
 
-@cache
 def _load_type(value: str, folder: Path) -> Extension:
     from distill.answers.user_types import PREFIX, UserAnswerType
 
@@ -36,4 +34,4 @@ def _load_type(value: str, folder: Path) -> Extension:
         has_valid_name = made.name.startswith(PREFIX) and made.name.isidentifier()
         return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
 
-    return load(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)
+    return load_once(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)

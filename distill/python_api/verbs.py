@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distill.extensions import load_anew
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -37,6 +38,7 @@ def generate(
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
+    load_anew()
     with recording(Path(run), "generate"), left_no_run(Path(run)):
         compare_asked(recipe, Path(run))
         return generate_compared(recipe, Path(run), limit=limit, fresh=fresh, on_progress=on_progress)
@@ -48,6 +50,7 @@ def filter(
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
     from filters.tables import fork_server
 
+    load_anew()
     run = Path(run)
     fork_server.start_early(run, recipe.filter.workers)  # before this process loads the same modules
     from distill.wiring.model_signals import measurers
@@ -71,6 +74,7 @@ def train(
     from student.distributed import processes
     from student.train import train as train_student
 
+    load_anew()
     run = Path(run)
     with recording(run, "train", quiet=not processes.is_main()), left_no_run(run), processes.together():
         if processes.is_main():
@@ -84,6 +88,7 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
+    load_anew()
     with recording(Path(run), "eval"), left_no_run(Path(run)):
         compare_trained(recipe, Path(run))
         return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)

@@ -146,10 +146,15 @@ def put(values: dict[str, Any], key: str, value: Any) -> None:
 
 def _child(node: Any, part: str, key: str) -> Any:
     if isinstance(node, list):
+        names = [
+            str(item.get("name", position)) if isinstance(item, dict) else str(position)
+            for position, item in enumerate(node)
+        ]
         for position, item in enumerate(node):
-            if part in (item.get("name"), str(position)):
+            if part in (names[position], str(position)):
+                if not isinstance(item, dict | list):
+                    raise RecipeError(f"--set {key}: item {position} of the list is {item!r:.60}, and holds no keys")
                 return item
-        names = [str(item.get("name", position)) for position, item in enumerate(node)]
         raise RecipeError(f"--set {unknown_value(key, part, names)}")
     if not isinstance(node.setdefault(part, {}), dict | list):
         raise RecipeError(f"--set {key}: {part} holds a value, not a section")

@@ -8,8 +8,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,7 +15,7 @@ import orjson
 from distill import redact
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
-from distill.extensions import FAILURES, PROMPTS, Extension, describe, load
+from distill.extensions import FAILURES, PROMPTS, Extension, describe, load_once
 from distill.recipe.sections.rounds import REPLY
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
@@ -71,15 +69,10 @@ def prompt_key(teacher: Teacher) -> str:
 
 
 def _outside(teacher: Teacher) -> Extension:
-    return _load(teacher.prompt, teacher._folder)
-
-
-@cache
-def _load(value: str, folder: Path) -> Extension:
     def lacking(loaded: Any) -> str:
         return "" if callable(loaded) else "a prompt is a function of a sample that returns the text to ask"
 
-    return load(PROMPTS, value, "teachers.NAME.prompt", folder, lacking)
+    return load_once(PROMPTS, teacher.prompt, "teachers.NAME.prompt", teacher._folder, lacking)
 
 
 def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:

@@ -1,5 +1,6 @@
 """Formats of data sources: plain columns, FineVision, LLaVA, ChartQA, COCO-QA, ScienceQA, formats from a file."""
 
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +18,11 @@ from source_rows import (
     write_table,
 )
 
+import distill
 from distill.data import reader
 from distill.data.images import image_files
-from distill.errors import RecipeError
+from distill.errors import DistillError, RecipeError
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
 
@@ -250,6 +253,21 @@ def test_the_code_of_a_format_is_part_of_what_a_source_is(tmp_path_factory: pyte
         write_jsonl(place / "q.jsonl", plain_rows())
         found.append(reader.source_fields(recipe_for(place, format="mine.py:invoices"))["format"])
     assert found[0] != found[1] and all(value.startswith("sha256:") for value in found)
+
+
+@pytest.mark.parametrize("verb", [distill.generate, distill.filter, distill.train, distill.evaluate])
+def test_a_format_that_is_edited_while_the_process_lives_is_read_by_the_next_verb(
+    folder: Path, verb: Callable[[Recipe, Path], Any]
+) -> None:
+    (folder / "mine.py").write_text(INVOICES)
+    write_jsonl(folder / "q.jsonl", [{"scan": "0.png", "fields": {"sum": "123"}}])
+    recipe = recipe_for(folder, images_root="images", format="mine.py:invoices")
+    before = [sample.question for sample in reader.samples(recipe)]
+    (folder / "mine.py").write_text(INVOICES.replace("What is", "Read"))
+    assert [sample.question for sample in reader.samples(recipe)] == before  # one code in a stage
+    with pytest.raises(DistillError):  # it has no teachers and no stages
+        verb(recipe, folder / "run")
+    assert [sample.question for sample in reader.samples(recipe)] != before
 
 
 def test_a_format_that_is_not_there_is_refused(folder: Path) -> None:

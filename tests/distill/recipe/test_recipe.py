@@ -216,6 +216,8 @@ def test_overrides_reach_every_kind_of_key(path: Path) -> None:
         ("stages.epochs", "is a list; name one of its items"),
         ("seed.value", "holds a value, not a section"),
         ("stages.reason.epoch", "did you mean 'epochs'?"),
+        ("stages.align.train.0.x", "item 0 of the list is 'projector', and holds no keys"),
+        ("stages.align.train.7.x", "known: 0"),
     ],
 )
 def test_an_override_that_points_nowhere_is_refused(path: Path, key: str, expected: str) -> None:
