@@ -18,7 +18,7 @@ from distill.ablation.costs import measured_folder
 from distill.ablation.power import keep_statement
 from distill.ablation.results import ArmResult, outcome
 from distill.artifacts.files import locked, write_text
-from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
+from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_number, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
@@ -65,7 +65,12 @@ def ablate(
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
             )
-        results.write(recipe, folder, result, skipped, teacher_fits(recipe, run, result, on_progress))
+        fits: Fits | DataError | None
+        try:
+            fits = teacher_fits(recipe, run, result, on_progress)
+        except DataError as error:  # belongs to the studies that ask for them
+            fits = error
+        results.write(recipe, folder, result, skipped, fits)
     return folder
 
 
@@ -182,7 +187,7 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
     """The results of one arm, by the seeds that are finished."""
     result = {}
     planned = arm(recipe, name, seed=recipe.seed)
-    for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
+    for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*"), key=by_number):
         seed = int(folder.name.removeprefix("seed-"))
         if Manifest.read(measured_folder(planned, folder) / "eval") is not None:
             planned = arm(recipe, name, seed=seed)

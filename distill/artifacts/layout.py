@@ -1,5 +1,6 @@
 """Names of the files and folders of a run directory that more than one module reads or writes."""
 
+import re
 from pathlib import Path
 
 RECIPE = "recipe.toml"
@@ -86,6 +87,9 @@ def rollouts_folder(run: Path, stage: str) -> Path:
     return run / "rollouts" / stage
 
 
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+
+
 def part_path(folder: Path, number: int, suffix: str) -> Path:
     """The file of one part of many, `part-00000.jsonl` say."""
     return folder / f"{_PART}{number:05d}{suffix}"
@@ -97,4 +101,9 @@ def part_number(part: Path) -> int:
 
 def part_paths(folder: Path, suffix: str, *, below: str = "") -> list[Path]:
     """The parts in a folder by number; with `below`, in the folders that this pattern matches."""
-    return sorted(folder.glob(f"{below}/{_PART}*{suffix}" if below else f"{_PART}*{suffix}"))
+    return sorted(folder.glob(f"{below}/{_PART}*{suffix}" if below else f"{_PART}*{suffix}"), key=by_number)
+
+
+def by_number(path: Path) -> list[str | int]:
+    """A key that sorts paths by the numbers in them: part-99999 comes before part-100000."""
+    return [int(piece) if piece.isascii() and piece.isdecimal() else piece for piece in _NUMBERS.split(str(path))]

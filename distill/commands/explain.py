@@ -296,7 +296,7 @@ def _siblings(
 
 def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str) -> tuple[tuple[str, int], ...]:
     """Where the trace stands in the dataset: file below the run, and row."""
-    paths = sorted((dataset / "train").glob("*.parquet"))
+    paths = sorted((dataset / "train").glob("*.parquet"), key=layout.by_number)
     if not paths:
         return ()
     rows = tables.rows(
@@ -334,5 +334,5 @@ def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:
 
 def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:
     """The arms that contain the trace."""
-    paths = sorted(folder.glob("*.parquet"))
+    paths = sorted(folder.glob("*.parquet"), key=layout.by_number)
     return tuple(path.stem for path in paths if tables.rows([path], "id = $1", trace_id, columns="id"))

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from distill import redact
 from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_finished
-from distill.artifacts.layout import DATASET
+from distill.artifacts.layout import DATASET, by_number
 from distill.errors import DataError, RecipeError
 from distill.extensions import EXPORT_FORMATS, FAILURES, describe, problem
 from distill.recipe.recipe import Recipe
@@ -103,7 +103,7 @@ def write(
 
 def read(dataset: Path) -> Iterator[DatasetRow]:
     """The examples of a dataset's folder in their order. Raises DataError."""
-    files = sorted((dataset / "train").glob("*.parquet"))
+    files = sorted((dataset / "train").glob("*.parquet"), key=by_number)
     if not files:
         raise DataError(f"{dataset / 'train'}: holds no *.parquet; run the filter stage again")
     for file in files:

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.layout import rollouts_folder, train_data_folder
+from distill.artifacts.layout import by_number, rollouts_folder, train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import reader, sources
 from distill.data.images import image_cells, image_files
@@ -146,7 +146,7 @@ def data_folder(run: Path, stage: Stage) -> Path:
 def _files_of_traces(run: Path, stage: Stage) -> list[Path]:
     """The files of the folder that a stage learns from."""
     folder = data_folder(run, stage)
-    files = sorted(folder.glob("*.parquet"))
+    files = sorted(folder.glob("*.parquet"), key=by_number)
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")
     if stage.rollouts is None:

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts.layout import by_number
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
@@ -161,7 +162,7 @@ def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
 
 
 def _trace_files(run: Path, stage: Stage) -> list[Path]:
-    return sorted(stage_rows.data_folder(run, stage).glob("*.parquet"))
+    return sorted(stage_rows.data_folder(run, stage).glob("*.parquet"), key=by_number)
 
 
 def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:

@@ -15,14 +15,16 @@ def file_names() -> set[str]:
 
 
 def test_parts_are_numbered_and_found_again_in_their_order(tmp_path: Path) -> None:
-    made = [layout.part_path(tmp_path / "a", number, ".jsonl") for number in (2, 0, 10)]
+    made = [layout.part_path(tmp_path / "a", number, ".jsonl") for number in (2, 0, 10, 100_000, 99_999)]
     assert made[0].name == "part-00002.jsonl"
     for path in made:
         path.parent.mkdir(exist_ok=True)
         path.touch()
         path.with_suffix(".jsonl.damaged").touch()
-    assert [layout.part_number(path) for path in layout.part_paths(tmp_path / "a", ".jsonl")] == [0, 2, 10]
-    assert layout.part_paths(tmp_path, ".jsonl", below="*") == sorted(made)
+    assert [layout.part_number(path) for path in layout.part_paths(tmp_path / "a", ".jsonl")] == [
+        *(0, 2, 10, 99_999, 100_000)
+    ]
+    assert layout.part_paths(tmp_path, ".jsonl", below="*") == layout.part_paths(tmp_path / "a", ".jsonl")
 
 
 def test_a_stage_trains_on_the_dataset_or_on_the_rows_of_an_arm_and_leaves_its_student(tmp_path: Path) -> None:
