@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from distill.machine import interrupts
+
 pytest_plugins = ("left_over",)
 
 # As the command line sets it: torch's threads must not spin while they wait, or busy cores make them crawl.
@@ -187,3 +189,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield cluster
     finally:
         cluster.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def forgotten_interrupts() -> Iterator[None]:
+    """An interrupt that a test makes ends no wait of the next one."""
+    yield
+    interrupts.forget()

@@ -202,9 +202,9 @@ def _analysis(
     """The further analysis that a study asks for: a scaling law, or a ranking of teachers."""
     if study.kind == "scaling":
         return {"fit": scaling_law.of_results(results, study.arms, seed=recipe.seed)}
-    if study.kind == "teacher_fit" and isinstance(fits, DataError):
-        raise fits
     if study.kind == "teacher_fit" and fits is not None:
+        if isinstance(fits, DataError):
+            raise fits
         return {"ranks": teacher_ranking.of_results(results, fits, seed=recipe.seed)}
     return {}
 

@@ -22,6 +22,12 @@ def note() -> None:
         _changed.notify_all()
 
 
+def forget() -> None:
+    """Let later waits be long again."""
+    global _noted_until_s
+    _noted_until_s = 0.0
+
+
 def is_noted() -> bool:
     return time.monotonic() < _noted_until_s
 

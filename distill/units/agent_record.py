@@ -181,6 +181,7 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
         "traces": 0,
         "seconds": 0.0,
     }
+    interrupts.forget()  # of an earlier command in this process
     agent, note = AgentRecord(store=store, lease_s=lease_s, facts=facts), scratch / "agent"
     if note.is_file():  # the process that held the lock before has ended
         store.delete([_key(note.read_text())])

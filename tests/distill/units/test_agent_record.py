@@ -10,7 +10,6 @@ import pytest
 from store_in_memory import MemoryStore
 
 from distill.errors import DistillError, StaleError, StorageError, StoreUnavailable
-from distill.machine import interrupts
 from distill.object_store import retrying_store
 from distill.object_store.retrying_store import RetryingStore
 from distill.units import agent_record
@@ -323,7 +322,6 @@ def test_an_agent_that_cannot_give_a_sign_says_so_once_and_goes_on(
 def test_an_interrupt_during_an_outage_ends_at_once_and_stays_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(interrupts, "_noted_until_s", 0.0)
     monkeypatch.setattr(retrying_store, "LAST_PATIENCE_S", 0.1)
     memory, away = MemoryStore(), threading.Event()
 
