@@ -14,7 +14,7 @@ from typing import Any
 
 from distill.artifacts import manifest
 from distill.artifacts.files import locked, set_aside, storage_errors
-from distill.artifacts.integrity import changed
+from distill.artifacts.integrity import changed, traces_digest
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.data.arrow import leave_pandas_out
@@ -38,7 +38,7 @@ from filters.tables import measure
 from filters.tables.fork_server import count_planned, workers_for
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import PlannedTraces, index, traces_digest
+from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
 from filters.text.minhash import Scheme
 from filters.write_result import ResultWriter

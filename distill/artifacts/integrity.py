@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
-from distill.artifacts.layout import RECIPE
-from distill.artifacts.manifest import Manifest, require
+from distill.artifacts.layout import KNOWN_AS, QUARANTINE, RECIPE, SAMPLES
+from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.errors import DataError
 
 MISSING = "it is missing"
@@ -87,3 +87,21 @@ def digested(folder: Path) -> Iterator[Path]:
     """The files below a folder whose digests are noted."""
     for note in sorted(folder.rglob(f".*{_NOTE}")):
         yield note.with_name(note.name.removeprefix(".").removesuffix(_NOTE))
+
+
+def traces_digest(generated: Manifest) -> str:
+    """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
+
+    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content:
+    what was planned by one keeps the digest of its files, also where it is planned anew after a move.
+    """
+    digests = {path: output.sha256 for path, output in generated.outputs.items()}
+    known_as = {
+        name: digest for name in (SAMPLES, QUARANTINE) if (digest := generated.inputs.get(f"{KNOWN_AS}{name}"))
+    }
+    if known_as:
+        digests |= known_as
+    elif content := generated.inputs.get(SAMPLES):
+        digests[SAMPLES] = content
+        digests.pop(QUARANTINE, None)
+    return fingerprint(digests)

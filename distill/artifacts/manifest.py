@@ -5,6 +5,7 @@ that is each stage's business.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from distill.errors import DataError, StaleError
 
 MANIFEST = "manifest.json"
 STAGES = ("generate", "filter", "train", "eval")
+_DIGEST = re.compile(r"[0-9a-f]{32,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifes
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """One line a field that differs, old value and new."""
-    return "\n".join(f"  {key}: {_short(old)} -> {_short(new)}" for key, (old, new) in changes(before, now).items())
+    return "\n".join(f"  {key}: {_difference(old, new)}" for key, (old, new) in changes(before, now).items())
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -120,6 +122,13 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
     if begun and before is not None and fingerprint(before) != fingerprint(redact.tree(fields)):
         raise StaleError(f"{path.parent} was started with other settings:\n{differences(before, fields)}\n{remedy}")
     write_json(path, fields)
+
+
+def _difference(old: Any, new: Any) -> str:
+    """Two digests say only that the content is another one."""
+    if all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in (old, new)):
+        return f"other content ({old[:8]} -> {new[:8]})"
+    return f"{_short(old)} -> {_short(new)}"
 
 
 def _short(value: Any) -> str:

@@ -117,6 +117,8 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
             models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
         unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
         unused |= set() if has_gold else {"data.test", "eval"}
+        if has_gold:
+            comments[f"data.{split.NAME}.columns"] = "what each column of the table holds"
         body = find(TEMPLATE).read_text(encoding="utf-8").partition("\nseed")[2]
         text = filled(f"seed{body}", models, unused, comments)
         write_text(parts / SCHEMA, json.dumps(schema(), indent=1))
@@ -243,7 +245,9 @@ def _guessed(
         table = sources.locate(recipe, split.NAME)
     except DataError as error:
         hint = "; --question TEXT asks about the images of a folder, without its tables"
-        raise DataError(f"{error}{hint if Path(values['source']).is_dir() else ''}") from None
+        message = str(error).removeprefix(f"[data.{split.NAME}] source = {values['source']!r}: ")
+        message = message.replace("; paths are relative to the recipe", "")  # SOURCE is not in a recipe
+        raise DataError(f"{message}{hint if Path(values['source']).is_dir() else ''}") from None
     if root is not None:
         table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
     cells = [] if settings.columns else guessed_columns.cells_for_names(table)

@@ -231,7 +231,7 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
             cause = "show the same image" if images < 2 else f"are connected by images that they share ({images:,})"
             raise DataError(
                 f"{label}: no test rows can be set apart, because all its rows ({total:,}) {cause}; give rows about "
-                "other images, or write a recipe without a test set (docs/recipe.md)"
+                "another image, or write a recipe without a test set (docs/recipe.md)"
             )
         raise DataError(
             f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "

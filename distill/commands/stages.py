@@ -17,6 +17,7 @@ from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError, StaleError
+from distill.planning.outdated import outdated_text
 from distill.python_api import verbs
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
@@ -261,7 +262,7 @@ def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     with recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "eval")
-    return _blocks(evaluation(run), damage(run), compared)
+    return _blocks(evaluation(run), damage(run), outdated_text(run), compared)
 
 
 @logged("ablate")

@@ -15,6 +15,7 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed, require_run
 from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
 from distill.artifacts.manifest import STAGES, Manifest
+from distill.planning.outdated import outdated_text
 from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import counted, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
@@ -29,15 +30,15 @@ FUNNEL = {
 def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
     require_run(run)
-    blocks = [_stages(run), running(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
-    blocks.append(rounds_text(run))
+    blocks = [_stages(run), running(run), outdated_text(run), funnel(run), warnings(run), damage(run), training(run)]
+    blocks += [evaluation(run), rounds_text(run)]
     return "\n\n".join(block for block in blocks if block)
 
 
 def status_fields(run: Path) -> dict[str, Any]:
     """The state of a run as plain values, for JSON. Raises DataError where there is no run."""
     require_run(run)
-    told = warnings(run).splitlines()
+    told = [*outdated_text(run).splitlines(), *warnings(run).splitlines()]
     return {
         "run": str(run),
         "stages": [_state(run / stage, stage) for stage in STAGES],

@@ -19,8 +19,8 @@ from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
 from distill.data.row_values import (
     PLACEHOLDER,
+    Choices,
     image_names,
-    parse_json_list,
     pick_column,
     read_answer_type,
     read_difficulty,
@@ -38,7 +38,6 @@ from distill.errors import DataError
 from distill.extensions import DATA_FORMATS, FAILURES, Extension, describe, load_once
 from distill.recipe.sections.data import DataSource
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CHOICES = ("choices", "options")
 TURNS = ("conversations", "messages", "conversation")
 _ASKING = frozenset({"human", "user"})
@@ -275,44 +274,21 @@ def _candidates(cell: ImageCell, *names: str) -> ImageCell:
 
 
 def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
-    choices = pick_column(values, CHOICES)[1]
-    if isinstance(choices, str):
-        choices = parse_json_list(choices)
-    if not isinstance(choices, list) or not 1 <= len(choices) <= len(LETTERS):
-        raise RowError("bad_choices", f"choices must be a list of 1 to {len(LETTERS)} texts, not {choices!r:.200}")
-    if not all(isinstance(choice, str | int | float) for choice in choices):
-        raise RowError("bad_choices", f"choices must be texts, not {choices!r:.200}")
-    options = [str(choice).strip() for choice in choices]
-    index = values.get(source.columns.answer)
-    if isinstance(index, str):
-        index = _position(index.strip(), options)
-    if isinstance(index, float) and index.is_integer():
-        index = int(index)  # data frames write whole numbers so where a cell of the column is empty
-    if index is not None and (not isinstance(index, int) or not 0 <= index < len(options)):
-        raise RowError(
-            "bad_answer", f"answer {index!r} is not the position, letter or text of one of {len(options)} choices"
-        )
+    cell = pick_column(values, CHOICES)[1]
+    if cell is None:  # a table may mix questions with and without choices
+        return _plain(values, source, with_image=False)
+    choices = Choices.read(cell)
+    letter = choices.letter(values.get(source.columns.answer))
     hint = str(values.get("hint") or "").strip()
     lines = [f"{hint}\n"] if hint else []
-    lines += [read_question(values.get(source.columns.question))]
-    lines += [f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)]
     question = RowQuestion(
-        text="\n".join(lines),
-        answers=() if index is None else (LETTERS[index],),
+        text="\n".join([*lines, read_question(values.get(source.columns.question)), *choices.lines]),
+        answers=() if letter is None else (letter,),
         answer_type="choice",
         domain=read_domain(values, source),
-        meta={**read_difficulty(values, source), **_explanations(values), "options": options},
+        meta={**read_difficulty(values, source), **_explanations(values), "options": list(choices.texts)},
     )
     return ParsedRow(images=read_images(values, source, required=False), questions=(question,))
-
-
-def _position(answer: str, options: list[str]) -> Any:
-    """The place of a choice that is given by its number from 0, its letter or its text; other text as it is."""
-    if answer.lstrip("-").isdecimal():
-        return int(answer)
-    if answer in options:
-        return options.index(answer)
-    return LETTERS.index(answer) if len(answer) == 1 and answer in LETTERS else answer or None
 
 
 def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:

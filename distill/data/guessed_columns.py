@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import CHOICES, TURNS
+from distill.data.formats import CHOICES, TURNS, RowError
 from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
+from distill.data.row_values import Choices
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
 
@@ -105,9 +106,16 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
         return "llava"
     if "query" in names and ("imgname" in names or "label" in names):
         return "chartqa"
-    listed = [row.get(name) for row in rows for name in CHOICES if row.get(name)]
-    lists = [each for each in listed if isinstance(each, list) or str(each).lstrip().startswith("[")]
-    return "scienceqa" if lists and len(lists) == len(listed) else "plain"
+    cells = [row.get(name) for row in rows for name in CHOICES if row.get(name)]
+    return "scienceqa" if cells and all(map(_holds_choices, cells)) else "plain"
+
+
+def _holds_choices(cell: Any) -> bool:
+    try:
+        Choices.read(cell)
+    except RowError:
+        return False
+    return True
 
 
 def _column(
@@ -157,12 +165,24 @@ def _is_file(path: Path) -> bool:
 
 
 def _images_root(root: Path, paths: Sequence[str]) -> Path:
-    """The folder that most of the paths are relative to: that of the table, or one in it or above it.
+    """The folder that most of the paths are relative to: that of the table, or one in it, above it or beside it.
 
     A folder that may not be read holds none of them.
     """
     absolute = [path for path in paths if Path(path).is_absolute()]
     if absolute and len(absolute) == len(paths):
         return Path(os.path.commonpath([str(Path(path).parent) for path in absolute])).resolve()
-    below = sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] != ".")
-    return max((root, *below, root.parent), key=lambda folder: sum(_is_file(folder / path) for path in paths))
+
+    def count(folder: Path) -> int:
+        return sum(_is_file(folder / path) for path in paths)
+
+    near = max((root, *_folders(root), root.parent), key=count)
+    return near if count(near) else max((near, *_folders(root.parent)), key=count)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder; none where it may not be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name[:1] != "." and path.is_dir())
+    except OSError:
+        return []

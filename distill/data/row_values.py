@@ -1,8 +1,9 @@
-"""The parts of a row that all formats share: images, question, answer type, domain, turns.
+"""The parts of a row that all formats share: images, question, answer type, domain, turns, choices.
 
 Checks a value and raises RowError with a reason; does not know which columns a format has (distill.data.formats).
 """
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from distill.data.sources import nearest
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +83,17 @@ def read_images(
 
 
 def parse_json_list(text: str) -> Any:
+    value = parse_json_value(text)
+    return value if isinstance(value, list) else text
+
+
+def parse_json_value(text: str) -> Any:
+    """The list or object that a text of JSON holds; other text as it is."""
     try:
         value = parse_json(text.encode())
     except orjson.JSONDecodeError:
         return text
-    return value if isinstance(value, list) else text
+    return value if isinstance(value, list | dict) else text
 
 
 def read_difficulty(values: Mapping[str, Any], source: DataSource) -> Mapping[str, Any]:
@@ -168,3 +176,77 @@ def read_turns(value: Any, column: str) -> list[Mapping[str, Any]]:
     if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
         raise RowError("malformed_row", f"column {column!r} is not a list of turns")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The texts of the choices in order; the row's own labels where it has some."""
+
+    texts: Sequence[str]
+    labels: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, cell: Any) -> "Choices":
+        """A list of texts; labels with texts ({"A": "red"}); or lists of both ({"label": [...], "text": [...]}).
+
+        Each also as text, written as JSON or Python writes it. Raises RowError.
+        """
+        value = _parsed(cell)
+        labels: Sequence[Any] = ()
+        if isinstance(value, Mapping):
+            labels, value = _labelled(value)
+        if not isinstance(value, list) or not 1 <= len(value) <= len(LETTERS) or len(labels) not in (0, len(value)):
+            raise RowError("bad_choices", f"choices must be 1 to {len(LETTERS)} texts, not {cell!r:.200}")
+        if not all(isinstance(text, str | int | float) for text in value):
+            raise RowError("bad_choices", f"choices must be texts, not {cell!r:.200}")
+        return cls([str(text).strip() for text in value], [str(label).strip() for label in labels])
+
+    @property
+    def lines(self) -> list[str]:
+        """The choices as a question shows them."""
+        return [f"{letter}. {text}" for letter, text in zip(LETTERS, self.texts, strict=False)]
+
+    def letter(self, answer: Any) -> str | None:
+        """The letter of the choice that an answer names: by its label, number from 0, letter or text.
+
+        None without an answer. Raises RowError.
+        """
+        if isinstance(answer, float) and answer.is_integer():
+            answer = int(answer)  # data frames write whole numbers so where a cell of the column is empty
+        index = self._index(str(answer).strip()) if isinstance(answer, str | int) else answer
+        if index is not None and (not isinstance(index, int) or not 0 <= index < len(self.texts)):
+            raise RowError(
+                "bad_answer",
+                f"answer {index!r} is not the position, letter or text of one of {len(self.texts)} choices",
+            )
+        return None if index is None else LETTERS[index]
+
+    def _index(self, answer: str) -> Any:
+        """The place of the named choice; other text as it is."""
+        if answer in self.labels:
+            return self.labels.index(answer)
+        if answer.lstrip("-").isdecimal():
+            return int(answer)
+        if answer in self.texts:
+            return self.texts.index(answer)
+        return LETTERS.index(answer) if len(answer) == 1 and answer in LETTERS else answer or None
+
+
+def _parsed(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    value = parse_json_value(cell)
+    if value is not cell or not cell.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return cell
+
+
+def _labelled(value: Mapping[Any, Any]) -> tuple[list[Any], Any]:
+    """Labels and texts of an object. Parquet writes a label that a row does not have as an empty cell."""
+    if isinstance(value.get("text"), list) and isinstance(value.get("label"), list):
+        return value["label"], value["text"]
+    present = {label: text for label, text in value.items() if text is not None}
+    return list(present), list(present.values())

@@ -180,7 +180,10 @@ def _nearest_path(path: Path) -> str:
 def _kind(path: Path, where: str) -> str:
     kind = KINDS.get(suffix_of(path))
     if kind is None:
-        raise DataError(f"{where}: cannot read a {suffix_of(path) or 'suffixless'} file; known: {', '.join(KINDS)}")
+        remedy = "save the sheet as CSV; " if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
+        raise DataError(
+            f"{where}: cannot read a {suffix_of(path) or 'suffixless'} file; {remedy}known: {', '.join(KINDS)}"
+        )
     return kind
 
 

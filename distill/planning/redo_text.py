@@ -12,6 +12,7 @@ from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
+from distill.planning.outdated import outdated_text
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import start_of
@@ -30,15 +31,15 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
+    earlier = outdated_text(run)
     if not redo.changes:
-        return f"{head}\n\nno key differs; every finished stage stays as it is"
+        return f"{head}\n\nno key differs; {earlier or 'every finished stage stays as it is'}"
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
     keys = _left(("key", "from", "to", "makes stale"), rows)
     stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
     commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
-    if not commands:
-        return f"{head}\n\n{keys}\n\n{stages}"
-    return f"{head}\n\n{keys}\n\n{stages}\n\ncommands that do it; what stays is not done again:\n{commands}"
+    done = f"commands that do it; what stays is not done again:\n{commands}" if commands else ""
+    return "\n\n".join(block for block in (head, keys, stages, earlier, done) if block)
 
 
 def _left(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
-from distill.artifacts.layout import KNOWN_AS, PLACES, PLAN, QUARANTINE, SAMPLES, part_path, part_paths
-from distill.artifacts.manifest import Manifest, fingerprint
+from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
@@ -124,24 +123,6 @@ def partitions(traces: int, partition_rows: int) -> int:
 def partition_count(traces: int, partition_rows: int) -> int:
     """Partitions of a run. One of few traces has several too, so that processes can share it."""
     return max(partitions(traces, partition_rows), min(_SHARES, partitions(traces, _LEAST_SHARED_ROWS)))
-
-
-def traces_digest(generated: Manifest) -> str:
-    """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
-
-    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content:
-    what was planned by one keeps the digest of its files, also where it is planned anew after a move.
-    """
-    digests = {path: output.sha256 for path, output in generated.outputs.items()}
-    known_as = {
-        name: digest for name in (SAMPLES, QUARANTINE) if (digest := generated.inputs.get(f"{KNOWN_AS}{name}"))
-    }
-    if known_as:
-        digests |= known_as
-    elif content := generated.inputs.get(SAMPLES):
-        digests[SAMPLES] = content
-        digests.pop(QUARANTINE, None)
-    return fingerprint(digests)
 
 
 def index(generate: Path, samples: Path, partition_rows: int, workers: Workers = SERIAL) -> PlannedTraces:

@@ -197,6 +197,39 @@ def test_choices_become_part_of_the_question_whether_the_answer_is_a_letter_a_te
     samples = read(tmp_path / "all-distill" / "recipe.toml")
     assert {sample.answer for sample in samples} == {"B"}
     assert all(sample.question.endswith("A. train\nB. plane") for sample in samples)
+    text = (tmp_path / "all-distill" / "recipe.toml").read_text()
+    assert "what each column of the table holds" in text and "add answer =" not in text
+
+
+def test_choices_with_labels_and_rows_without_choices_are_read_from_one_table(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {"image": name, "question": f"How many? {name}", "answer": "2"} for name in photos(tmp_path / "images")
+    ]
+    for line in lines[::2]:
+        line |= {"choices": {"A": "train", "B": "plane"}, "answer": "B"}
+    (tmp_path / "all.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    assert "format scienceqa" in distill("all.jsonl").stdout
+    samples = read(tmp_path / "all-distill" / "recipe.toml")
+    assert {sample.question.partition("\n")[2]: sample.answer for sample in samples} == {
+        "": "2",
+        "A. train\nB. plane": "B",
+    }
+
+
+def test_images_in_a_folder_beside_that_of_the_table_are_found(tmp_path: Path) -> None:
+    names = photos(tmp_path / "images")
+    (tmp_path / "tables").mkdir()
+    rows = b"".join(orjson.dumps({"image": name, "question": "What is it?", "answer": "x"}) + b"\n" for name in names)
+    (tmp_path / "tables" / "all.jsonl").write_bytes(rows)
+    done = distill("tables/all.jsonl")
+    assert done.exit_code == 0 and f"images: in {tmp_path / 'images'}" in done.stdout
+
+
+def test_a_source_that_cannot_be_read_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "all.xlsx").write_bytes(b"PK")
+    assert "save the sheet as CSV" in distill("all.xlsx").stderr
+    assert "does not exist" in (message := distill("nothere").stderr)
+    assert "data.questions" not in message and "recipe" not in message
 
 
 def test_nothing_is_written_over_without_force_and_the_source_never(tmp_path: Path) -> None:

@@ -189,6 +189,40 @@ def test_scienceqa_becomes_a_lettered_choice(folder: Path) -> None:
     assert isinstance(without, Sample) and without.images == ()
 
 
+COLOURS = ["red", "blue", "green"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer", "letter"),
+    [
+        ({"A": "red", "B": "blue", "C": "green"}, "B", "B"),
+        ({"A": "red", "B": "blue", "C": "green", "D": None}, "green", "C"),
+        ({"1": "red", "2": "blue", "3": "green"}, 2, "B"),
+        ({"label": ["1", "2", "3"], "text": COLOURS}, "3", "C"),
+        ('{"A": "red", "B": "blue", "C": "green"}', "A", "A"),
+        ("['red', 'blue', 'green']", "blue", "B"),
+        (COLOURS, 2.0, "C"),
+        (COLOURS, None, None),
+    ],
+)
+def test_choices_may_be_a_list_or_labels_with_texts(
+    folder: Path, choices: Any, answer: Any, letter: str | None
+) -> None:
+    row = {"image": "0.png", "question": "Which?", "choices": choices, "answer": answer}
+    sample = read_one(folder, row, format="scienceqa")
+    assert isinstance(sample, Sample)
+    assert sample.question == "Which?\nA. red\nB. blue\nC. green"
+    assert (sample.answer, sample.meta) == (letter, {"options": COLOURS})
+
+
+def test_a_row_without_choices_in_a_table_of_choices_is_a_plain_question(folder: Path) -> None:
+    chosen = {"image": "0.png", "question": "Which?", "choices": ["red", "blue"], "answer": "B"}
+    plain = {"image": "1.png", "question": "How many?", "answer": ["7", "seven"]}
+    first, second = read_rows(folder, [chosen, plain], format="scienceqa")
+    assert isinstance(first, Sample) and isinstance(second, Sample)
+    assert (second.question, second.answers, second.meta) == ("How many?", ("7", "seven"), {})
+
+
 INVOICES = """
 from distill.data.formats import ImageCell, ParsedRow, RowError, RowQuestion
 

@@ -91,7 +91,7 @@ TRACES = {"small": 40_000, "large": 10_000}
 
 
 def note(stage: str, run: Path, *below: str, **values: Any) -> None:
-    Manifest(stage=stage, fingerprint="", fields={}, **values).write(run.joinpath(stage, *below))
+    Manifest(**{"stage": stage, "fingerprint": "", "fields": {}, **values}).write(run.joinpath(stage, *below))
 
 
 def changed(recipe: Path, **values: str) -> Recipe:
@@ -108,6 +108,19 @@ def stages(text: str) -> dict[str, str]:
 
 def test_the_copy_of_a_recipe_in_its_run_differs_in_nothing(recipe: Path, run: Path) -> None:
     assert "no key differs" in redo_text(load(run / "recipe.toml"), load(recipe), run)
+
+
+def test_stages_that_were_made_from_earlier_traces_or_an_earlier_dataset_are_named(recipe: Path, run: Path) -> None:
+    now = load(recipe)
+    assert "every finished stage stays as it is" in redo_text(now, now, run)
+    fields = {"generate.outputs": "an earlier digest"}
+    Manifest(stage="filter", fingerprint="now", fields=fields, counts={"input": 50_000}).write(run / "filter")
+    for stage, dataset in (("align", "now"), ("reason", "before"), ("polish", "now")):
+        note("train", run, stage, fields={"data.traces": dataset}, counts={"steps": 120})
+    text = redo_text(now, now, run)
+    assert "stays as it is" not in text
+    assert "filter is outdated: the traces changed" in text
+    assert [stage for stage in ("align", "reason", "polish") if f"train {stage} is outdated" in text] == ["reason"]
 
 
 def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_the_stages_before(
