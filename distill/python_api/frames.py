@@ -64,7 +64,8 @@ def traces(run: Path | str) -> pa.Table:
 
 def _traces(folder: Path) -> pa.Table:
     plan = folder / PLAN
-    final = set(pq.read_table(plan, columns=["id"])["id"].to_pylist()) if plan.is_file() else None
+    listed = pq.read_table(plan, columns=["id", "teacher"]) if plan.is_file() else None
+    final = None if listed is None else dict(zip(*(column.to_pylist() for column in listed.columns), strict=True))
     asked = folder / SAMPLES
     samples = pq.read_table(asked, columns=["id", "question", "answers"]).to_pylist() if asked.is_file() else []
     by_id = {sample["id"]: sample for sample in samples}
@@ -78,13 +79,16 @@ def _traces(folder: Path) -> pa.Table:
     return pa.Table.from_batches(pieces)
 
 
-def _records(folder: Path, final: set[str] | None) -> Iterator[dict[str, Any]]:
-    """Each trace once, finished ones first: a trace that failed has a second record if a later run asked again."""
+def _records(folder: Path, final: Mapping[str, str] | None) -> Iterator[dict[str, Any]]:
+    """Each trace once, finished ones first: a trace that failed has a second record if a later run asked again.
+
+    `final` has the teacher of each trace: a trace of a renamed teacher lies in the folder of the former name, too.
+    """
     done, failed = set(), {}
     for part in part_paths(folder, ".jsonl", below="*"):
         for record in read_jsonl(part):
             key = record.get("id")
-            if trace_fault(record) or key in done or (final is not None and key not in final):
+            if trace_fault(record) or key in done or (final is not None and final.get(key) != record.get("teacher")):
                 continue
             if record["outcome"] == Outcome.ERROR:
                 failed[key] = record

@@ -85,18 +85,16 @@ def of_examples(
     run: Path, examples: "Sequence[Example]", stage: Stage, *, top_k: int, decode: Decode, folder: Path
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """`collect` for the rows of a stage. A trace learned without its rationale has none: its teacher had thought."""
-    traces = [example.row.id if is_whole_trace(example) else "" for example in examples]
-    responses = [example.ids[example.begin :] for example in examples]
-    if stage.rollouts is None:
-        return collect(run / "generate", traces, responses, top_k=top_k, decode=decode, folder=folder)
+    own = stage.rollouts is not None
     return collect(
-        run / scores.FOLDER,
-        traces,
-        responses,
+        run / (scores.FOLDER if own else "generate"),
+        [example.row.id if is_whole_trace(example) else "" for example in examples],
+        [example.ids[example.begin :] for example in examples],
         top_k=top_k,
         decode=decode,
         folder=folder,
-        records=scores.of_picture(run, stage.name),
+        teachers=[example.row.teacher for example in examples],
+        records=scores.of_picture(run, stage.name) if own else None,
     )
 
 
@@ -113,15 +111,17 @@ def collect(
     top_k: int,
     decode: Decode,
     folder: Path,
+    teachers: Sequence[str] = (),
     records: Iterable[Mapping[str, Any]] | None = None,
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """The distributions of a stage's rows, and by teacher how many of its tokens have one.
 
     `generate` is the folder of a run's generate stage, `traces` the trace id of each row ("": a row that is none),
-    `responses` its token ids as the student writes them, `decode` the student's, `records` what is read in the place
-    of the journals below `generate`. Of every stored distribution the `top_k` likeliest tokens and the sampled one
-    are kept. Raises ModelError for a teacher with other tokens than the student's, and DataError when nothing has a
-    distribution.
+    `responses` its token ids as the student writes them, `decode` the student's, `teachers` who wrote each row by its
+    data, `records` what is read in the place of the journals below `generate`. A trace counts once: after its teacher
+    was renamed it lies in the folders of both names. Of every stored distribution the `top_k` likeliest tokens and
+    the sampled one are kept. Raises ModelError for a teacher with other tokens than the student's, and DataError when
+    nothing has a distribution.
     """
     rows: dict[str, list[int]] = defaultdict(list)
     for row, trace in enumerate(traces):
@@ -136,7 +136,7 @@ def collect(
         # Written front to back: a mapped file on a full disk would kill the process instead of raising.
         outputs = [files.enter_context((folder / name).open("wb")) for name in (_IDS, _VALUES)]
         for record in logprobs.records(generate, rows) if records is None else records:
-            if record["id"] not in rows:
+            if record["id"] not in rows or starts[rows[record["id"]][0]] >= 0:
                 continue
             teacher = record["teacher"]
             ids, values = logprobs.decode(record["logprobs"])
@@ -148,7 +148,7 @@ def collect(
                     # Place -1 is the row added at the end.
                     output.write(np.pad(kept, ((0, 1), (0, 0)), constant_values=empty)[positions].tobytes())
                 starts[row], written = written, written + len(positions)
-                of_teacher = coverage[teacher]
+                of_teacher = coverage[(teachers[row] if teachers else "") or teacher]
                 of_teacher.traces += 1
                 of_teacher.tokens += len(positions)
                 of_teacher.aligned += int((positions >= 0).sum())

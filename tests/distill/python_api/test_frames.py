@@ -40,6 +40,19 @@ def test_traces_have_their_question_and_gold_answers(run: Path) -> None:
     assert row["hinted"] is False and row["latency_s"] == 0.1
 
 
+def test_the_traces_of_a_renamed_teacher_have_its_name_of_today(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    before = distill.traces(run)
+    for part in (copy / "generate").glob("*/part-*.jsonl"):
+        records = [orjson.loads(line) | {"teacher": "a-former-name"} for line in part.read_bytes().splitlines()]
+        former = copy / "generate" / "a-former-name" / f"part-{len(list(copy.glob('generate/a-*/*'))):05}.jsonl"
+        former.parent.mkdir(exist_ok=True)
+        former.write_bytes(
+            b"".join(orjson.dumps({k: v for k, v in each.items() if k != "crc"}) + b"\n" for each in records)
+        )
+    assert distill.traces(copy).to_pylist() == before.to_pylist()
+
+
 def test_of_a_run_on_its_way_the_traces_so_far_are_told_and_an_error_that_was_mended_is_none(tmp_path: Path) -> None:
     samples, traces = small_world(tmp_path / "pictures", questions=1)
     failed = replace(traces[0], outcome="error", answer="", finish_reason="error")

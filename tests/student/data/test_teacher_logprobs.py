@@ -95,6 +95,18 @@ def test_rows_in_any_order_twice_or_without_a_distribution(tmp_path: Path) -> No
     assert len(pickle.dumps(found)) < 1000 and (again.of(0, 5)[0] == found.of(0, 5)[0]).all()
 
 
+def test_the_traces_of_a_renamed_teacher_count_once_and_for_the_name_that_the_data_has(tmp_path: Path) -> None:
+    text = f"<think>\n{RATIONALE}\n</think>\n\n4"
+    generate = journal(tmp_path, *(record("a", text, teacher=name) for name in ("former", "now")))
+    ours, folder = tokens(text + "<|im_end|>"), tmp_path / "table"
+    found, coverage = collect(
+        generate, ["a", "a"], [ours] * 2, top_k=K, decode=decode, folder=folder, teachers=["now"] * 2
+    )
+    assert {name: (each.traces, each.tokens) for name, each in coverage.items()} == {"now": (2, 2 * len(ours))}
+    assert all((found.of(row, len(ours))[0][:, 0] == ours).all() for row in (0, 1))
+    assert (folder / "ids.i4").stat().st_size == 2 * len(ours) * (K + 1) * 4
+
+
 def test_a_teacher_with_other_tokens_is_refused_by_its_stored_ids(tmp_path: Path) -> None:
     right = [record(f"r{number}", f"<think>\n{RATIONALE}\n</think>\n\n{number}") for number in range(5)]
     wrong = [record(f"w{number}", RATIONALE, teacher="stranger", shift=1) for number in range(5)]
