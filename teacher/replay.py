@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from distill.artifacts.json_lines import LineReader
-from distill.artifacts.layout import SAMPLES
+from distill.artifacts.layout import PLAN, SAMPLES
 from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.machine import event_loop
@@ -35,7 +38,7 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     recipe has changed since, TeacherError when a server does not answer.
     """
     folder = run / "generate"
-    record = _find_record(folder, trace_id)
+    record = _find_record(recipe, folder, trace_id)
     teacher = next((teacher for teacher in recipe.teachers if teacher.name == record["teacher"]), None)
     if teacher is None:
         raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
@@ -57,19 +60,37 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     return {"request": shown, "stored": record["text"], "answer": answer.text, "equal": answer.text == record["text"]}
 
 
-def _find_record(folder: Path, trace_id: str) -> dict[str, Any]:
-    """The record of a finished trace; attempts that were replaced are found, too."""
+def _find_record(recipe: Recipe, folder: Path, trace_id: str) -> dict[str, Any]:
+    """The record of a finished trace; attempts that were replaced are found, too.
+
+    Of a teacher that was renamed, whose traces lie in two folders, it is the one with the name of today.
+    """
     prefix = trace_id.strip().lower()
+    names, planned = {teacher.name for teacher in recipe.teachers}, _planned_teachers(folder, prefix)
     records: dict[str, dict[str, Any]] = {}
+
+    def rank(record: Mapping[str, Any]) -> tuple[bool, bool, bool]:
+        name = record["teacher"]
+        return name == planned.get(record["id"]), name in names, not record["error"]
+
     for part in (part for teacher in sorted(folder.glob("*/")) for part in trace_parts(teacher)):
         for record in _records_by_prefix(part, prefix):
-            if record["id"] not in records or not record["error"]:
+            if record["id"] not in records or rank(record) > rank(records[record["id"]]):
                 records[record["id"]] = record
     if len(records) == 1 and prefix:
         return next(iter(records.values()))
     if not records:
         raise DataError(f"{folder}: no trace has an id that begins with {trace_id!r}; ids are in */part-*.jsonl")
     raise DataError(f"{folder}: {len(records)} traces begin with {trace_id!r}: {', '.join(list(records)[:5])} ...")
+
+
+def _planned_teachers(folder: Path, prefix: str) -> dict[str, str]:
+    """The teachers of the final traces whose ids begin so."""
+    if not (folder / PLAN).is_file():
+        return {}
+    table = pq.read_table(folder / PLAN, columns=["id", "teacher"])
+    chosen = table.filter(pc.starts_with(table["id"], prefix))
+    return dict(zip(*(column.to_pylist() for column in chosen.columns), strict=True))
 
 
 def _records_by_prefix(part: Path, prefix: str) -> Iterator[dict[str, Any]]:
@@ -102,7 +123,7 @@ def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], au
         {key: value for key, value in record["params"].items() if key in Sampling.model_fields}, strict=False
     )
     sample = _find_sample(recipe, folder, record["sample_id"])
-    text = draft_text(_find_record(folder, record["draft"])) if record["draft"] else ""
+    text = draft_text(_find_record(recipe, folder, record["draft"])) if record["draft"] else ""
     first = author.first_attempt(sample, record["k"], draft=record["draft"], draft_text=text)
     for request in _attempts(author, first, sampling, record["attempt"]):
         if request.id == record["id"]:

@@ -130,7 +130,7 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
-    ids, sample_ids = _plan(generate / PLAN)
+    ids, sample_ids, teachers = _plan(generate / PLAN)
     count = partition_count(len(ids), partition_rows)
     planned = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
@@ -150,7 +150,8 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
         rows, number = _rows_in(ids, records.ids), records.piece.number
         columns = (records.starts, records.digests, records.failed, records.makers)
         for row, start, digest, failed, maker in zip(rows, *columns, strict=True):
-            if row >= 0:
+            # A trace of a teacher that was renamed lies in the folder of its former name, too.
+            if row >= 0 and maker.teacher.encode() == teachers[row]:
                 _add_record(planned, errors, row, (number, start), digest, maker, failed=failed)
     planned.makers = +planned.makers
     _copy_samples(planned, generate / SAMPLES)
@@ -179,21 +180,24 @@ def trace(record: dict[str, Any]) -> Trace:
     return Trace(**(known | {"usage": Usage(**record["usage"])}))
 
 
-def _plan(path: Path) -> tuple[Ids, Ids]:
-    """Trace ids in order, and the sample of each."""
-    parts: list[tuple[Ids, Ids]] = []
+_PLANNED = ("id", "sample_id", "teacher")
+
+
+def _plan(path: Path) -> tuple[Ids, Ids, Ids]:
+    """Trace ids in order, and the sample and the teacher of each."""
+    parts: list[list[Ids]] = []
     try:
         with pq.ParquetFile(path) as table:
-            for batch in table.iter_batches(batch_size=_BATCH, columns=["id", "sample_id"]):
+            for batch in table.iter_batches(batch_size=_BATCH, columns=list(_PLANNED)):
                 columns = batch.to_pydict()
-                parts.append((np.array(columns["id"], np.bytes_), np.array(columns["sample_id"], np.bytes_)))
+                parts.append([np.array([text.encode() for text in columns[name]], np.bytes_) for name in _PLANNED])
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}; run the generate stage again") from None
     if not parts:
-        return np.empty(0, "S1"), np.empty(0, "S1")
-    ids, sample_ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return np.empty(0, "S1"), np.empty(0, "S1"), np.empty(0, "S1")
+    ids, sample_ids, teachers = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(ids)
-    return ids[order], sample_ids[order]
+    return ids[order], sample_ids[order], teachers[order]
 
 
 def partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:

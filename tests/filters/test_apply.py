@@ -15,6 +15,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.artifacts.files import locked
+from distill.artifacts.journal import write_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StaleError
 from distill.recipe.loading import load
@@ -257,6 +258,18 @@ def test_traces_outside_the_plan_and_second_records_of_an_id_are_not_counted(mad
         file.write(orjson.dumps(asdict(trace(world[1][0], k=5, teacher="brief")))[:50])  # torn by a crash
     apply(load(made[0] / "recipe.toml"), run)
     assert digests(run) == digests(made[0] / "run")
+
+
+def test_traces_of_a_renamed_teacher_have_its_name_of_today(made, tmp_path):
+    folder, samples, traces, _, _ = made
+    generate = generate_folder(tmp_path / "run", samples, traces)
+    former = [asdict(replace(item, teacher="a-former-name")) for item in traces]
+    (generate / "a-former-name").mkdir()
+    write_jsonl(generate / "a-former-name" / "part-00000.jsonl", former)
+    apply(recipe(folder), tmp_path / "run")
+    assert digests(tmp_path / "run") == digests(folder / "run")
+    teachers = pq.read_table(tmp_path / "run/filter/dataset/train/part-00000.parquet", columns=["teacher"])
+    assert "a-former-name" not in teachers["teacher"].to_pylist()
 
 
 def test_an_error_counts_only_where_no_attempt_succeeded(tmp_path):

@@ -12,7 +12,7 @@ import stub_server
 import tiny_models
 from typer.testing import CliRunner
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.cli import app
 from distill.data.sample_files import write_samples
 from distill.errors import DataError, StaleError
@@ -96,6 +96,19 @@ def test_every_trace_s_request_is_rebuilt_as_it_was_sent(world: World) -> None:
     shown = [replay(world.recipe(), world.folder / "run", record["id"]) for record in records]
     assert {plain(request["body"]) for request in shown} == sent
     assert len(shown) == len(sent) == 8
+
+
+@pytest.mark.parametrize("former", ["another", "yet-another"])
+def test_the_trace_of_a_renamed_teacher_is_that_of_its_name_of_today(
+    world: World, tmp_path: Path, former: str
+) -> None:
+    run = Path(shutil.copytree(world.folder / "run", tmp_path / "run"))
+    (run / "generate" / former).mkdir()
+    for part in (run / "generate" / "writer").glob("part-*.jsonl"):
+        lines = [{**record, "teacher": former} for record in read_jsonl(part)]
+        write_jsonl(run / "generate" / former / part.name, lines)
+    for record in world.records():
+        assert replay(world.recipe(), run, record["id"])["method"] == "POST"
 
 
 def test_the_key_is_named_and_neither_shown_nor_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
