@@ -87,7 +87,7 @@ def _records(folder: Path, final: Mapping[str, str] | None) -> Iterator[dict[str
     done, failed = set(), {}
     for part in part_paths(folder, ".jsonl", below="*"):
         for record in read_jsonl(part):
-            key = record.get("id")
+            key = str(record.get("id"))
             if trace_fault(record) or key in done or (final is not None and final.get(key) != record.get("teacher")):
                 continue
             if record["outcome"] == Outcome.ERROR:
