@@ -39,6 +39,7 @@ _PAGE: Final = {
     "/view.css": ("view.css", "text/css"),
     "/view.js": ("view.js", "text/javascript"),
     "/shared.js": ("shared.js", "text/javascript"),
+    "/pictures.js": ("pictures.js", "text/javascript"),
     "/students": ("students.html", "text/html"),
     "/students.js": ("students.js", "text/javascript"),
 }

@@ -265,6 +265,61 @@ def test_a_label_of_another_page_is_shown_on_this_one(run: Path) -> None:
         assert chosen == visitor.ask("/api/traces")[1]["rows"][0]["id"]  # a person's place is kept
 
 
+def test_an_open_picture_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_path: Path) -> None:
+    asked, traces = small_world(tmp_path / "pictures", questions=2)
+    for sample in asked:
+        (ref,) = sample.images
+        Image.open(ref.path).resize((1600, 1200)).save(ref.path)
+    asked = [
+        replace(
+            one, images=(replace(one.images[0], sha256=sha256(Path(one.images[0].path).read_bytes()).hexdigest()),)
+        )
+        for one in asked
+    ]
+    generate_folder(tmp_path / "run", asked, traces)
+    width = "Math.round(document.querySelector('#trace .pictures img').getBoundingClientRect().width)"
+    size, place = (
+        "document.querySelector('.picture output').textContent",
+        "document.querySelector('.picture > button')",
+    )
+    scrolled = f"[{place}.scrollLeft, {place}.scrollTop].map(Math.round)"
+
+    async def mouse(tab: Tab, kind: str, x: float, y: float) -> None:
+        held = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {"buttons": 1}
+        await tab.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+
+    async def look(tab: Tab) -> tuple[str, list[int], list[int]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, f"{LOADED} && {width} > 100")
+        await press(tab, "+")
+        assert await tab.evaluate(f"{place}.getAttribute('aria-expanded')") == "false"  # of open pictures only
+        x, y = await tab.evaluate(f"(({{x, y}}) => [x + 200, y + 150])({place}.getBoundingClientRect())")
+        for kind in ("mousePressed", "mouseReleased"):
+            await mouse(tab, kind, x, y)
+        await until(tab, f"{width} === 1600 && {size} === '100 %'")
+        await press(tab, "+")
+        await until(tab, f"{width} === 2400 && {size} === '150 %'")
+        before = await tab.evaluate(scrolled)
+        await mouse(tab, "mousePressed", x, y)
+        await mouse(tab, "mouseMoved", x - 60, y - 40)
+        await mouse(tab, "mouseReleased", x - 60, y - 40)
+        after = await tab.evaluate(scrolled)
+        await tab.evaluate("document.querySelector('.zoom button').click()")
+        await press(tab, "-")
+        await until(tab, f"{width} === 1200 && {size} === '75 %'")
+        named = "[...document.querySelectorAll('.zoom button, .zoom output')].map((one) => one.ariaLabel).join()"
+        names = await tab.evaluate(named)
+        await press(tab, "Escape")
+        await until(tab, f"{width} < 1000 && {place}.getAttribute('aria-expanded') === 'false'")
+        assert tab.problems == []
+        return names, before, after
+
+    with viewed(tmp_path / "run") as (_, address):
+        names, before, after = browse(look)
+    assert names == "Picture 1: smaller, key -,Picture 1: larger, key +,Picture 1: size"
+    assert after == [before[0] + 60, before[1] + 40], "dragging moves the picture and does not close it"
+
+
 def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path: Path) -> None:
     hostile = "'\"><script>document.title='owned'<\u202e\n"
     place = tmp_path / f"{hostile} run"

@@ -30,11 +30,3 @@ function value(what) {
 }
 
 function table(rows) { return make("table", {}, ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell))))); }
-
-function picture(sample, index) {
-  const image = make("img", { src: `/picture/${encodeURIComponent(sample)}/${index}`, alt: `Picture ${index + 1} of the question` });
-  image.addEventListener("load", () => { if (image.naturalWidth < 200) image.classList.add("small"); });
-  image.addEventListener("error", () => { button.replaceChildren("the picture cannot be read"); });
-  const button = make("button", { type: "button", "aria-label": `Picture ${index + 1}: full size`, "aria-expanded": "false", onclick: () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true") }, image);
-  return button;
-}
