@@ -7,7 +7,8 @@ searched. Computes nothing. How the facts are laid out is `distill.commands.expl
 """
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def gather(run: Path, trace_id: str) -> Explanation:
         replies=student_replies(run, sample_id),
         pair=_pair(tables, folder / layout.ARM_DATASETS / PAIRS / layout.PAIRS_TABLE, name, sample_id),
     )
+
+
+def records(run: Path, teachers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The records of traces whose teachers are given, by id; those that no journal holds are left out."""
+    tables, generate, found = _Tables(), run / "generate", dict[str, dict[str, Any]]()
+    index_path = run / "filter" / layout.SAMPLE_PARTS / layout.PLACES
+    places = tables.noted([index_path], "id IN (SELECT unnest($1))", list(teachers)) if index_path.is_file() else []
+    for row in places:
+        record = _line(generate / row["journal"], row["start"])
+        if record is not None and record.get("id") == row["id"]:
+            found[row["id"]] = record
+    for name in teachers.keys() - found.keys():
+        with suppress(DataError):
+            found[name] = _record(tables, generate, index_path, teachers[name], name)
+    return found
 
 
 class _Tables:

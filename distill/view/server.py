@@ -38,6 +38,7 @@ _PAGE: Final = {
     "/": ("index.html", "text/html"),
     "/view.css": ("view.css", "text/css"),
     "/view.js": ("view.js", "text/javascript"),
+    "/labels.js": ("labels.js", "text/javascript"),
     "/shared.js": ("shared.js", "text/javascript"),
     "/pictures.js": ("pictures.js", "text/javascript"),
     "/students": ("students.html", "text/html"),
@@ -237,7 +238,9 @@ class ViewServer:
             await asyncio.to_thread(self.table.refresh)
             if not await asyncio.to_thread(self.table.holds, trace):
                 return _failure(404, f"no trace {trace[:_SHOWN_ID]!r} in {self.run}; no label was stored")
-            label = self.journal.add(values)  # the answer is sent when the label is on the disk
+            label = await asyncio.to_thread(
+                self.journal.add, values
+            )  # the answer is sent when the label is on the disk
             await asyncio.to_thread(self.table.set_label, label.trace, label.label)
         return _json({"labelled": len(self.labels)})
 

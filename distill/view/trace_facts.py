@@ -10,7 +10,7 @@ import orjson
 from distill.artifacts.json_lines import record_at
 from distill.artifacts.layout import PLAN
 from distill.artifacts.manifest import Manifest
-from distill.commands.explain import gather
+from distill.commands.explain import gather, records
 from distill.commands.explain_text import Explanation, fate
 from distill.errors import DataError
 from distill.recipe.sections.stages import TRACES
@@ -19,6 +19,8 @@ from distill.types import Sample
 from distill.view.trace_table import TraceTable
 from filters.signals.families.grounding import Grounding
 
+_BESIDE = 8
+"""Other traces of the question whose texts stand beside a trace."""
 _SHOWN_PARAMS = ("temperature", "top_p", "max_tokens", "seed")
 
 
@@ -42,7 +44,7 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     samples = table.samples([record["sample_id"]])
     others = table.others(record["sample_id"], record["id"])
     return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet") | {
-        "siblings": [{"id": one["id"], "teacher": one["teacher"], "fate": one["outcome"]} for one in others]
+        "siblings": _siblings(table, [(one["id"], one["teacher"], one["outcome"]) for one in others])
     }
 
 
@@ -58,7 +60,7 @@ def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
         "marks": marks(found.record["reasoning"], values, _supported(table, found, values)),
         "errors": dict(found.errors or {}),
         "twins": [asdict(twin) for twin in (*found.duplicates, *found.twins)],
-        "siblings": [{"id": name, "teacher": teacher, "fate": became} for name, teacher, became in found.siblings],
+        "siblings": _siblings(table, found.siblings),
         "rows": [f"{file}, row {row:,}" for file, row in found.rows],
         "arms": list(found.arms),
         "student": _student(table, found),
@@ -67,6 +69,17 @@ def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
             *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in found.replies),
         ],
     }
+
+
+def _siblings(table: TraceTable, siblings: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """The other traces of a question; the first ones with their texts."""
+    beside = records(table.run, {name: teacher for name, teacher, _ in siblings[:_BESIDE]})
+    rows: list[dict[str, Any]] = []
+    for name, teacher, became in siblings:
+        rows.append({"id": name, "teacher": teacher, "fate": became})
+        if (record := beside.get(name)) is not None:
+            rows[-1] |= {"text": _text(record), "answer": record["answer"]}
+    return rows
 
 
 def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) -> dict[str, Any]:
@@ -85,7 +98,7 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "params": {name: params[name] for name in _SHOWN_PARAMS if name in params},
         "reasoning": record["reasoning"],
         "answer": record["answer"],
-        "text": "" if record["reasoning"] or record["answer"] else record["text"],
+        "text": "" if record["reasoning"] else _text(record),
         "fate": became,
         "question": sample.get("question", ""),
         "gold": list(sample.get("answers") or ()),
@@ -103,6 +116,11 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "student": [],
         "lines": [],
     }
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """The rationale of a record, or the whole reply that has neither rationale nor answer."""
+    return str(record["reasoning"] or ("" if record["answer"] else record["text"]))
 
 
 def _rules(table: TraceTable, found: Explanation) -> list[dict[str, Any]]:

@@ -142,7 +142,7 @@ class TraceTable:
         """One more label."""
         with self._lock:
             self._labels[trace_id] = label
-            self._write_labels({trace_id: label})
+            self._database.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", [trace_id, label])
 
     def _write_labels(self, labels: Mapping[str, str]) -> None:
         if labels:

@@ -1,9 +1,12 @@
 """The page of `distill view` in a real browser: filter, label by keyboard; nothing fails or is fetched."""
 
 import shutil
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from accessibility import problems
@@ -12,8 +15,9 @@ from PIL import Image
 from run_fixtures import generate_folder, recipe, small_world
 from view_servers import make_read_only, viewed
 
+from distill.errors import StorageError
 from distill.recipe.loading import load
-from distill.trace_records.human_labels import read_labels
+from distill.trace_records.human_labels import LabelJournal, TraceLabel, read_labels
 from filters.apply import apply
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -61,6 +65,75 @@ def test_a_person_filters_reads_and_labels_with_the_keyboard(run: Path) -> None:
         base = address.partition("/?")[0]
     assert found == [] and all(url.startswith((base, "data:")) for url in requests)
     assert sorted(label.label for label in read_labels(run).values()) == ["correct", "wrong", "wrong"]
+
+
+def test_a_label_costs_two_requests_and_the_next_trace_does_not_wait_for_the_disk(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, may_write = LabelJournal.add, threading.Event()
+
+    def slowly(self: LabelJournal, values: Mapping[str, Any]) -> TraceLabel:
+        may_write.wait(60)
+        return add(self, values)
+
+    monkeypatch.setattr(LabelJournal, "add", slowly)
+    drawn = f"document.querySelector('#trace').textContent.includes({CHOSEN})"
+
+    async def look(tab: Tab) -> tuple[list[str], list[str]]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        labelled = []
+        for key in "wcwc":
+            shown = await tab.evaluate(CHOSEN)
+            labelled.append(shown)
+            await press(tab, key)
+            await until(tab, f"{CHOSEN} !== null && {CHOSEN} !== {shown!r} && {drawn}")
+        assert await tab.evaluate("document.querySelectorAll('#rows button').length") > 4
+        assert "you:" not in await tab.evaluate("document.getElementById('rows').textContent")  # not on the disk yet
+        assert read_labels(run) == {}
+        may_write.set()
+        await until(tab, "document.getElementById('agreement').textContent.includes('4 labels')")
+        assert (await tab.evaluate("document.getElementById('rows').textContent")).count("you:") == 4
+        return labelled, [url.partition("/api/")[2] for url in tab.requests]
+
+    with viewed(run) as (_, address):
+        labelled, asked = browse(look)
+    assert [(trace, label.label) for trace, label in read_labels(run).items()] == [
+        (trace, {"w": "wrong", "c": "correct"}[key]) for trace, key in zip(labelled, "wcwc", strict=True)
+    ]
+    traces = [path for path in asked if path.startswith("traces/")]
+    assert asked.count("labels") == 4
+    assert len(traces) == len(set(traces)) == 4 + 2, "those that were shown, and the next one"
+
+
+def test_a_trace_whose_label_was_not_stored_comes_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add, tried = LabelJournal.add, list[str]()
+
+    def fail_once(self: LabelJournal, values: Mapping[str, Any]) -> TraceLabel:
+        tried.append(values["trace"])
+        if len(tried) == 1:
+            raise StorageError("the disk is full")
+        return add(self, values)
+
+    monkeypatch.setattr(LabelJournal, "add", fail_once)
+    problem = "document.getElementById('problem').textContent"
+
+    async def look(tab: Tab) -> tuple[str, str]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        first = await tab.evaluate(CHOSEN)
+        await press(tab, "w")
+        await until(tab, f"{problem}.includes('not stored') && {CHOSEN} === {first!r}")
+        said = await tab.evaluate(problem)
+        await until(tab, f"document.querySelector('#trace').textContent.includes({first!r})")
+        await press(tab, "c")
+        await until(tab, "document.getElementById('agreement').textContent.includes('1 label ')")
+        return first, said
+
+    with viewed(run) as (_, address):
+        first, said = browse(look)
+    assert said == "1 label not stored, the first of this trace: the disk is full"
+    assert {trace: label.label for trace, label in read_labels(run).items()} == {first: "correct"}
 
 
 def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:

@@ -1,6 +1,7 @@
 "use strict";
-const SIZE = 50, BESIDE = 8, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
-let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0, compared = 0;
+const SIZE = 50, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
+let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0;
+let ahead = { id: null };  // the next trace with its pictures, asked for while a person reads
 
 // --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
 
@@ -27,6 +28,7 @@ function toggle(facet, value) {
 
 async function search() {
   const parameters = wanted(), turn = ++asked;
+  ahead = { id: null };
   parameters.delete("id");
   parameters.set("limit", SIZE);
   try {
@@ -84,11 +86,25 @@ async function show() {
   if (!id) return;
   if (shown && shown.id !== id) shown = null;  // a key pressed before the new trace is there labels nothing
   try {
-    const trace = await call(`/api/traces/${encodeURIComponent(id)}`);
+    const trace = await (ahead.id === id ? ahead : loaded(id)).trace;
     if (wanted().get("id") !== id) return;
     shown = trace;
     drawTrace();
-  } catch (problem) { byId("problem").textContent = problem.message; }
+    const next = found.rows[found.rows.findIndex((row) => row.id === id) + 1];
+    if (next && ahead.id !== next.id) ahead = loaded(next.id);
+  } catch (problem) {
+    ahead = { id: null };
+    byId("problem").textContent = problem.message;
+  }
+}
+
+function loaded(id) {
+  const trace = call(`/api/traces/${encodeURIComponent(id)}`).then((facts) => {
+    facts.pictures = Array.from({ length: facts.images }, (_, index) => picture(facts.sample_id, index));
+    return facts;
+  });
+  trace.catch(() => null);  // told when the trace is to be shown
+  return { id, trace };
 }
 
 function rationale() {
@@ -113,24 +129,10 @@ function legend() {
 // The other traces of the question with their texts, beside each other; of many, the rest are buttons.
 function siblings() {
   const open = (one) => make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12));
-  const section = (one) => {
-    const text = make("div", { class: "rationale", dir: "auto" }, "loading"), answer = make("p", { dir: "auto" });
-    call(`/api/traces/${encodeURIComponent(one.id)}`).then((trace) => {
-      text.textContent = trace.reasoning || trace.text || "no rationale";
-      answer.replaceChildren("answer ", make("b", {}, trace.answer || "none"));
-    }).catch((problem) => { text.textContent = problem.message; });
-    return make("section", { "aria-label": `Trace ${one.id.slice(0, 12)}` }, make("h3", {}, one.teacher, " ", open(one)), make("p", { class: "soft" }, one.fate), answer, text);
-  };
-  return make("div", { class: "replies" }, ...shown.siblings.slice(0, BESIDE).map(section), ...shown.siblings.slice(BESIDE).map(open));
-}
-
-function labelButtons() {
-  const own = shown.label && shown.label.label;
-  const note = make("textarea", { id: "note", "aria-label": "Note", placeholder: "note (n)" });
-  note.value = (shown.label && shown.label.note) || "";
-  note.disabled = Boolean(state.labelling_off);
-  return make("div", { class: "labels" }, ...state.labels.map((label) => make("button",
-    { type: "button", "data-label": label, disabled: Boolean(state.labelling_off), "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);
+  const section = (one) => make("section", { "aria-label": `Trace ${one.id.slice(0, 12)}` }, make("h3", {}, one.teacher, " ", open(one)),
+    make("p", { class: "soft" }, one.fate), make("p", { dir: "auto" }, "answer ", make("b", {}, one.answer || "none")),
+    make("div", { class: "rationale", dir: "auto" }, one.text || "no rationale"));
+  return make("div", { class: "replies" }, ...shown.siblings.map((one) => "text" in one ? section(one) : open(one)));
 }
 
 function drawTrace() {
@@ -139,7 +141,7 @@ function drawTrace() {
     make("span", {}, make("code", {}, one.condition), make("small", { class: "soft" }, Object.entries(one.values).map(([name, what]) => `${name} = ${what === null ? "no value" : value(what)}`).join(", ")))]);
   byId("trace").replaceChildren(...[
     make("h2", {}, shown.question || "question not known"),
-    make("div", { class: "pictures" }, ...Array.from({ length: shown.images }, (_, index) => picture(shown.sample_id, index))),
+    make("div", { class: "pictures" }, ...shown.pictures),
     table([["gold", shown.gold.join(" | ") || "none"], ["answer", shown.answer || "none"],
       ...(open ? [["result", [shown.fate, ...shown.rows, ...(shown.arms.length ? [`in the comparison arms ${shown.arms.join(", ")}`] : [])].join("; ")],
         ...(shown.student.length ? [["student", shown.student.join("; ")]] : [])] : [])]),
@@ -207,32 +209,6 @@ async function askModels(sample, question, teachers) {
       lines.filter(Boolean).forEach((line) => hear(JSON.parse(line)));
     }
   } catch (problem) { hear({ error: problem.message }); }
-}
-
-// --- labels -------------------------------------------------------------------------------------------------------------
-
-async function setLabel(label, on) {
-  if (!shown || state.labelling_off) return;
-  const trace = shown.id, note = byId("note") ? byId("note").value : "";
-  try {
-    state.labelled = (await call("/api/labels", { trace, label, note, blind: blind() && !shown.label })).labelled;
-  } catch (problem) { byId("problem").textContent = problem.message; return; }
-  const row = found.rows.find((one) => one.id === trace);
-  if (row) row.label = label;
-  shown.label = { label, note };
-  drawRows();
-  drawAgreement();
-  on && !blind() ? move(1) : drawTrace();
-}
-
-async function drawAgreement() {
-  const turn = ++compared, judged = await call("/api/agreement");
-  if (turn !== compared) return;
-  const rate = (name, one) => `${name} ${one.of ? `${(100 * one.share).toFixed(1)} % [${one.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}]` : "not known"} (${one.n} of ${one.of})`;
-  byId("agreement").textContent = judged.labels === 0 ? "No labels yet." :
-    `Your ${counted(judged.labels, "label")} against the judge: ${rate("false accepts", judged.false_accept)}, ${rate("false rejects", judged.false_reject)}, ` +
-    `${rate("undecided on right answers", judged.undecided)}; ${judged.unsure} unsure, ${judged.blind} blind.` +
-    (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
 }
 
 function move(by) {
@@ -333,7 +309,7 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.target.id === "note" && shown) {
       event.preventDefault();
       event.target.blur();
-      setLabel((shown.label && shown.label.label) || "unsure", false);
+      setLabel(shown.pending || (shown.label && shown.label.label) || "unsure", false);
     }
     return;
   }

@@ -1,0 +1,58 @@
+"use strict";
+// Labels of traces, and what they say of the judge.
+const AGREEMENT_MS = 500, unsaved = [];  // ids of traces whose label the server did not take
+let saving = Promise.resolve(), waitingLabels = 0, agreeing = null, compared = 0;
+
+// The next trace is shown at once. A label is shown when the server has it; a trace whose label it does not take comes back.
+function setLabel(label, on) {
+  if (!shown || state.labelling_off) return;
+  const labelled = shown, note = byId("note") ? byId("note").value : "";
+  const values = { trace: labelled.id, label, note, blind: blind() && !labelled.label };
+  const save = () => saveLabel(values).finally(() => { waitingLabels -= 1; });
+  labelled.pending = label;
+  waitingLabels += 1;
+  saving = saving.then(save, save);  // one after the other, in their order
+  if (on && !blind()) move(1);
+}
+
+async function saveLabel(values) {
+  try {
+    state.labelled = (await call("/api/labels", values)).labelled;
+  } catch (problem) {
+    if (!unsaved.includes(values.trace)) unsaved.push(values.trace);
+    await ask({ id: unsaved[0] });
+    byId("problem").textContent = `${counted(unsaved.length, "label")} not stored, the first of this trace: ${problem.message}`;
+    return;
+  }
+  if (unsaved.includes(values.trace)) unsaved.splice(unsaved.indexOf(values.trace), 1);
+  const row = found.rows.find((one) => one.id === values.trace);
+  if (row) row.label = values.label;
+  drawRows();
+  if (shown && shown.id === values.trace) {
+    shown.label = { label: values.label, note: values.note };
+    drawTrace();
+  }
+  clearTimeout(agreeing);
+  agreeing = setTimeout(drawAgreement, AGREEMENT_MS);
+}
+
+async function drawAgreement() {
+  const turn = ++compared, judged = await call("/api/agreement");
+  if (turn !== compared) return;
+  const rate = (name, one) => `${name} ${one.of ? `${(100 * one.share).toFixed(1)} % [${one.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}]` : "not known"} (${one.n} of ${one.of})`;
+  byId("agreement").textContent = judged.labels === 0 ? "No labels yet." :
+    `Your ${counted(judged.labels, "label")} against the judge: ${rate("false accepts", judged.false_accept)}, ${rate("false rejects", judged.false_reject)}, ` +
+    `${rate("undecided on right answers", judged.undecided)}; ${judged.unsure} unsure, ${judged.blind} blind.` +
+    (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
+}
+
+function labelButtons() {
+  const own = shown.label && shown.label.label;
+  const note = make("textarea", { id: "note", "aria-label": "Note", placeholder: "note (n)" });
+  note.value = (shown.label && shown.label.note) || "";
+  note.disabled = Boolean(state.labelling_off);
+  return make("div", { class: "labels" }, ...state.labels.map((label) => make("button",
+    { type: "button", "data-label": label, disabled: Boolean(state.labelling_off), "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);
+}
+
+addEventListener("beforeunload", (event) => { if (waitingLabels) event.preventDefault(); });  // the browser asks first
