@@ -35,8 +35,7 @@ def trace_facts(table: TraceTable, trace_id: str) -> dict[str, Any]:
 
 
 def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
-    with journal.open("rb") as file:
-        record = record_at(file, start)
+    record = _record_at(journal, start)
     if record is None:
         raise DataError(
             f"{journal}: the record at byte {start:,} is damaged; `distill repair {table.run}` tells more"
@@ -44,8 +43,16 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     samples = table.samples([record["sample_id"]])
     others = table.others(record["sample_id"], record["id"])
     return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet") | {
-        "siblings": _siblings(table, [(one["id"], one["teacher"], one["outcome"]) for one in others])
+        "siblings": _siblings(
+            [(one["id"], one["teacher"], one["outcome"]) for one in others],
+            {one["id"]: _record_at(*place) for one in others[:_BESIDE] if (place := table.record_place(one["id"]))},
+        )
     }
+
+
+def _record_at(journal: Path, start: int) -> dict[str, Any] | None:
+    with journal.open("rb") as file:
+        return record_at(file, start)
 
 
 def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
@@ -60,7 +67,9 @@ def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
         "marks": marks(found.record["reasoning"], values, _supported(table, found, values)),
         "errors": dict(found.errors or {}),
         "twins": [asdict(twin) for twin in (*found.duplicates, *found.twins)],
-        "siblings": _siblings(table, found.siblings),
+        "siblings": _siblings(
+            found.siblings, records(table.run, {name: teacher for name, teacher, _ in found.siblings[:_BESIDE]})
+        ),
         "rows": [f"{file}, row {row:,}" for file, row in found.rows],
         "arms": list(found.arms),
         "student": _student(table, found),
@@ -71,9 +80,10 @@ def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
     }
 
 
-def _siblings(table: TraceTable, siblings: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """The other traces of a question; the first ones with their texts."""
-    beside = records(table.run, {name: teacher for name, teacher, _ in siblings[:_BESIDE]})
+def _siblings(
+    siblings: Sequence[tuple[str, str, str]], beside: Mapping[str, Mapping[str, Any] | None]
+) -> list[dict[str, Any]]:
+    """The other traces of a question, with their texts where `beside` has their records."""
     rows: list[dict[str, Any]] = []
     for name, teacher, became in siblings:
         rows.append({"id": name, "teacher": teacher, "fate": became})

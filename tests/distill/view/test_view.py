@@ -148,6 +148,20 @@ def test_a_finished_record_replaces_an_error_and_never_the_other_way_round(run: 
     assert table.search(Query(where=f"id = '{new['id']}'"))["facets"]["outcome"] == [("complete", 1)]
 
 
+@pytest.mark.parametrize("filtered", [True, False])
+def test_a_trace_brings_the_texts_of_the_other_traces_of_its_question(
+    run: Path, tmp_path: Path, filtered: bool
+) -> None:
+    table = TraceTable(run if filtered else unfiltered(run, tmp_path))
+    table.refresh()
+    facts = trace_facts(table, table.search(Query(limit=1))["rows"][0]["id"])
+    others = [trace_facts(table, one["id"]) for one in facts["siblings"]]
+    assert len(others) == 3 and {one["sample_id"] for one in others} == {facts["sample_id"]}
+    assert [(one["text"], one["answer"]) for one in facts["siblings"]] == [
+        (one["reasoning"] or one["text"], one["answer"]) for one in others
+    ]
+
+
 def test_a_folder_without_traces_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no run directory with traces"):
         TraceTable(tmp_path)
