@@ -86,9 +86,12 @@ def storage_errors(path: Path) -> Iterator[None]:
             ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
             raise
+        remedy = (
+            "raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "free space (or fix the permissions)"
+        )
         raise StorageError(
             f"{path}: cannot write: {os.strerror(error.errno)}; finished work is intact, "
-            "free space (or fix the permissions) and run the same command again"
+            f"{remedy} and run the same command again"
         ) from error
 
 

@@ -4,7 +4,6 @@ A torn last line is cut off when a journal is opened again. Every line has a che
 (distill/artifacts/json_lines.py). Does not cover what the records mean.
 """
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -73,9 +72,8 @@ class Journal:
         with storage_errors(self.path):
             written = 0
             try:
-                written = self._file.write(lines)
-                if written != len(lines):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                while written < len(lines):  # where a part fits, the next try fails with the reason
+                    written += self._file.write(lines[written:])
             except OSError:
                 self._written += lines.rfind(b"\n", 0, written) + 1
                 self._end = self._written

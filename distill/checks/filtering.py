@@ -103,7 +103,9 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
     try:
         families = registry.build(context.recipe)
     except DistillError as error:
-        keys = ("filter.signals", "filter.sensitive.words", "filter.contamination.sources")
+        # The lengths of traces are counted with the tokenizer of the student.
+        student = "student.model" if context.recipe.student and context.recipe.student.model else "student.language"
+        keys = (student, "filter.signals", "filter.sensitive.words", "filter.contamination.sources")
         key = next((name for name in keys if name in str(error)), keys[-1])
         yield problem(key, str(error), f"correct {key}")
         return

@@ -107,10 +107,11 @@ def check_disk(context: CheckContext) -> Iterator[CheckResult]:
     free = shutil.disk_usage(existing).free
     dataset_bytes, max_trace_bytes = _dataset_bytes(context), _trace_bytes(context)
     models, survey = _model_bytes(context), context.readable(ASKED)
-    needed = dataset_bytes + models
+    needed = dataset_bytes + (models or 0.0)
+    students = "not known how much" if models is None else f"about {_gb(models)}"
     extent = "" if survey is None or survey.whole else f" of {survey.extent}"
     summary = (
-        f"about {_gb(models)} for students and checkpoints, {_gb(dataset_bytes)} for images of the dataset, at most "
+        f"{students} for students and checkpoints, about {_gb(dataset_bytes)} for images of the dataset, at most "
         f"{_gb(max_trace_bytes)} for traces{extent}; {_gb(free)} free at {existing}"
     )
     if needed > free:
@@ -160,13 +161,16 @@ def _unseen(questions: int) -> TeacherUsage:
     return TeacherUsage(journals=_NO_TRACES, left=Counter({"": questions}))
 
 
-def _model_bytes(context: CheckContext) -> float:
-    if not context.student_is_here or packages.missing(*packages.TRAIN) or not context.recipe.stages:
+def _model_bytes(context: CheckContext) -> float | None:
+    """Bytes of all students and checkpoints; None where the student is not known."""
+    if not context.recipe.stages:
         return 0.0
+    if not context.student_is_here or packages.missing(*packages.TRAIN):
+        return None
     try:
         tables = [context.planner.parts(stage) for stage in context.recipe.stages]
     except DistillError:
-        return 0.0  # said of the stage
+        return None  # said of the stage
     # A finished stage leaves its student; one that trains has checkpoints of what it trains beside that.
     students = sum(row.bytes for table in tables for row in table)
     trained = max(sum(row.trainable for row in table) for table in tables)

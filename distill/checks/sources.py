@@ -132,8 +132,8 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
             yield warning(
                 f"data.{name}.columns.answer",
                 f"{survey.samples - survey.golds:,} of {survey.samples:,} rows have no answer, such as "
-                f"{survey.without_gold!r}; {', '.join(needing)} leave them out",
-                mend,
+                f"{survey.without_gold!r}; they are left out by {', '.join(needing)}",
+                "write answers into these rows, or remove the rows",
             )
     yield from _golds_of_questions(context)
 

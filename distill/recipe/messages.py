@@ -62,6 +62,10 @@ def explain_problems(error: ValidationError, values: Any, root: type[Section]) -
             yield f"{where}: required key is missing"
         elif problem["type"] == "value_error":
             yield f"{where}: {message}" if where else message
+        elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict) and model is not None:
+            yield f"{where}: write [[{where}]], in double brackets: there may be several"
+        elif problem["type"] == "model_type" and isinstance(problem["input"], list):
+            yield f"{where}: write [{where}], in single brackets: there is only one"
         else:
             field = model.model_fields.get(str(problem["loc"][-1])) if model else None
             # A pattern alone does not say what a good value is.

@@ -91,7 +91,11 @@ def test_once_the_hub_was_not_reached_no_later_check_waits_for_it(
         raise LocalEntryNotFoundError(name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    assert of(checked(folder), "student.language", "not checked")
+    report = checked(folder)
+    assert of(report, "student.language", "not checked")
+    (lengths,) = of(report, "student.language", "problem")
+    assert "tokenizer.json" in lengths.message and not of(report, "filter.signals")
+    assert "not known how much for students" in of(report, "disk", "ok")[0].message
     assert online == []
     assert not constants.HF_HUB_OFFLINE
 

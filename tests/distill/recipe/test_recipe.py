@@ -133,6 +133,8 @@ def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
         ("rank = 8", "rank = 8.5", "stages.reason.lora.rank = 8.5"),
         ("rank = 8", "rank = 0", "stages.reason.lora.rank = 0"),
         ("seed = 7", "seed = true", "seed = True"),
+        ("[[teachers]]", "[teachers]", "teachers: write [[teachers]], in double brackets"),
+        ("[data.questions]", "[[data.questions]]", "data.questions: write [data.questions], in single brackets"),
         ("seed = 7", "seed = 2010-01-01", "seed = '2010-01-01'"),
         ("seed = 7", f"seed = {2**70}", "seed: the number has more than 64 bits"),
         ("seed = 7", f"seed = {'9' * 5000}", "not valid TOML"),
