@@ -338,13 +338,14 @@ _ENDING = re.compile(r"[.\n?!;]")
 
 def find_last_break(gap: str) -> int:
     """The end of the last complete sentence or line in this text; -1 if there is none."""
+    if not ("." in gap or "\n" in gap or ";" in gap or "?" in gap or "!" in gap):
+        return -1
     if len(gap) > _LONG:
         signs = [sign.start() for sign in _ENDING.finditer(gap)]
         return next((sign + 1 for sign in reversed(signs) if _SENTENCE.match(gap, sign)), -1)
     return _last_break(gap)
 
 
-@lru_cache(maxsize=1 << 14)
 def _last_break(gap: str) -> int:
     end = len(gap)
     while True:

@@ -15,7 +15,7 @@ from distill.grounding.numbers_in_text import Item, count_separators, find_numbe
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
-    r"(?<![a-z])([A-Z][A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
+    r"([A-Z](?<![a-z].)[A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
     r"(?:\**[ \t]*(?::|=|\(|\|| - | -> | → | is| was| at| has| with| stands at| comes to| accounts for|, which is)"
     r"[ \t]*"
     r"(?:at |about |a value of |around )?\**)[$€£]?-?\d"

@@ -6,6 +6,7 @@ Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operan
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import mul, sub, truediv
 from typing import Final, NamedTuple
 
 from distill.grounding.numbers_in_text import Item, word_set
@@ -21,6 +22,7 @@ _SIGNS: Final = {
 }  # fmt: skip
 _MOST_IN_A_RUN: Final = 64
 """Numbers that signs tie together; no more are written by hand."""
+_SIMPLE: Final = {"-": sub, "*": mul, "/": truediv}
 _EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
 _RESULTS: Final = word_set(
     "is equals equal gives give giving makes make yields yield yielding get gets totals results comes"
@@ -124,6 +126,8 @@ def _roles_of_run(items: list[Item], run: list[int], signs: list[str]) -> Iterat
 @lru_cache(maxsize=1 << 13)
 def _find_roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]:
     """The parts that numbers with these signs between them play: sides between equals signs."""
+    if len(signs) == 2 and signs[1] == "=" and signs[0] in ("+", "-", "*", "/"):
+        return _roles_of_step(values, signs[0])
     roles: dict[int, Role] = {}
     run = list(enumerate(values))
     sides: list[tuple[list[tuple[int, float]], list[str]]] = [([run[0]], [])]
@@ -160,6 +164,18 @@ def _find_roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, 
     return roles
 
 
+def _roles_of_step(values: tuple[float, ...], sign: str) -> dict[int, Role]:
+    """The parts of one step with its result ("8 + 6 = 14"): most of written arithmetic."""
+    operands = values[:2]
+    result = evaluate_signs(operands, (sign,))
+    scales, summand = sign in ("*", "/"), sign == "+"
+    return {
+        0: Role(False, operands=operands, summand=summand),
+        1: Role(False, operands=operands, scales=scales, summand=summand),
+        2: Role(True, () if result is None else (result, result)),
+    }
+
+
 def _is_same(left: float | None, right: float | None) -> bool:
     return left is not None and right is not None and abs(left - right) <= 1e-6 * abs(right)
 
@@ -173,6 +189,8 @@ def evaluate_signs(operands: Sequence[float], operators: Sequence[str]) -> float
     """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
     if all(sign == "+" for sign in operators):
         return sum(operands)
+    if len(operands) == 2 and (operate := _SIMPLE.get(operators[0])) is not None:
+        return operate(*operands) if operands[1] or operators[0] != "/" else None
     tokens: list[float | str] = [operands[0]]
     for sign, operand in zip(operators, operands[1:], strict=True):
         tokens += [*sign, operand]
