@@ -3,6 +3,7 @@
 No stage calls another; they meet here, and only through the files they leave in the run directory.
 """
 
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -149,6 +150,7 @@ def export_student(
     `reuse`: an export that lies at its place already is taken as it is.
     """
     from student.export.convert import NATIVE, choose_stage, export, server_arguments
+    from student.export.model_card import shell_options
 
     recipe = load(run / RECIPE)
     server = None
@@ -163,13 +165,11 @@ def export_student(
             stage_name = choose_stage(recipe, run, stage)
         else:
             stage_name = export(run, folder, stage=stage, native=form == NATIVE)
-        options = " ".join(
-            f"--{name}" if value is True else f"--{name} {value}" for name, value in server_arguments(folder).items()
-        )
+        options = shell_options(server_arguments(folder))
         lines.append(f"{folder}: the student of stage {stage_name}")
         if prompts is not None and server is not None:
             lines.append(_verified(recipe, run, folder, stage_name, server, prompts))
-        lines.append(f"serve it: vllm serve {folder} {options}".rstrip())
+        lines.append(f"serve it: vllm serve {shlex.quote(str(folder))} {options}".rstrip())
     return "\n".join(lines)
 
 
@@ -220,7 +220,8 @@ def export_gguf(
                 on_progress=on_progress,
             )
         lines.append(_agreement(report, "llama.cpp", out / REPORT))
-    lines.append(f"serve it: llama-server --model {out / MODEL} --mmproj {out / MMPROJ}")
+    model, mmproj = (shlex.quote(str(out / name)) for name in (MODEL, MMPROJ))
+    lines.append(f"serve it: llama-server --model {model} --mmproj {mmproj}")
     return "\n".join(lines)
 
 

@@ -71,7 +71,7 @@ def write_model_card(
             hinted=from_traces and any(teacher.hinted for teacher in recipe.teachers),
             reasons=any(is_traces(each) and each.target == "rationale" for each in stages),
             think=recipe.filter.rationale == "think",
-            arguments=" ".join(_option(key, value) for key, value in arguments.items()),
+            arguments=shell_options(arguments),
             remote_code="trust-remote-code" in arguments,
             gguf=gguf,
             card=recipe.student.card,
@@ -82,11 +82,14 @@ def write_model_card(
     write_text(folder / CARD, text)
 
 
-def _option(name: str, value: Any) -> str:
-    """An option of vLLM as a shell takes it; a table as JSON."""
-    if value is True:
-        return f"--{name}"
-    return f"--{name} {shlex.quote(value if isinstance(value, str) else orjson.dumps(value).decode())}"
+def shell_options(arguments: Mapping[str, Any]) -> str:
+    """Options of vLLM as a shell takes them; a table as JSON."""
+    texts = {
+        name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in arguments.items()
+    }
+    return " ".join(
+        f"--{name}" if arguments[name] is True else f"--{name} {shlex.quote(text)}" for name, text in texts.items()
+    )
 
 
 def _header(recipe: Recipe, base_models: list[str], library: str) -> str:
