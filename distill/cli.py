@@ -25,6 +25,8 @@ from student.distributed import processes
 
 _COLLECT_AFTER = (20_000, 50, 100)
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
+RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
+"""Commands that keep what they did; the others begin anew."""
 
 
 class Commands(TyperGroup):
@@ -47,7 +49,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
-                say(INTERRUPTED)
+                say(INTERRUPTED if ctx.invoked_subcommand in RESUMED else "distill: interrupted")
             ctx.exit(130)
 
     def _end(self, ctx: typer.Context, error: DistillError) -> NoReturn:

@@ -322,6 +322,19 @@ def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: p
     assert caught.value.code == 130
 
 
+@pytest.mark.parametrize(("command", "is_resumed"), [("generate", True), ("check", False)])
+def test_only_a_command_that_keeps_its_work_is_said_to_resume(
+    command: str, is_resumed: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("distill.recipe.loading.load", interrupted)
+    done = CliRunner().invoke(cli.app, [command, str(recipe)])
+    assert done.exit_code == 130 and "interrupted" in done.stderr
+    assert ("to resume" in done.stderr) == is_resumed
+
+
 def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> None:
     def stale(recipe: object, run: Path) -> str:
         raise StaleError(f"{run}: was made from other settings")
