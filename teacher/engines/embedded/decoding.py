@@ -65,10 +65,14 @@ class Batch:
     def run(self, model: Any, inputs: Mapping[str, torch.Tensor], *, pad: int) -> None:
         """Write every row; call `ended` for each, at most some steps after its last token."""
         config = GenerationConfig(max_new_tokens=self._max_tokens, do_sample=False, pad_token_id=pad)
-        with torch.inference_mode():
-            model.generate(
-                **inputs, generation_config=config, custom_generate=self._write, past_key_values=_cache(model.config)
-            )
+        # transformers takes what a call leaves open from a checkpoint's own settings, such as a number of beams.
+        own, model.generation_config = model.generation_config, GenerationConfig()
+        try:
+            with torch.inference_mode():
+                cache = _cache(model.config)
+                model.generate(**inputs, generation_config=config, custom_generate=self._write, past_key_values=cache)
+        finally:
+            model.generation_config = own
 
     def _write(
         self,

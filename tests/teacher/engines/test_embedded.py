@@ -1,10 +1,12 @@
 """The embedded engine against transformers itself, on small random models."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import tiny_models
 import torch
@@ -114,6 +116,18 @@ def test_a_samples_text_depends_on_its_seed_and_not_on_its_batch(model: Path, pi
     alone = ask(model, who, asked[:1], dtype=exact)
     assert {key: done.text for key, done in apart.items()} == {key: done.text for key, done in together.items()}
     assert alone[asked[0].id].text == together[asked[0].id].text
+
+
+def test_a_checkpoints_own_settings_change_no_answer(model: Path, pictures: list[ImageRef], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(model, tmp_path / "model"))
+    settings = copy / "generation_config.json"
+    own = {"num_beams": 3, "num_return_sequences": 2, "stop_strings": ["a"], "min_new_tokens": 9}
+    settings.write_bytes(orjson.dumps(orjson.loads(settings.read_bytes()) | own))
+    asked = wanted(teacher(temperature=0.0), pictures[:2])
+    texts = [
+        {key: done.text for key, done in ask(path, teacher(temperature=0.0), asked).items()} for path in (model, copy)
+    ]
+    assert texts[0] == texts[1]
 
 
 def test_the_room_for_an_answer_depends_on_its_own_prompt_and_not_on_its_batch(
