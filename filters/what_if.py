@@ -28,7 +28,16 @@ from filters.decisions.copies import preferred_copies
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.signals.schema import FACTS, SIDE
-from filters.tables.signal_database import Tables, connect, identifier, join_aligned, ranges, signals_of, text
+from filters.tables.signal_database import (
+    Tables,
+    connect,
+    identifier,
+    join_aligned,
+    parquet_rows,
+    ranges,
+    signals_of,
+    text,
+)
 
 _GROUPS = ("teacher", "domain", "difficulty")
 _SHOWN = 3
@@ -75,7 +84,7 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     database = connect(Tables.of(folder, columns), more={"decisions": folder / DECISIONS}, threads=threads)
     database.execute(f"""
         CREATE TEMP VIEW before AS SELECT *, file_row_number AS number
-        FROM read_parquet({text(str((folder / DECISIONS).absolute()))}, file_row_number = true)""")
+        FROM {parquet_rows([folder / DECISIONS], "file_row_number = true")}""")
     reasons_before = _reasons_before(database)
     unreadable = _unreadable(database) if UNREADABLE_IMAGE in reasons_before else []
     policy = _Policy(tuple(rules), recipe.filter.select, recipe.seed, _traces(database, recipe.filter), unreadable)

@@ -116,9 +116,9 @@ class _Tables:
         options: str = "",
     ) -> list[dict[str, Any]]:
         """The rows of these files for which an SQL condition holds; columns of bytes are left out."""
-        # What would be a pattern in a path is taken literally.
+        # What would be a pattern in a path is taken literally, and a folder `teacher=big` is no column.
         files = [glob.escape(str(path)) for path in paths]
-        source = f"read_parquet(${len(values) + 1}{options})"
+        source = f"read_parquet(${len(values) + 1}, hive_partitioning = false{options})"
         cursor = self._connection.execute(f"SELECT {columns} FROM {source} WHERE {condition} {end}", [*values, files])
         heads = cursor.description or []
         shown_columns = [index for index, head in enumerate(heads) if str(head[1]) != "BLOB"]
@@ -133,7 +133,8 @@ class _Tables:
 
     def columns(self, path: Path) -> list[str]:
         """The columns of a file, those of bytes left out."""
-        cursor = self._connection.execute("SELECT * FROM read_parquet($1) LIMIT 0", [glob.escape(str(path))])
+        query = "SELECT * FROM read_parquet($1, hive_partitioning = false) LIMIT 0"
+        cursor = self._connection.execute(query, [glob.escape(str(path))])
         return [head[0] for head in cursor.description or [] if str(head[1]) != "BLOB"]
 
     def note(self, path: Path, key: str) -> str | None:

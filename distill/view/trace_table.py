@@ -26,7 +26,15 @@ from distill.recipe.sections.filter import Filter
 from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
 from filters.decisions.rules import Condition, check, check_condition, first_line
-from filters.tables.signal_database import Tables, closed_database, connect, identifier, join_aligned, text
+from filters.tables.signal_database import (
+    Tables,
+    closed_database,
+    connect,
+    identifier,
+    join_aligned,
+    parquet_rows,
+    text,
+)
 
 FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
 """Columns whose values are counted and chosen by a click. `rule`: each rule that a trace failed."""
@@ -101,9 +109,7 @@ class TraceTable:
             self._read = _JournalReader(self.run / "generate", self._database)
             domain = "samples.domain" if more else "NULL::VARCHAR"
             if more:
-                self._database.execute(
-                    f"CREATE TEMP VIEW samples AS SELECT * FROM read_parquet({text(str(samples.absolute()))})"
-                )
+                self._database.execute(f"CREATE TEMP VIEW samples AS SELECT * FROM {parquet_rows([samples])}")
             joined = "LEFT JOIN samples ON samples.id = journal.sample_id" if more else ""
             self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT journal.*, {domain} AS domain,
                 'not filtered' AS fate, []::VARCHAR[] AS rules FROM journal {joined}""")

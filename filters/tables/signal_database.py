@@ -5,6 +5,7 @@ judge). It has one row for each trace or sample and is joined by its key. Its co
 requested or has no row.
 """
 
+import glob
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +132,9 @@ def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> d
         config["threads"] = threads
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"ATTACH ':memory:' AS {SCRATCH} (COMPRESS)")
-    allowed = ", ".join(text(str(path.absolute())) for path in files)
+    # DuckDB asks for the name as a query has it, and again for the file that it found.
+    names = [str(path.absolute()) for path in files]
+    allowed = ", ".join(map(text, dict.fromkeys([*names, *map(glob.escape, names)])))
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET python_enable_replacements = false")
@@ -160,9 +163,8 @@ def _view(
         f'"{column.name}"' if column.name in present_columns else f'NULL::{_SQL[column.type]} AS "{column.name}"'
         for column in schema
     )
-    listed = ", ".join(text(str(path.absolute())) for path in files)
-    by_name = ", union_by_name = true" if len(schemas) > 1 else ""
-    source = f"FROM read_parquet([{listed}]{by_name})" if files else "WHERE false"
+    by_name = ("union_by_name = true",) if len(schemas) > 1 else ()
+    source = f"FROM {parquet_rows(files, *by_name)}" if files else "WHERE false"
     connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
 
 
@@ -188,6 +190,12 @@ def ranges(rows: int, at_once: int = _AT_ONCE) -> list[str]:
         f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
         for low, high in zip(["", *borders], [*borders, ""], strict=True)
     ]
+
+
+def parquet_rows(files: Iterable[Path], *options: str) -> str:
+    """SQL of the rows of Parquet files. No character of a path is a pattern, and no folder `teacher=big` a column."""
+    listed = ", ".join(text(glob.escape(str(path.absolute()))) for path in files)
+    return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"
 
 
 def text(value: str) -> str:

@@ -17,6 +17,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.artifacts.files import locked
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.manifest import Manifest
+from distill.commands.explain import explain_trace
 from distill.errors import BusyError, DataError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.sections.filter import DEFAULT_RULES, DEFAULT_SIGNALS
@@ -24,6 +25,7 @@ from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.repetition import Repetition
 from filters.tables import fork_server, measure, workers
+from filters.what_if import what_if
 
 RESULTS = ("decisions.parquet", "report.html", "dataset/README.md", "dataset/train/part-00000.parquet")
 
@@ -393,3 +395,18 @@ def test_a_run_killed_before_it_noted_the_digest_of_a_file_notes_it_later(world)
     (run / "filter/manifest.json").unlink()
     assert apply(recipe(world[0]), run).counts["measured"] == 0
     assert note.read_text() == before
+
+
+@pytest.mark.parametrize("place", ["teacher=big/answer_verdict=wrong", "run[1]", "run*"])
+def test_the_name_of_a_folder_decides_nothing(made, tmp_path, place):
+    """A reader of Parquet takes `teacher=big` for a column, and `[1]` for a pattern."""
+    folder, *_ = made
+    run = tmp_path / place / "run"
+    shutil.copytree(folder / "run/generate", run / "generate")
+    for sibling in ("run1", "run2"):
+        shutil.copytree(folder / "run", tmp_path / sibling / "run")
+    apply(recipe(folder), run)
+    assert decisions(run) == decisions(folder / "run")
+    assert what_if(recipe(folder), run) == what_if(recipe(folder), folder / "run")
+    name = next(iter(decisions(run)))
+    assert explain_trace(run, name) == explain_trace(folder / "run", name)
