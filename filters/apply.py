@@ -19,7 +19,7 @@ from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.data.arrow import leave_pandas_out
 from distill.data.source_answer_types import load_answer_types
-from distill.errors import RecipeError
+from distill.errors import RecipeError, StaleError
 from distill.machine.child_process import available_cores
 from distill.machine.memory import give_back_memory
 from distill.recipe.effects import affecting
@@ -154,14 +154,30 @@ def read_inputs(recipe: Recipe, run: Path, measurers: Mapping[str, ModelSignal])
 def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the result depends on; how the work is cut into partitions and processes is not part of it."""
     return {
-        "filter": affecting(recipe.filter, "filter") | {"signals": list(registry.signal_names(recipe))},
+        **_policy(recipe),
         "extractors": extractors,
-        "seed": recipe.seed,
         "generate": {
             "fingerprint": generated.fingerprint,
             "outputs": traces_digest(generated),
         },
     }
+
+
+def _policy(recipe: Recipe) -> dict[str, Any]:
+    """The settings of the recipe that the result depends on."""
+    policy = affecting(recipe.filter, "filter") | {"signals": list(registry.signal_names(recipe))}
+    return {"filter": policy, "seed": recipe.seed}
+
+
+def require_same_policy(recipe: Recipe, run: Path) -> None:
+    """Raise StaleError for a finished stage that other settings made. Signals and traces are not compared."""
+    folder, now = run / "filter", manifest.flatten(_policy(recipe))
+    done = Manifest.read(folder)
+    if done is None:
+        return
+    before = {name: value for name, value in done.fields.items() if name in now or name.startswith("filter.")}
+    if manifest.changes(before, now):
+        raise StaleError(f"{folder} was made from other settings:\n{manifest.differences(before, now)}\n{REMEDY}")
 
 
 def corpus_scheme(recipe: Recipe) -> Scheme | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill import packages
-from distill.artifacts.manifest import MANIFEST
+from distill.artifacts.manifest import MANIFEST, finished
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
 from distill.data import sources
@@ -16,8 +16,12 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import is_traces
+from distill.recipe.sections.teachers import OCR_CUES, Teacher
+from distill.rounds.results import read_results
 from distill.types import Sample
+from teacher.messages.prompts import cues
 from teacher.scheduling.routing import route
+from teacher.store import question_plan
 from teacher.store.teacher_coverage import TeacherCoverage
 
 if TYPE_CHECKING:
@@ -46,6 +50,8 @@ class CheckContext:
         """Questions by domain that no teacher is for."""
         self.routed: Counter[str] = Counter()
         """Questions by teacher, once these are surveyed."""
+        self.cued: Counter[str] = Counter()
+        """Questions by teacher for which its {cues} are not empty."""
         self._deadline = time.monotonic() + seconds
         self._surveys: dict[str, Survey | DistillError] = {}
 
@@ -92,8 +98,29 @@ class CheckContext:
             yield from ((source, TEST_SETS) for source in recipe.filter.contamination.sources or ())
 
     def is_done(self, stage: str) -> bool:
-        """Whether a stage is finished in the run directory, so that what it needed is needed no longer."""
-        return (self.run / stage / MANIFEST).is_file()
+        """Whether a stage is finished in the run directory, so that what it needed is needed no longer.
+
+        Where what is stale is made again, a stage after generate counts as not finished: it may be stale.
+        """
+        if not (self.run / stage / MANIFEST).is_file():
+            return False
+        return not self.redo_stale or (stage == "generate" and not self._asks_again)
+
+    @cached_property
+    def _asks_again(self) -> bool:
+        """Whether other settings made the finished generate stage."""
+        try:
+            fields = question_plan.result_settings(self.recipe, question_plan.check_teachers(self.recipe))
+            finished(self.run / "generate", fields, remedy="")
+        except DistillError:
+            return True
+        return False
+
+    @cached_property
+    def has_rounds_left(self) -> bool:
+        """Whether `distill run` will ask teachers in rounds."""
+        results = read_results(self.run)
+        return bool(self.recipe.rounds.count) and not (results and results["ended"])
 
     def is_here(self, name: str) -> bool:
         """Whether a source can be read without the hub: on this disk, or in a store."""
@@ -131,6 +158,7 @@ class CheckContext:
         if not self.coverage.add(self.recipe, sample):
             self.unasked[sample.domain] += 1
         self.routed.update(teacher.name for teacher in route(self.recipe.teachers, sample))
+        self.cued.update(teacher.name for teacher in self.recipe.teachers if _has_cues(teacher, sample))
 
     @cached_property
     def planner(self) -> "StagePlanner":
@@ -147,3 +175,7 @@ class CheckContext:
             return False
         names = [name for name in (student.model, student.vision, student.language) if name is not None]
         return all(self.recipe.local(name).is_dir() or name in self.hub.cached for name in names)
+
+
+def _has_cues(teacher: Teacher, sample: Sample) -> bool:
+    return teacher.cues is not None and bool(cues(teacher, sample) or (teacher.cues == OCR_CUES and sample.images))

@@ -58,13 +58,15 @@ def _without_tables(context: CheckContext, columns: pa.Schema) -> Iterator[Check
     if any(sample.meta and find_table(sample.meta, key) is not None for sample in survey.kept):
         return
     family_of = registry.family_of(recipe)
+    whole = survey.whole and len(survey.kept) == survey.samples
+    which = "no question" if whole else f"none of the first {len(survey.kept):,} questions"
     for rule in rules.check(recipe.filter, columns):
         column = next((name for name in rule.columns if family_of.get(name) == "grounding"), None)
         if column is not None:
             yield warning(
                 f"filter.rules.{rule.name}",
-                f"reads {column}, and no question of [data.{ASKED}] has a table in its meta (looked at "
-                f"{len(survey.kept):,}), so it never drops a trace",
+                f"reads {column}, and {which} of [data.{ASKED}] has a table in its meta; of these it never drops a "
+                "trace",
                 "give the rows a table (filter.grounding.table names its key), or leave the rule out",
             )
 

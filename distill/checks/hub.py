@@ -5,6 +5,7 @@ Nothing is downloaded. Without network a name is not checked, which is no error.
 
 import os
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,6 @@ from distill.data.sources import nearest
 from distill.recipe.recipe import Recipe
 
 Kind = Literal["model", "dataset"]
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 class HubNames:
@@ -33,14 +33,14 @@ class HubNames:
         query = (name, kind, revision)
         if query not in self._known:
             self._known[query] = self._misspelt(key, name, kind) or self._looked_up(key, name, kind, revision)
-        result = self._known[query]
-        return CheckResult(state=result.state, key=key, message=result.message, mend=result.mend)
+        result = self._known[query]  # of the key that was looked at first
+        return replace(result, key=key, mend=result.mend.replace(result.key, key))
 
     def subset(self, key: str, name: str, subset: str) -> CheckResult:
         """Whether a data set that is on the hub has a configuration; only what its card says is known."""
-        if self._no_network or (name, "dataset", None) not in self._known:
+        if self._no_network or name not in self._configurations:
             return not_checked(key, f"{subset!r} of {name}: the hub was not asked")
-        configurations = self._configurations.get(name, [])
+        configurations = self._configurations[name]
         if configurations and subset not in configurations:
             return problem(key, f"{name} has no {subset!r}{nearest(subset, configurations)}", f"correct {key}")
         if not configurations:
@@ -69,12 +69,15 @@ class HubNames:
         return None
 
     def _looked_up(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult:
+        from huggingface_hub import constants
+
         if _in_cache(name, kind, revision):
             self.cached.add(name)
             return fine(key, f"{name} is in the local cache of the hub")
         mend = f"correct {key}, or download {name} first"
-        if any(os.environ.get(variable) for variable in _OFFLINE):
-            return problem(key, f"{name} is not in the local cache, and HF_HUB_OFFLINE forbids to download it", mend)
+        if constants.HF_HUB_OFFLINE and not self._no_network:
+            message = f"{name} is not in the local cache, and HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids to ask"
+            return problem(key, f"{message} the hub", mend)
         without_owner = "/" not in name
         if not self._no_network:
             result = self._asked(key, name, kind, revision)

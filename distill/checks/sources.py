@@ -10,12 +10,18 @@ from distill.data.hub_datasets import check_hub, is_hub_name
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
-from teacher.messages.prompts import cues
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
 """Share of the usable rows."""
 _MUCH_HELD_OUT = 0.5
+
+
+def _lacking(survey: Survey, key: str, message: str, mend: str) -> CheckResult:
+    """A problem; a warning where rows of the source were not read, which may have what the others lack."""
+    if survey.whole:
+        return problem(key, message, mend)
+    return warning(key, f"{message} (only {survey.extent} were read)", mend)
 
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
@@ -73,13 +79,12 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
 
 def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
     """Every teacher has questions that it is for."""
-    if context.readable(ASKED) is None:
+    if (survey := context.readable(ASKED)) is None:
         return
     for coverage_problem in coverage_problems(context.recipe, context.coverage):
         name = str(coverage_problem).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
-        yield problem(
-            f"teachers.{name}", str(coverage_problem), f"correct teachers.{name}, or the column of its values"
-        )
+        mend = f"correct teachers.{name}, or the column of its values"
+        yield _lacking(survey, f"teachers.{name}", str(coverage_problem), mend)
     unasked = context.unasked
     if unasked:
         domains = ", ".join(f"{domain!r}: {count:,}" for domain, count in unasked.most_common(5))
@@ -88,8 +93,9 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
             f"{unasked.total():,} questions are for no teacher and will not be asked (by domain: {domains})",
             "add their domain to a teacher, or leave a teacher's domains empty",
         )
+    extent = "" if survey.whole else f" of {survey.extent}"
     for name, count in context.routed.items():
-        yield fine(f"teachers.{name}", f"is for {count:,} questions")
+        yield fine(f"teachers.{name}", f"is for {count:,} questions{extent}")
 
 
 def check_cues(context: CheckContext) -> Iterator[CheckResult]:
@@ -99,19 +105,18 @@ def check_cues(context: CheckContext) -> Iterator[CheckResult]:
         if teacher.cues is None:
             continue
         assert survey is not None
-        of_images = teacher.cues == OCR_CUES
-        has = sum(bool(cues(teacher, sample) or (of_images and sample.images)) for sample in survey.kept)
+        of_images, has = teacher.cues == OCR_CUES, context.cued[teacher.name]
         key = f"teachers.{teacher.name}.cues"
         if not has:
             there = ", ".join(sorted({name for sample in survey.kept for name in sample.meta})) or "nothing"
             lacking = "no row has an image" if of_images else f"no row has {teacher.cues!r} in its meta"
-            yield problem(
-                key, f"{lacking}, so {{cues}} stays empty (in meta: {there})",
+            yield _lacking(
+                survey, key, f"{lacking}, so {{cues}} stays empty (in meta: {there})",
                 "name a key that the rows have, or add it to their column meta",
             )  # fmt: skip
-        elif has < len(survey.kept):
+        elif has < survey.samples:
             yield warning(
-                key, f"{len(survey.kept) - has:,} of {len(survey.kept):,} rows have none: {{cues}} is empty there",
+                key, f"{survey.samples - has:,} of {survey.samples:,} rows have none: {{cues}} is empty there",
                 "add what is missing, or word the prompt so that it may be empty",
             )  # fmt: skip
 
@@ -125,9 +130,8 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
             continue
         mend = f"map [data.{name}.columns] answer to the column of the gold answers"
         if not survey.golds:
-            yield problem(
-                f"data.{name}.columns.answer", f"no row has an answer; needed by {', '.join(needing)}", mend
-            )
+            message = f"no row has an answer; needed by {', '.join(needing)}"
+            yield _lacking(survey, f"data.{name}.columns.answer", message, mend)
         else:
             yield warning(
                 f"data.{name}.columns.answer",
@@ -144,9 +148,10 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
         return
     until = [teacher.name for teacher in context.recipe.teachers if teacher.until and teacher.until.correct]
     consequence = f"; teachers.{until[0]}.until.correct never stops early" if until else ""
+    which = "no question has" if survey.whole else f"none of {survey.extent} has"
     yield warning(
         f"data.{ASKED}.columns.answer",
-        f"no question has a gold answer, so no trace can be found wrong{consequence}",
+        f"{which} a gold answer, so no trace of them can be found wrong{consequence}",
         f"map [data.{ASKED}.columns] answer, or rely on agreement (filter.signals) and a judge",
     )
 
@@ -162,7 +167,8 @@ def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:
 def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
     where = f"stages.{stage.name}"
     if stage.train == ("projector",) and not survey.pictured:
-        yield problem(
+        yield _lacking(
+            survey,
             f"{where}.train",
             f"trains the projector alone, and no row of {stage.data!r} has an image to learn from",
             f"give {where}.data rows with images, or train the language model",

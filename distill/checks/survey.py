@@ -89,7 +89,7 @@ def survey(
 ) -> Survey:
     """Read a source that is on this disk for about `seconds` at most; call `visit` with every sample.
 
-    Raises DataError as reading it in a stage would.
+    Raises DataError as reading it in a stage would, for what was read.
     """
     result = Survey(name=name)
     started = time.monotonic()
@@ -111,7 +111,8 @@ def survey(
         if time.monotonic() - started > seconds:
             result.whole = False
             break
-    reader.require_enough(sources.settings(recipe, name), name, result.samples, result.reasons, result.first_bad)
+    if result.whole or not result.samples:  # the rows that were not read may be better
+        reader.require_enough(sources.settings(recipe, name), name, result.samples, result.reasons, result.first_bad)
     result.image_bytes = _mean_bytes(recipe, result)
     return result
 

@@ -70,11 +70,18 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def teachers_left(context: CheckContext) -> tuple[Teacher, ...]:
-    """The teachers that will still be asked: none once their traces are there, but one that judges."""
+    """The teachers that will still be asked. Once their traces are there: for judgements, scores and rounds."""
+    recipe = context.recipe
     if not context.is_done("generate"):
-        return context.recipe.teachers
-    judge = context.recipe.filter.judge.teacher if "judge" in context.recipe.filter.signals else None
-    return tuple(teacher for teacher in context.recipe.teachers if teacher.name == judge)
+        return recipe.teachers
+    asked = {recipe.filter.judge.teacher} if "judge" in recipe.filter.signals else set()
+    for stage in recipe.stages:
+        if not context.is_done(f"train/{stage.name}"):
+            asked |= {part.teacher for part in (stage.visual, stage.rollouts) if part is not None}
+    names = [teacher.name for teacher in recipe.teachers]
+    if context.has_rounds_left:
+        asked |= {*(recipe.rounds.teachers or names)}
+    return tuple(teacher for teacher in recipe.teachers if not asked.isdisjoint((teacher.name, None)))
 
 
 def _names(message: str, teacher: Teacher) -> bool:

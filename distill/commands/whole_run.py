@@ -11,6 +11,7 @@ from distill.commands.rounds import all_rounds
 from distill.commands.stages import eval_stage, filter_stage, generate_stage, logged, train_stage
 from distill.errors import RecipeError, StaleError
 from distill.recipe.recipe import Recipe
+from distill.rounds.results import read_results
 
 
 @logged("run")
@@ -63,7 +64,9 @@ def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
     """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
     from distill.checks.recipe_checks import check_recipe
 
-    if (run / "eval" / MANIFEST).is_file():
+    rounds = read_results(run)
+    rounds_ended = not recipe.rounds.count or bool(rounds and rounds["ended"])
+    if (run / "eval" / MANIFEST).is_file() and rounds_ended and not redo_stale:
         return
     report = check_recipe(recipe, run, redo_stale=redo_stale)
     if report.problems:

@@ -51,7 +51,7 @@ def folder(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         self._no_network = "no network"
 
     monkeypatch.setattr(hub.HubNames, "_asked", unreached)
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     return Path(shutil.copytree(world, tmp_path / "w"))
 
 
