@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -37,6 +36,7 @@ from distill.recipe.messages import unknown_value
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import Columns
 from distill.types import BadRow, Sample
+from teacher.checks import require_url
 
 RECIPE, SCHEMA, TEMPLATE = "recipe.toml", "recipe.schema.json", "own-images"
 HUB = "hub:"
@@ -86,6 +86,8 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     Nothing is written before the data could be read and split and the recipe is valid. Raises DataError, RecipeError,
     StorageError.
     """
+    if not source.strip():  # as an unset variable of a shell gives it
+        raise RecipeError("the SOURCE is empty; give a folder of images, a table, or hub:OWNER/NAME")
     local = Path(source).expanduser()
     unknown = [name for name in settings.columns if name not in Columns.model_fields]
     if unknown:
@@ -110,7 +112,9 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
             bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
-        has_gold = bool(guessed.columns.get("answer")) or guessed.format not in ("plain", "scienceqa")
+        has_gold = divided.golds[split.TEST] > 0
+        if not has_gold and guessed.columns.get("answer"):
+            lines.append(f"no test row has a right answer in the column {guessed.columns['answer']!r}")
         for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
             images_root = None if source.startswith(HUB) else str(guessed.images_root)
             here = {"columns": None, **values, "source": file.name, "images_root": images_root}
@@ -227,7 +231,7 @@ def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str,
     if local.is_dir():
         below = guessed_columns.files_below
         holds_table = not settings.questions and (
-            any(KINDS.get(suffix_of(file), SHARDS) != SHARDS for file in local.iterdir())
+            any(KINDS.get(suffix_of(file), SHARDS) != SHARDS for file in sources.files_beside(local))
             or bool(below(local, {".parquet", ".arrow"}))
             or bool(below(local, {".tar"}) and not below(local, image_suffixes()))
         )
@@ -248,6 +252,7 @@ def _guessed(
         message = str(error).removeprefix(f"[data.{split.NAME}] source = {values['source']!r}: ")
         message = message.replace("; paths are relative to the recipe", "")  # SOURCE is not in a recipe
         raise DataError(f"{message}{hint if Path(values['source']).is_dir() else ''}") from None
+    _refuse_own_work(table, Path(values["source"]))
     if root is not None:
         table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
     cells = [] if settings.columns else guessed_columns.cells_for_names(table)
@@ -282,7 +287,7 @@ def _guessed(
     if root is None:
         said = [f"{role} = {name!r}" for role, name in columns.items()]
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
-        if unread := _unread_tables(table, Path(values["source"])):
+        if unread := guessed_columns.unread_tables(table, Path(values["source"])):
             lines.append(f"not read: {', '.join(unread)}; to read one of them, give its path")
         lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
         if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
@@ -299,15 +304,15 @@ def _guessed(
     ), values
 
 
-def _unread_tables(table: sources.SourceTable, folder: Path) -> list[str]:
-    """The names of the other tables in a folder whose table is read."""
-    if table.hub or not folder.is_dir():
-        return []
-    return sorted(
-        file.name
-        for file in folder.iterdir()
-        if suffix_of(file) in KINDS and file not in table.files and not file.name.startswith(".")
-    )
+def _refuse_own_work(table: sources.SourceTable, source: Path) -> None:
+    """Raise DataError where a table found in a folder is what an earlier init or a run wrote: it has not all rows."""
+    below = {folder for file in table.files for folder in file.parents if folder.is_relative_to(source)}
+    for folder in sorted(below) if source.is_dir() else ():
+        if (folder / SCHEMA).is_file() or ((folder / RECIPE).is_file() and (folder / "generate").is_dir()):
+            raise DataError(
+                f"{source}: the table that would be read, {table.files[0]}, was written by an earlier `distill init` "
+                f"or by a run. Give your table itself as SOURCE, move {folder} elsewhere, or give --question"
+            )
 
 
 def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, label: str) -> str:
@@ -332,8 +337,9 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
     comments: dict[str, str] = {}
     url, _, model = (settings.teacher or "").partition("#")
     if url.startswith(("http://", "https://")):
-        if not (urlsplit(url).hostname and model.strip()):
+        if not model.strip():
             raise RecipeError(f"--teacher {settings.teacher}: write URL#MODEL, as http://127.0.0.1:8000/v1#NAME")
+        require_url(url, "--teacher")
         values |= {"teachers.backend": "openai", "teachers.model": model, "teachers.base_url": url}
         comments["teachers.backend"] = "a server that is up answers; the run starts none"
         lines.append(f"teacher: {model}, which {url} serves")

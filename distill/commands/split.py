@@ -63,6 +63,8 @@ class Split:
     """Different pictures; those that were saved again count once."""
     plain: int
     """Pictures of one colour that are in both files."""
+    golds: Mapping[str, int]
+    """Rows with a right answer."""
     left_out: Mapping[str, int]
     """Rows that cannot be used, by reason."""
     root: str
@@ -96,6 +98,8 @@ class _Rows:
     """Digests of a row's pictures."""
     asked: dict[int, str] = field(default_factory=dict)
     """A digest of a row's questions."""
+    golds: set[int] = field(default_factory=set)
+    """Those with a right answer."""
     refs: dict[str, ImageRef] = field(default_factory=dict)
     left_out: list[BadRow] = field(default_factory=list)
     by_links: bool = False
@@ -111,7 +115,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
     if not 0 < test < 1:
         raise DataError(f"--test {test}: give the share of the test set as a number between 0 and 1, such as 0.1")
     table = sources.locate(recipe, name)
-    suffix = _SUFFIX.get(table.kind) or table.files[0].suffix
+    suffix = _SUFFIX.get(table.kind) or table.files[0].suffix.lower()
     files = {part: out / f"{part}{suffix}" for part in (TRAIN, TEST)}
     for path in files.values():
         if path.exists():
@@ -140,6 +144,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         rows={TRAIN: len(rows.images) - len(chosen), TEST: len(chosen)},
         pictures={part: len(shown_digests) for part, shown_digests in shown.items()},
         plain=len(shown[TRAIN] & shown[TEST]),
+        golds={TRAIN: len(rows.golds - chosen), TEST: len(rows.golds & chosen)},
         left_out=dict(left_out.most_common()),
         root=root,
         settings=_settings(recipe.data[name]),
@@ -165,6 +170,8 @@ def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
         rows.refs |= refs
         rows.images[row.number] = tuple(refs)
+        if any(sample.answers for sample in samples):
+            rows.golds.add(row.number)
         rows.by_links = rows.by_links or _has_links(row, recipe.data[name], table.root)
         asked = b"".join(sorted(question_duplicates.key(sample) for sample in samples))
         rows.asked[row.number] = hashlib.sha256(asked).hexdigest()

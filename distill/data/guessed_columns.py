@@ -18,6 +18,7 @@ from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import Choices
 from distill.data.sources import SourceRow, SourceTable
+from distill.data.table_kinds import KINDS, suffix_of
 from distill.errors import ImageError
 
 ROLES = ("image", "question", "answer")
@@ -65,6 +66,14 @@ def files_below(
             if not name.startswith(".") and Path(name).suffix.lower() in suffixes
         ]
     return files
+
+
+def unread_tables(table: SourceTable, folder: Path) -> list[str]:
+    """The names of the other tables in a folder whose table is read."""
+    if table.hub or not folder.is_dir():
+        return []
+    beside = (file for file in sources.files_beside(folder) if file not in table.files)
+    return [file.name for file in beside if suffix_of(file) in KINDS]
 
 
 def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:

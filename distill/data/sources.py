@@ -210,7 +210,7 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
                 return SourceTable(label=str(file), kind=KINDS[suffix_of(file)], files=(file,), root=folder)
     if shards := _shards(base, "parquet", source, where):
         return SourceTable(label=str(base), kind="parquet", files=shards, root=base)
-    beside = [file for folder in folders[-1:] for file in sorted(folder.iterdir())]
+    beside = [file for folder in folders[-1:] for file in files_beside(folder)]
     tables = [file for file in beside if KINDS.get(suffix_of(file), SHARDS) != SHARDS]
     if not tables and (shards := _shards(base, SHARDS, source, where)):
         return SourceTable(label=str(base), kind=SHARDS, files=shards, root=base)
@@ -229,6 +229,11 @@ def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path
     """The files of a kind below a folder, those of the wanted split alone."""
     files = [file for file in sorted(base.rglob(f"*.{kind}")) if file.is_file() and _is_visible(file, base)]
     return tuple(_of_split(base, files, source, where))
+
+
+def files_beside(folder: Path) -> list[Path]:
+    """The files in a folder, in order; nothing hidden."""
+    return [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
 
 
 def _is_visible(file: Path, base: Path) -> bool:

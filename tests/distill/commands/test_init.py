@@ -3,6 +3,7 @@
 import csv
 import errno
 import os
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import datasets
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import stub_server
 import tiny_models
@@ -547,7 +550,9 @@ def test_images_of_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
         (("--test", "0.999"), "--test 0.999 of 20 rows leaves no training row"),
         (("--teacher", ""), "--teacher: the name of the model is empty"),
         (("--student", " "), "--student: the name of the model is empty"),
-        (("--teacher", "http://#m"), "write URL#MODEL"),
+        (("--teacher", "http://#m"), "--teacher = 'http://' is no address of a server"),
+        (("--teacher", "http://[half/v1#m"), "is no address of a server"),
+        (("--teacher", "http://host:99999/v1#m"), "is no address of a server"),
         (("--teacher", "http://127.0.0.1:8000/v1#"), "write URL#MODEL"),
         (("--teacher", "http://127.0.0.1:8000/v1"), "write URL#MODEL"),
         (("--gpu", "L4", "--memory", "80"), "--gpu L4 and --memory 80: give one of them"),
@@ -562,3 +567,54 @@ def test_an_option_without_a_meaning_is_refused_and_nothing_is_written(
     done = distill("photos", "--out", "new", *arguments)
     assert done.exit_code == 2 and message in done.output, done.output
     assert not (tmp_path / "new").exists()
+
+
+def test_what_an_earlier_init_or_a_run_wrote_is_not_taken_for_the_data(tmp_path: Path) -> None:
+    """It would lose the rows that are no training rows; with --force, for ever."""
+    names = photos(tmp_path / "photos")
+    assert distill("photos", "--out", "photos").exit_code == 0
+    done = distill("photos", "--out", "photos", "--force")
+    assert done.exit_code == 2 and "was written by an earlier `distill init`" in done.output
+    assert len(list(read_jsonl(tmp_path / "photos" / "test.jsonl"))) == 6
+    rows = [{"image": name, "question": "What?", "answer": str(at)} for at, name in enumerate(names)]
+    shutil.copytree(tmp_path / "photos", tmp_path / "more", ignore=lambda *_: ["train.jsonl", "test.jsonl"])
+    (tmp_path / "more" / "recipe.schema.json").unlink()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "more" / "rows.parquet")
+    assert distill("more", "--out", "more/new").exit_code == 0
+    done = distill("more", "--out", "other")
+    assert done.exit_code == 2 and "Give your table itself as SOURCE" in done.output
+    assert distill("more/rows.parquet", "--out", "other").exit_code == 0
+
+
+def test_hidden_files_and_folders_are_no_tables(tmp_path: Path) -> None:
+    """macOS writes `._rows.csv` beside `rows.csv` on disks of other kinds."""
+    names = photos(tmp_path / "photos")
+    (tmp_path / "photos" / "._rows.csv").write_bytes(b"\0\5\26")
+    (tmp_path / "photos" / "old.json").mkdir()
+    assert "the folder has no questions" in distill("photos", "--out", "images").output
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question"], *([name, "What?"] for name in names)])
+    done = distill("photos", "--out", "table")
+    assert done.exit_code == 0 and "rows.csv: columns 'image', 'question'" in done.output
+
+
+def test_a_column_of_answers_that_is_empty_gives_no_test_set(tmp_path: Path) -> None:
+    rows = [[name, "How many?", ""] for name in photos(tmp_path / "photos")]
+    write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
+    done = distill("photos", "--out", "new")
+    assert "no test row has a right answer in the column 'answer'" in done.output
+    assert list(load(tmp_path / "new" / "recipe.toml").data) == ["questions"]
+
+
+def test_a_table_with_capitals_in_its_ending_is_not_overwritten(tmp_path: Path) -> None:
+    rows = [[name, "How many?", "1"] for name in photos(tmp_path / "photos")]
+    table = tmp_path / "photos" / "train.CSV"
+    write_csv(table, [["image", "question", "answer"], *rows])
+    before = table.read_bytes()
+    assert distill("photos/train.CSV", "--out", "photos").exit_code == 0
+    assert table.read_bytes() == before and (tmp_path / "photos" / "train.csv").is_file()
+
+
+def test_an_empty_source_is_refused(tmp_path: Path) -> None:
+    photos(tmp_path)
+    done = distill("", "--out", "new")
+    assert done.exit_code == 2 and "the SOURCE is empty" in done.output
