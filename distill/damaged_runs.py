@@ -117,7 +117,7 @@ def faults(run: Path, seen: Seen) -> Iterator[Fault]:
             yield Fault(path=folder / name, what=reason, cost=cost, lines=lines, stage=None if noted else folder)
     stated = {folder / name for folder, manifest in manifests.items() for name in manifest.outputs}
     for path in digested(run):
-        if path not in stated and not is_whole(path) and not set(path.parts) & set(_SKIPPED):
+        if path not in stated and not is_whole(path) and not _is_skipped(path, run):
             reason = CHANGED if path.is_file() else MISSING
             yield Fault(path=path, what=reason, cost="its rows are measured again", stage=_stage_of(path, run))
     if run / "generate" not in manifests:
@@ -129,9 +129,14 @@ _FINISHED_AGAIN = "the stage is finished again from what is there"
 
 def _files(run: Path, pattern: str) -> Iterator[Path]:
     for path in sorted(run.rglob(pattern)):
-        parts = path.relative_to(run).parts[:-1]
-        if path.is_file() and not any(part in _SKIPPED or part.endswith(".previous") for part in parts):
+        if path.is_file() and not _is_skipped(path, run):
             yield path
+
+
+def _is_skipped(path: Path, run: Path) -> bool:
+    """Whether a file is in a folder of the run that repair leaves alone, wherever the run itself lies."""
+    folders = path.relative_to(run).parts[:-1]
+    return any(folder in _SKIPPED or folder.endswith(".previous") for folder in folders)
 
 
 def _stage_of(path: Path, run: Path) -> Path:

@@ -51,10 +51,13 @@ def mend(path: Path, check: Check = no_check) -> None:
 
 
 def count_damaged(folder: Path) -> dict[Path, int]:
-    """The number of damaged lines in the side files below a folder, by file; blank lines do not count."""
+    """The number of damaged lines in the side files below a folder, by file; blank lines do not count.
+
+    `distill repair` sets aside whole files under such names, too: those are no lists of lines.
+    """
     counts = {
-        path: sum(record["reason"] != BLANK for record in read_jsonl(path, on_damage=lambda _: None))
-        for path in sorted(folder.rglob(f"*{SUFFIX}"))
+        path: sum(record.get("reason", BLANK) != BLANK for record in read_jsonl(path, on_damage=lambda _: None))
+        for path in sorted(folder.rglob(f"*.jsonl{SUFFIX}"))
     }
     return {path: count for path, count in counts.items() if count}
 

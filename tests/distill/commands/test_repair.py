@@ -11,6 +11,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.files import describe
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair_run
@@ -160,3 +161,29 @@ def test_the_command_needs_a_run_and_prompts_for_nothing(run: Path, tmp_path: Pa
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0 and "nothing is damaged" in done.stdout
+
+
+def test_a_file_that_was_set_aside_as_a_whole_has_no_damaged_lines(run: Path) -> None:
+    folder = run / "train" / "reason"
+    folder.mkdir(parents=True)
+    metrics = folder / "metrics.jsonl"
+    with Journal(metrics) as journal:
+        journal.append({"step": 1})
+        journal.append({"step": 2})
+    Manifest(stage="train reason", fingerprint="", fields={}, outputs={metrics.name: describe(metrics)}).write(folder)
+    metrics.write_bytes(metrics.read_bytes().splitlines(keepends=True)[0])  # the last line is lost
+    (run / "filter" / "manifest.json").write_text("{}")
+    assert "2 damaged files" in repair_run(run, apply=True)
+    assert side_file(metrics).is_file() and "set aside" not in run_status(run)
+
+
+@pytest.mark.parametrize("place", [".cache", "previous"])
+def test_damage_is_found_wherever_the_run_lies(run: Path, tmp_path: Path, place: str) -> None:
+    moved = tmp_path / place / "run"
+    shutil.copytree(run, moved)
+    shutil.copytree(run / "filter", moved / "filter.previous")
+    flip(min(moved.glob("filter.previous/corpus/*.parquet")))
+    assert "nothing is damaged" in repair_run(moved)
+    (moved / "filter" / "manifest.json").unlink()
+    flip(min(moved.glob("filter/corpus/*.parquet")))
+    assert "filter/corpus/part-00000.parquet" in repair_run(moved)
