@@ -147,10 +147,12 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         return
     learning = last > first * UNCHANGED and newest["token_accuracy"] < LEARNED
     if steps < FEW_STEPS or (epoch < 1 and last < third * (1 - STILL_FALLING) and newest["token_accuracy"] < LEARNED):
-        rows = facts.counts.get("rows", 0)
+        # Passes are those over the stage's own rows; replayed rows come beside them.
+        replayed = facts.counts.get("replayed", 0)
+        rows = f"{facts.counts.get('rows', 0) - replayed:,} {'own ' if replayed else ''}rows"
         yield Finding(
             name="few_steps",
-            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows:,} rows, and its loss "
+            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows}, and its loss "
             f"{'still falls' if last < first else 'has not fallen yet'} ({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",

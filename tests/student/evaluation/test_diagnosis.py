@@ -180,6 +180,14 @@ def test_a_loss_that_did_not_fall_in_few_steps_is_not_said_to_fall(tmp_path: Pat
     assert "its loss has not fallen yet (2.00 to 2.10)" in found.problem
 
 
+def test_passes_are_said_of_the_rows_that_they_are_over(tmp_path: Path) -> None:
+    recipe = read(tmp_path, STAGE)
+    lines, counts = log(2.0, 1.9, 1.8, steps=3, epoch=1.6, right=0.4), {"rows": 12_960, "replayed": 12_900}
+    facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=lines, counts=counts, measured=[])
+    (found,) = of_stage.diagnose(facts)
+    assert "1.60 passes over its 60 own rows" in found.problem
+
+
 def test_three_findings_are_shown_the_surest_first_and_good_news_only_alone(tmp_path: Path) -> None:
     names = [("a", "possible"), ("b", "likely"), ("c", "certain"), ("d", "likely")]
     faults = [Finding(name=name, problem=name, certainty=sure, change="x") for name, sure in names]  # type: ignore[arg-type]
