@@ -97,7 +97,8 @@ def plan(
     if engine:
         from distill.planning.scale_plan import plan_scale, scale_text
 
-        planned = plan_scale(*chosen, engine=engine, samples=samples, agents=agents)
+        with result_alone():
+            planned = plan_scale(*chosen, engine=engine, samples=samples, agents=agents)
         (show_json(planned.as_fields()) if json_ else show(scale_text(planned, chosen[0])))
         return
     if samples or agents:
@@ -107,9 +108,13 @@ def plan(
     elif json_:
         from distill.planning.plan_fields import plan_fields
 
-        show_json(plan_fields(*chosen, gpu=gpu, price=price))
+        with result_alone():
+            fields = plan_fields(*chosen, gpu=gpu, price=price)
+        show_json(fields)
     else:
-        show(training_plan(*chosen, gpu=gpu, price=price))
+        with result_alone():
+            text = training_plan(*chosen, gpu=gpu, price=price)
+        show(text)
 
 
 def _show_gain(recipe: "Recipe", run: Path, *, as_json: bool) -> None:
@@ -117,7 +122,7 @@ def _show_gain(recipe: "Recipe", run: Path, *, as_json: bool) -> None:
     from distill.planning.gain import expected_gain
     from distill.planning.gain_text import gain_fields, gain_text
 
-    with watch() as on_progress:
+    with result_alone(), watch() as on_progress:
         expected = expected_gain(recipe, run, on_progress=on_progress)
     if as_json:
         show_json(gain_fields(expected))

@@ -11,7 +11,7 @@ import typer
 
 from distill import run_log
 from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
-from distill.commands.progress import say, show, show_json
+from distill.commands.progress import result_alone, say, show, show_json
 from distill.errors import RecipeError
 
 _WATCH_S = 5.0
@@ -122,7 +122,8 @@ def ask(
     live = LiveReplies(shutil.get_terminal_size().columns) if sys.stdout.isatty() and not json_ else None
     shown: dict[str, Any] = {"on_reply": live.replied, "hear": live.hears, "begin": live.shown} if live else {}
     shown = shown or {"on_reply": lambda reply: None if json_ else show(f"{reply}\n")}
-    replies = ask_models(place, image, question, kinds=model or KINDS, students=student or (), **shown)
+    with result_alone() if json_ else nullcontext():
+        replies = ask_models(place, image, question, kinds=model or KINDS, students=student or (), **shown)
     if json_:
         show_json({"image": str(image), "question": question, "replies": [reply.as_fields() for reply in replies]})
     else:

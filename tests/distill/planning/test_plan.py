@@ -197,6 +197,23 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
         assert planned.schedule.steps == 6
 
 
+PRINTING = """
+from distill.answers.user_types import UserAnswerType
+print("loaded")
+grade = UserAnswerType(name="own_grade", same=lambda prediction, gold: prediction == gold)
+"""
+
+
+def test_what_code_of_a_recipe_prints_is_no_part_of_the_plan(world: Path):
+    (world / "mine.py").write_text(PRINTING)
+    recipe = worlds.recipe(world, worlds.stage("align", "questions", train='["projector"]'))
+    answer_type = "data.questions.answer_type=mine.py:grade"
+    options = ["--run", str(world / "run"), "--set", answer_type, "--json"]
+    done = CliRunner().invoke(cli.app, ["plan", str(recipe.path), *options])
+    assert json.loads(done.stdout)["stages"][0]["rows"] == 40
+    assert "loaded" in done.stderr
+
+
 def test_a_sample_stands_for_the_rows_behind_it(world: Path, monkeypatch: pytest.MonkeyPatch):
     recipe = worlds.recipe(world, worlds.stage("reason"), worlds.stage("align", "questions", train='["projector"]'))
     monkeypatch.setattr(workload, "SAMPLED_ROWS", 16)
