@@ -25,8 +25,11 @@ from distill.reports.text_table import table
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units.kept_stage import pull_newest
 from distill.units.run_state import RunState, read_run_state
-from distill.units.stored_run import own_scratch, pull_generate
+from distill.units.stored_run import finished_plan, own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
+
+_PULLED_FROM = ".pulled_from"
+"""The address of a run that a folder does not have in whole yet."""
 
 
 def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, limit: int | None) -> str:
@@ -201,19 +204,23 @@ def _stage_lines(state: RunState) -> list[str]:
 
 
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:
-    """Bring a finished run to a new folder."""
+    """Bring a finished run to a new folder, or to one that an interrupted pull of it has begun."""
     from distill.reports.html import write_links
 
     options = load(recipe).store.client_options() if recipe else None
-    store = open_store(address, config=options)
-    if folder.exists() and any(folder.iterdir()):
+    finished_plan(open_store(address, config=options, read_only=True))  # what is refused leaves no folder
+    store = open_store(address, config=options, read_only=True, patient=True)
+    begun = folder / _PULLED_FROM
+    if folder.exists() and any(folder.iterdir()) and not (begun.is_file() and begun.read_text() == store.address):
         raise StaleError(f"{folder}: not empty; give a new folder")
     with locked(folder):
+        write_text(begun, store.address)
         generated = pull_generate(store, folder)
         filtered = pull_stage(store, "filter", folder / "filter")
         for stage in ("train", "eval"):
             pull_newest(store, stage, folder / stage)
         write_links(folder)
+        begun.unlink()
     there = f"{folder}: {generated.counts['traces']:,} traces"
     if filtered is None:
         return f"{there}; distill filter RECIPE --run {folder}"

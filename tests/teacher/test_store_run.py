@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from distill.artifacts.files import file_sha256
 from distill.cli import app
+from distill.commands import store_runs
 from distill.errors import DistillError, StaleError
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
@@ -188,6 +189,26 @@ def test_a_killed_command_goes_on_with_nothing_lost_or_doubled(world: World, url
     assert len(ids) == 90 and set(ids.values()) == {1}
     again = CliRunner().invoke(app, ["pull", address, str(tmp_path / "pulled")])
     assert again.exit_code == 2
+
+
+def test_a_refused_pull_leaves_nothing_and_an_interrupted_one_goes_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections(world)
+    address, pulled = f"file://{tmp_path / 'store'}", tmp_path / "pulled"
+    assert CliRunner().invoke(app, ["pull", address, str(pulled)]).exit_code != 0
+    assert not pulled.exists() and not (tmp_path / "store").exists()
+    generate_in_store(world.recipe(), address, tmp_path / "scratch")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(store_runs, "pull_stage", interrupt)
+        assert CliRunner().invoke(app, ["pull", address, str(pulled)]).exit_code == 130
+    done = CliRunner().invoke(app, ["pull", address, str(pulled)])
+    assert done.exit_code == 0 and "90 traces" in done.output, done.output
+    assert not list(pulled.glob(".pulled*"))
 
 
 def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_one(
