@@ -82,12 +82,13 @@ def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
 def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
     """Paths of teachers that only have another name now, to their paths now: their traces are found by their ids."""
     paths: dict[str, str] = {}
-    names_before, names_now = ({teacher.name for teacher in recipe.teachers} for recipe in (before, now))
-    for old in (teacher for teacher in before.teachers if teacher.name not in names_now):
-        for new in (teacher for teacher in now.teachers if teacher.name not in names_before):
-            if old.model_copy(update={"name": new.name}) == new:
-                values = key_values(Recipe, {"teachers": [new.model_dump()]})
-                paths |= {path.replace(f".{new.name}.", f".{old.name}.", 1): path for path, _, _ in values}
+    # Resolved, because the copy of a recipe in its run lies in another folder and has absolute paths.
+    old, new = ({each["name"]: each for each in recipe.resolved()["teachers"]} for recipe in (before, now))
+    for name_before in (name for name in old if name not in new):
+        for name_now in (name for name in new if name not in old):
+            if old[name_before] | {"name": name_now} == new[name_now]:
+                values = key_values(Recipe, {"teachers": [new[name_now]]})
+                paths |= {path.replace(f".{name_now}.", f".{name_before}.", 1): path for path, _, _ in values}
     return paths
 
 

@@ -3,6 +3,7 @@
 Reads recipes and manifests, and models and data whose path differs.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -89,9 +90,12 @@ def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tu
 
 def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     """How many traces are asked again, by teacher."""
-    counts = {
-        each.name: traces_of_teacher(manifest, each.name) if manifest is not None else 0 for each in now.teachers
+    names_before = {
+        change.now: change.before for change in redo.changes if re.fullmatch(r"teachers\.[^.]+\.name", change.path)
     }
+    counts = dict.fromkeys((each.name for each in now.teachers), 0)
+    if manifest is not None:
+        counts = {name: traces_of_teacher(manifest, names_before.get(name) or name) for name in counts}
     again = [name for name in counts if name in {*redo.parts("traces"), *redo.parts("engine")}]
     parts = [
         f"asks {counted(counts[name], 'trace')} of {name} again" if counts[name] else f"asks {name}" for name in again
@@ -99,7 +103,8 @@ def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     if any(change.path.startswith("data.questions.") for change in redo.changes if "generate" in change.targets):
         parts.append("reads the questions again, asks the new ones")
     kept = sum(count for name, count in counts.items() if name not in again)
-    return "; ".join([*parts, f"keeps {counted(kept, 'trace')} of the other teachers"] if kept else parts)
+    whose = " of the other teachers" if again else ""
+    return "; ".join([*parts, f"keeps {counted(kept, 'trace')}{whose}"] if kept else parts)
 
 
 def _measured(redo: Redo, manifest: Manifest | None) -> str:

@@ -176,6 +176,13 @@ def test_a_renamed_teacher_asks_nothing_again(recipe: Path) -> None:
     assert redo.parts("traces") == []
 
 
+def test_a_teacher_is_renamed_also_for_the_copy_of_a_recipe_in_its_run(recipe: Path, run: Path) -> None:
+    before, now = load(run / "recipe.toml"), changed(recipe, teachers__small__name='"tiny"')
+    redo = compare_recipes(before, now)
+    assert [change.path for change in redo.changes] == ["teachers.tiny.name"]
+    assert "keeps 50,000 traces\n" in redo_text(before, now, run)
+
+
 def test_judging_differently_asks_no_student(recipe: Path, run: Path) -> None:
     now = changed(recipe, filter__grounding__table='"rows"', filter__signals='["answer"]')
     before = changed(recipe, filter__signals='["answer"]', eval__arms="{ start = 'base' }", stages="[]")
