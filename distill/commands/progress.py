@@ -5,6 +5,7 @@ character: a trace could otherwise set the window's title, hide a line or turn i
 of rich: live progress on a terminal, one line now and then anywhere else.
 """
 
+import codecs
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -45,8 +46,18 @@ def visible(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return _escaped(match[0])
+
+
+def _escaped(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _escape_lacking(error: UnicodeError) -> tuple[str, int]:
+    """For a terminal whose encoding is not UTF-8: what it lacks as escapes, which leave JSON as it is."""
+    assert isinstance(error, UnicodeEncodeError)
+    return _escaped(error.object[error.start : error.end]), error.end
 
 
 def show(text: object) -> None:
@@ -82,7 +93,7 @@ def say(text: object) -> None:
 
 
 def open_closed_streams() -> None:
-    """Open stdin, stdout and stderr that a caller has closed (`2>&-`), to nowhere.
+    """Open stdin, stdout and stderr that a caller has closed (`2>&-`), to nowhere, and let them take all characters.
 
     The next files to be opened would get their numbers otherwise, and a journal what is written to stderr.
     """
@@ -93,6 +104,10 @@ def open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+    codecs.register_error("distill.escape", _escape_lacking)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="distill.escape")
 
 
 def hide_secrets() -> None:

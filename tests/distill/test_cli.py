@@ -1,5 +1,7 @@
 """The command line from outside: text in, text and exit code out."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -341,3 +343,17 @@ def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> Non
 
     with pytest.raises(StaleError, match="distill run --redo-stale"):
         whole_run.finish_stage(stale, load("tiny"), tmp_path, redo_stale=False)
+
+
+@pytest.mark.parametrize("encoding", ["ascii:strict", "latin-1:strict", "utf-8"])
+def test_a_terminal_without_utf_8_gets_escapes_and_json_of_the_same_value(tmp_path: Path, encoding: str) -> None:
+    """A recipe or a file of any name is no reason for a traceback once the work is done."""
+    script = (
+        "from distill.commands.progress import open_closed_streams, show, show_json; open_closed_streams(); "
+        "show('Größe → \U0001f600'); show_json({'Größe': '→ \U0001f600'})"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment)
+    first, _, values = done.stdout.decode(encoding.partition(":")[0]).partition("\n")
+    assert json.loads(values) == {"Größe": "→ \U0001f600"}
+    assert json.loads(f'"{first}"') == "Größe → \U0001f600"
