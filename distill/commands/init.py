@@ -112,9 +112,8 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
             bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
-        has_gold = divided.golds[split.TEST] > 0
-        if not has_gold and guessed.columns.get("answer"):
-            lines.append(f"no test row has a right answer in the column {guessed.columns['answer']!r}")
+        has_gold, column = divided.golds[split.TEST] > 0, guessed.columns.get("answer")
+        lines += [f"no test row has a right answer in the column {column!r}"] if column and not has_gold else []
         for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
             images_root = None if source.startswith(HUB) else str(guessed.images_root)
             here = {"columns": None, **values, "source": file.name, "images_root": images_root}
