@@ -48,6 +48,9 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
 )
 """What `distill generate` needs besides the rows of its source, which it reads itself."""
 
+ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_rounds))
+"""What the rounds after a finished first pass need."""
+
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,
     ("teachers", sources.check_coverage),

@@ -62,13 +62,12 @@ def not_evaluated(recipe: Recipe) -> str:
 
 def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
     """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
-    from distill.checks.recipe_checks import check_recipe
+    from distill.checks.recipe_checks import ROUNDS, WHOLE, check_recipe
 
-    rounds = read_results(run)
-    rounds_ended = not recipe.rounds.count or bool(rounds and rounds["ended"])
-    if (run / "eval" / MANIFEST).is_file() and rounds_ended and not redo_stale:
+    is_first_pass_done = (run / "eval" / MANIFEST).is_file() and not redo_stale
+    if is_first_pass_done and (not recipe.rounds.count or (read_results(run) or {}).get("ended")):
         return
-    report = check_recipe(recipe, run, redo_stale=redo_stale)
+    report = check_recipe(recipe, run, redo_stale=redo_stale, checks=ROUNDS if is_first_pass_done else WHOLE)
     if report.problems:
         raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
     sys.stderr.write(f"{report.as_text(only_open=True)}\n")
