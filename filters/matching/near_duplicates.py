@@ -1,15 +1,15 @@
 """Near-duplicate texts of a whole corpus: a growing index on disk, verified pairs, connected components.
 
-Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
-Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
-(`filters.text.values_and_names`). The index holds texts, not traces: a digest of the words, so texts of the same
-words are one entry. Components do not depend on the order of the texts, and adding texts to an index gives the same
-as indexing all of them at once: a text is compared only with texts that share a band.
+Candidates share a band or a half of their MinHash signatures (`filters.text.minhash`); a pair counts only when the
+texts themselves say the same with the same values and names (`filters.text.edits`). The index holds texts, not
+traces: a digest of the words, so texts of the same words are one entry. Components do not depend on the order of
+the texts, and adding texts to an index gives the same as indexing all of them at once: a text is compared only with
+texts that share a band.
 
 The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
 
-    segment-00000/  digests.npy and names.npy (n,), signatures.npy (n, permutations),
-                    keys.npy and rows.npy (bands, n) by key
+    segment-00000/  digests.npy and names.npy (n,), signatures.npy (n, width),
+                    keys.npy and rows.npy (keys, n) by key
     edges-00000.npy (m, 2): verified pairs, enough of them to connect every component
 """
 
@@ -34,10 +34,10 @@ from filters.text.minhash import (
     Scheme,
     ShingledText,
     Signatures,
+    are_near,
     band_keys,
     shingle_texts,
     signature_agreement,
-    similarity,
 )
 from filters.text.shingles import Hashes
 
@@ -55,6 +55,8 @@ _NEIGHBOURS = 8
 _CHUNK = 16_384
 _DOUBT = 4.0
 """A pair is not read when its estimate is more standard deviations below the threshold than this."""
+_LEAST_OF_HALVES = 0.2
+"""A pair that shares a half is not read when its estimate is below this: one edit leaves more, from 10 words on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,20 +162,23 @@ class LshIndex:
         """Candidate pairs of rows, as one number each, and the number of keys that were too common."""
         pairs: list[NDArray[np.uint64]] = []
         wide_keys = 0
-        for band in range(self.scheme.bands):
+        for band in range(self.scheme.keys):
+            floor = self._floor(band)
             keys, rows = new.keys[band], new.rows[band].astype(np.int64) + new.first
             matches = [(old, *_find_keys(np.asarray(old.keys[band]), keys)) for old in before]
             starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
             sizes = np.diff(starts, append=len(keys))
             key_counts = sum((counts[starts] for _, _, counts in matches), start=sizes.copy())
             wide_keys += int((key_counts > _BUCKET).sum())
-            pairs += [self._plausible(left, right) for left, right in _pairs_within_groups(rows, starts, sizes)]
+            pairs += [
+                self._plausible(left, right, floor) for left, right in _pairs_within_groups(rows, starts, sizes)
+            ]
             if not before:
-                pairs += [self._plausible(*pair) for pair in self._wide(rows, starts, sizes)]
+                pairs += [self._plausible(*pair, floor) for pair in self._wide(rows, starts, sizes)]
             for old, firsts, counts in matches:
                 left = np.repeat(rows, counts)
                 offsets = np.repeat(firsts, counts) + _count_up(counts)
-                pairs.append(self._plausible(old.rows[band][offsets].astype(np.int64) + old.first, left))
+                pairs.append(self._plausible(old.rows[band][offsets].astype(np.int64) + old.first, left, floor))
         return np.unique(np.concatenate(pairs)) if pairs else np.empty(0, np.uint64), wide_keys
 
     def _wide(self, rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
@@ -189,9 +194,14 @@ class LshIndex:
             for step in range(1, _NEIGHBOURS + 1):
                 yield sorted_group[:-step], sorted_group[step:]
 
-    def _plausible(self, rows: Rows, other_rows: Rows) -> NDArray[np.uint64]:
+    def _floor(self, band: int) -> float:
+        """The least agreement of signatures of a pair that is worth reading."""
+        if band >= self.scheme.bands:
+            return _LEAST_OF_HALVES
+        return self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
+
+    def _plausible(self, rows: Rows, other_rows: Rows, floor: float) -> NDArray[np.uint64]:
         """The pairs that may be similar enough by their signatures."""
-        floor = self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
         kept_pairs = [np.empty(0, np.uint64)]
         self.counts["candidates"] += len(rows)
         for start in range(0, len(rows), _CHUNK):
@@ -220,7 +230,7 @@ class LshIndex:
                 if parents.root(low) == parents.root(high):
                     continue
                 self.counts["verified"] += 1
-                if similarity(known[low], known[high]) >= self.threshold:
+                if are_near(known[low], known[high], self.threshold):
                     parents.join(low, high)
                     edges.append((low, high))
         self.counts["edges"] += len(edges)
@@ -269,10 +279,10 @@ class LshIndex:
             np.save(folder / "digests.npy", digests, allow_pickle=False)
             np.save(folder / "names.npy", names, allow_pickle=False)
             # Written in place, so that memory holds one band of a large segment.
-            stored = _create_mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
-            bands = (self.scheme.bands, len(digests))
-            keys = _create_mapped(folder / "keys.npy", np.uint64, bands)
-            rows = _create_mapped(folder / "rows.npy", np.uint32, bands)
+            stored = _create_mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.width))
+            shape = (self.scheme.keys, len(digests))
+            keys = _create_mapped(folder / "keys.npy", np.uint64, shape)
+            rows = _create_mapped(folder / "rows.npy", np.uint32, shape)
             start = 0
             for piece in signatures:
                 stored[start : start + len(piece)] = piece
@@ -281,7 +291,7 @@ class LshIndex:
             assert start == len(digests), "a text without a signature"
             # By key, then by digest: not by the order in which the texts came.
             by_digest = np.argsort(digests, kind="stable")
-            for band in range(self.scheme.bands):
+            for band in range(self.scheme.keys):
                 rows[band] = by_digest[np.argsort(keys[band][by_digest], kind="stable")]
                 keys[band] = keys[band][rows[band]]
             for part in (stored, keys, rows):

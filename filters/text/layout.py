@@ -1,9 +1,9 @@
 """A text without its layout: the same words and values become the same characters.
 
 Removed or unified: markdown marks, list numbers that count up from 1, the capitals of headings, HTML tags, LaTeX's
-wrappers, full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands
-separators. Case stays, because `filters.text.values_and_names` reads names from it. The remaining punctuation
-separates words there and is no word.
+wrappers, full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, English
+contractions ("isn't" is "is not"), thousands separators. Case stays, because `filters.text.values_and_names` reads
+names from it. The remaining punctuation separates words there and is no word.
 """
 
 import re
@@ -21,6 +21,33 @@ _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaysty
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
 # "isn`t"; elsewhere it marks code.
 _BACKTICK = re.compile(r"(?<=[A-Za-z])`(?=[A-Za-z])")
+_IRREGULAR_NOT = re.compile(r"(?<![A-Za-z])(ca|wo|sha)n't(?![A-Za-z])", re.IGNORECASE)
+_SHORTENED = re.compile(r"(?<=[A-Za-z])(?:n't|'re|'ve|'ll)(?![A-Za-z])", re.IGNORECASE)
+_IS_SHORTENED = re.compile(r"(?<![A-Za-z])(he|she|it|that|there|what|here|who)'s(?![A-Za-z])", re.IGNORECASE)
+_FULL = {"ca": "can", "wo": "will", "sha": "shall", "n't": " not", "'re": " are", "'ve": " have", "'ll": " will"}
+_CANNOT = re.compile(r"(?<![A-Za-z])(can)not(?![A-Za-z])", re.IGNORECASE)
+_PHRASES = {
+    "no doubt": "",
+    "without doubt": "",
+    "to sum up": "",
+    "most likely": "probably",
+    "due to": "owing to",
+    "next to": "beside",
+    "sans doute": "probablement",
+    "à peu près": "environ",
+    "in der Tat": "tatsächlich",
+    "por lo tanto": "entonces",
+}
+"""Phrases with a word that is a value or a direction elsewhere ("due" is an Italian two), and what they mean."""
+_GAP = r"[\s*_]+"
+_PHRASE_PATTERNS = [
+    (
+        max(phrase.lower().split(), key=len),
+        re.compile(r"(?<!\w)" + _GAP.join(phrase.split()) + r"(?!\w)", re.IGNORECASE),
+        meaning,
+    )
+    for phrase, meaning in _PHRASES.items()
+]
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
 _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
@@ -94,8 +121,25 @@ def without_layout(text: str) -> str:
     if "," in text:
         text = _THOUSANDS.sub("", text)
     if "'" in text:
-        text = _SINGLE_QUOTES.sub(lambda match: f'"{match[1]}"', text).replace("'", "")
+        text = _SINGLE_QUOTES.sub(lambda match: f'"{match[1]}"', _without_contractions(text)).replace("'", "")
+    return _without_phrases(text)
+
+
+def _without_phrases(text: str) -> str:
+    lowered = text.lower()
+    if "cannot" in lowered:
+        text = _CANNOT.sub(r"\1 not", text)
+    for longest, pattern, meaning in _PHRASE_PATTERNS:
+        # The test costs next to nothing.
+        if longest in lowered:
+            text = pattern.sub(meaning, text)
     return text
+
+
+def _without_contractions(text: str) -> str:
+    text = _IRREGULAR_NOT.sub(lambda match: f"{_FULL[match[1].lower()]} not", text)
+    text = _SHORTENED.sub(lambda match: _FULL[match[0].lower()], text)
+    return _IS_SHORTENED.sub(r"\1 is", text)
 
 
 def _without_forms(text: str) -> str:

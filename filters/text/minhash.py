@@ -5,7 +5,8 @@ A text is cut into shingles of its content, the words without case, layout and f
 and can never be near duplicates. A signature holds the minimum of each of `permutations` multiplications of the
 shingles' hashes. The probability that a value of two signatures is equal is the texts' Jaccard similarity (Broder
 1997). Signatures are cut into `bands`; two texts with an equal band are candidates, with the probability 1 - (1 -
-J^rows)^bands.
+J^rows)^bands. One edited word takes three shingles of a short text, which may then share no band. So a signature ends
+with hashes of the first and of the last half of the words: one edit leaves one half as it was.
 
 All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. Nothing here reads or writes a file.
 """
@@ -18,9 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from filters.text.edits import say_the_same
 from filters.text.shared_texts import forget_with_texts
-from filters.text.shingles import Hashed, Hashes, hash_shingles, join_hashes, mix_bits, odd_factors
-from filters.text.values_and_names import Form, compute_forms, same_content, same_names
+from filters.text.shingles import (
+    Hashed,
+    Hashes,
+    hash_shingles,
+    join_hashes,
+    mix_bits,
+    odd_factors,
+    running_powers,
+)
+from filters.text.values_and_names import Form, compute_forms
 
 Signatures = NDArray[np.uint32]
 Digests = NDArray[np.bytes_]
@@ -28,13 +38,17 @@ Digests = NDArray[np.bytes_]
 
 _BATCH_CHARACTERS = 1 << 17
 """Text worked on at once: its arrays stay in the second-level cache."""
+_HALVES = 4
+"""Hashes of halves: the first and the last words, each cut at two lengths (`_hash_halves`)."""
+_LONGEST_HALVED = 64
+"""Words of content. A longer text with one word in a hundred edited shares a band."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
     """All that a signature depends on. An index names its scheme and cannot be read under another one."""
 
-    version: int = 6
+    version: int = 7
     shingle: int = 3
     bands: int = 16
     rows: int = 6
@@ -43,13 +57,23 @@ class Scheme:
     def permutations(self) -> int:
         return self.bands * self.rows
 
+    @property
+    def width(self) -> int:
+        """Numbers in a signature: a half's hash is two."""
+        return self.permutations + 2 * _HALVES
+
+    @property
+    def keys(self) -> int:
+        """Keys of a text: its bands, then its halves."""
+        return self.bands + _HALVES
+
     def as_fields(self) -> dict[str, Any]:
         return {"name": "distill-minhash", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """What is kept of each text: a digest of its words, its signature (texts, permutations), and two hashes of
+    """What is kept of each text: a digest of its words, its signature (texts, width), and two hashes of
     `filters.text.values_and_names`: its names, and its template."""
 
     digests: Digests
@@ -114,10 +138,9 @@ def shingles(text: str, size: int) -> frozenset[int]:
     return shingled_text.shingles
 
 
-def similarity(left: ShingledText, right: ShingledText) -> float:
-    """The Jaccard similarity of two texts by their shingles; 0 where their values, names or content differ."""
-    alike = same_names(left.form, right.form) and same_content(left.form, right.form)
-    return jaccard(left.shingles, right.shingles) if alike else 0.0
+def are_near(left: ShingledText, right: ShingledText, threshold: float) -> bool:
+    """Whether two texts are near duplicates."""
+    return say_the_same(left.form, right.form, jaccard(left.shingles, right.shingles), threshold)
 
 
 def jaccard(left: frozenset[int], right: frozenset[int]) -> float:
@@ -127,15 +150,17 @@ def jaccard(left: frozenset[int], right: frozenset[int]) -> float:
 
 
 def band_keys(signatures: Signatures, scheme: Scheme) -> Hashes:
-    """The key of every band, (bands, texts)."""
-    bands = signatures.reshape(len(signatures), scheme.bands, scheme.rows).astype(np.uint64)
+    """The key of every band, then of every half, (keys, texts)."""
+    bands = signatures[:, : scheme.permutations].reshape(len(signatures), scheme.bands, scheme.rows).astype(np.uint64)
     keys = mix_bits((bands * odd_factors("band", scheme.rows)).sum(axis=2, dtype=np.uint64))
-    return np.ascontiguousarray(keys.T)
+    halves = signatures[:, scheme.permutations :].astype(np.uint64)
+    return np.ascontiguousarray(np.concatenate([keys, halves[:, 0::2] << np.uint64(32) | halves[:, 1::2]], axis=1).T)
 
 
 def signature_agreement(left: Signatures, right: Signatures) -> NDArray[np.float64]:
-    """The share of equal values of two signatures, row by row: an estimate of the Jaccard similarity."""
-    share: NDArray[np.float64] = (left == right).mean(axis=1)
+    """The share of equal minima of two signatures, row by row: an estimate of the Jaccard similarity."""
+    minima = slice(-2 * _HALVES)
+    share: NDArray[np.float64] = (left[:, minima] == right[:, minima]).mean(axis=1)
     return share
 
 
@@ -155,9 +180,11 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 def _sign(texts: list[str], scheme: Scheme) -> Signed:
     forms = forms_of(texts)
     digests = b"".join(hashlib.blake2b(form.words.tobytes(), digest_size=16).digest() for form in forms)
+    content = _with_values(forms)
+    minima = _minima(hash_shingles(content, scheme.shingle), scheme)
     return Signed(
         digests=np.frombuffer(digests, "S16"),
-        signatures=_minima(hash_shingles(_with_values(forms), scheme.shingle), scheme),
+        signatures=np.concatenate([minima, _hash_halves(content)], axis=1),
         names=np.array([form.names for form in forms], np.uint64),
         templates=np.array([form.template for form in forms], np.uint64),
     )
@@ -180,3 +207,26 @@ def _minima(runs: list[Hashes], scheme: Scheme) -> Signatures:
         np.minimum.reduceat(products, starts[filled], out=minima_row)
     result[filled] = minima.T
     return result
+
+
+def _hash_halves(content: Hashed) -> Signatures:
+    """For each text the hashes of its first and its last words, as two numbers each.
+
+    One cut is of the same length for 4i to 4i + 3 words, the other one for 4i - 2 to 4i + 1 words, so that a text
+    with a word more or less has the same cut at one of both. A text that is too long counts as a whole.
+    """
+    starts, stops = np.array(content.starts[:-1], np.int64), np.array(content.starts[1:], np.int64)
+    lengths = stops - starts
+    powers, inverses = running_powers(1 << len(content.hashes).bit_length())
+    sums = np.zeros(len(content.hashes) + 1, np.uint64)
+    np.cumsum(content.hashes * powers[: len(content.hashes)], out=sums[1:])
+    halves = np.empty((len(lengths), _HALVES), np.uint64)
+    for index, cut in enumerate((2 * (lengths // 4), 2 * ((lengths + 2) // 4) - 1)):
+        cut = np.where((lengths > _LONGEST_HALVED) | (cut < 1), lengths, cut)
+        firsts = (sums[starts + cut] - sums[starts]) * inverses[starts]
+        lasts = (sums[stops] - sums[stops - cut]) * inverses[stops - cut]
+        for place, hashes in ((2 * index, firsts), (2 * index + 1, lasts)):
+            halves[:, place] = mix_bits(hashes + np.uint64(place) + cut.astype(np.uint64) * np.uint64(_HALVES))
+    halves[lengths == 0] = np.iinfo(np.uint64).max
+    parts = np.stack([halves >> np.uint64(32), halves & np.uint64(0xFFFFFFFF)], axis=2)
+    return parts.astype(np.uint32).reshape(len(lengths), 2 * _HALVES)

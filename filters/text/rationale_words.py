@@ -9,6 +9,7 @@ is taken for itself.
 from collections.abc import Iterator
 from typing import Final
 
+from filters.text.exchangeable_words import CHANGES, ENGLISH, FOREIGN, FOREIGN_FILLERS, FOREIGN_GROUPS
 from filters.text.synonyms import CONTRASTS, GROUPS
 
 
@@ -16,24 +17,23 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FILLERS: Final = _words(
+FILLERS: Final = FOREIGN_FILLERS | _words(
     """a an the this that these those it its there here which who whom is are was were be been being am do does did
-    has have had having will would can could of to for in at by with as from about around per and but so thus hence
-    then therefore thereby accordingly consequently correspondingly subsequently indeed fact actually really clearly
-    obviously evidently apparently plainly visibly simply just quite rather very also too further furthermore
-    moreover besides additionally addition again now already still yet okay ok well alright hmm hm ah oh aha so
-    course note notice noting notably noteworthy remarkably importantly interestingly curiously notably naturally
+    has have had having would can could of to for in at by with as from per and but so thus hence then therefore
+    thereby accordingly consequently correspondingly subsequently indeed fact actually really clearly obviously
+    evidently apparently plainly visibly simply just quite rather very also too further furthermore moreover
+    besides additionally addition again now already still yet okay ok well alright hmm hm ah oh aha so course
+    note notice noting notably noteworthy remarkably importantly interestingly curiously notably naturally
     basically essence essentially fundamentally general generally overall summary sum conclusion conclude
-    finally lastly eventually ultimately altogether case cases result results such since because given considering
-    based following according judging going we i us me my our you your let lets see seen look looking view opinion
-    think believe guess recall however nevertheless nonetheless though although while whereas when if specific
-    specifically particular particularly especially precisely exactly respective respectively carefully closely
-    directly immediately quickly step actual certain certainly definitely surely undoubtedly
-    indeed truly literally instance example eg ie namely means meaning says regard regarding
-    respect concerning among amongst within throughout during
-    im ive id weve were lets thats its theres heres whats where wherein whereby thereof please
-    next afterwards afterward meanwhile hereby
-    answer answers answered response responses reply solution reasoning thinking"""
+    finally lastly eventually ultimately altogether case cases result results such since because given
+    considering based following according judging going we i us me my our you your let lets see seen look
+    looking view opinion think believe guess recall however nevertheless nonetheless though although while
+    whereas when if specific specifically particular particularly especially precisely exactly respective
+    respectively carefully closely directly immediately quickly step actual certain certainly definitely surely
+    undoubtedly indeed truly literally instance example eg ie namely means meaning says regard regarding respect
+    concerning among amongst within throughout during im ive id weve were lets thats its theres heres whats
+    where wherein whereby thereof please next afterwards afterward meanwhile hereby answer answers answered
+    response responses reply solution reasoning thinking"""
 )
 
 _SAME: Final = """
@@ -60,7 +60,8 @@ _SAME: Final = """
     | appear seem look | point aim | refer relate pertain | represent stand-for symbolise symbolize | symbolic
     figurative symbolically figuratively | style stylistically | general broad | common frequent widespread usual
     typical | often frequently commonly | usually normally typically ordinarily | always invariably | sometimes
-    occasionally | rarely seldom | almost nearly practically virtually | roughly approximately approx circa |
+    occasionally | rarely seldom | almost nearly practically virtually | roughly approximately approx
+    circa about around | initially originally |
     slightly somewhat | entirely completely fully totally wholly | mostly mainly largely chiefly primarily
     predominantly | should ought | may might | must | buy purchase bought | sell vend sold | pay paid | cost price |
     near close nearby adjacent | beside alongside | beneath underneath under | important significant crucial
@@ -140,7 +141,26 @@ _SAME: Final = """
     breeze wind | rain shower | fog mist | warm | boil | burn | shine gleam glow | therefore | accordingly | ship
     vessel boat | plane aeroplane airplane | bicycle bike | picture-frame | carpet rug | bin trashcan | jump leap
     hop | throw toss threw thrown | catch caught | push shove | pull drag | smile grin | laugh chuckle | cry weep |
-    shout yell scream | eat eating ate eaten consume | drink drank drunk sip"""
+    shout yell scream | eat eating ate eaten consume | drink drank drunk sip |
+    closest nearest | chart graph plot graphic visual visualisation visualization |
+    diagram schematic depiction | drawing sketch |
+    statement claim assertion | reason rationale explanation justification | method approach procedure technique
+    strategy way manner process | aspect facet | detail particular | example instance case | evidence proof | clue
+    hint cue | purpose aim goal objective intention | idea notion concept thought | problem issue | task
+    assignment exercise | pattern regularity | trend tendency | relationship relation correlation | category kind
+    type sort class | part portion section segment | area region zone | object item thing | information info |
+    topic subject theme | mood atmosphere ambience | option alternative choice | criterion requirement condition |
+    factor element component | assumption premise | meaning significance sense | amount quantity | device gadget |
+    tool implement | caption heading | tally count | clutch hold | sport wear | conceivable possible | label tag |
+    say said | lead led | hold held | begin began begun | grow grew grown | run ran | drink drank | drive drove
+    driven | ride rode ridden | speak spoke spoken | theatre theater | neighbour neighbor | programme program |
+    favourite favorite | behaviour behavior | honour honor | labour labor | humour humor | flavour flavor |
+    harbour harbor | rumour rumor | vapour vapor | armour armor | catalogue catalog | dialogue dialog | judgement
+    judgment | jewellery jewelry | kerb curb | plough plow | mould mold | aluminium aluminum | aeroplane airplane
+    | fibre fiber | litre liter | traveller traveler | cancelled canceled | modelling modeling | skilful skillful
+    | fulfil fulfill | enrol enroll | licence license | defence defense | offence offense | pyjamas pajamas |
+    sceptical skeptical | organise organize | organisation organization | realise realize | colourful colorful |
+    neighbourhood neighborhood | centred centered | manoeuvre maneuver"""
 
 
 def _forms(word: str) -> Iterator[str]:
@@ -163,6 +183,7 @@ def same_words() -> dict[str, str]:
         if joined:
             forms |= {form for form, name in names.items() if name in joined}
         names |= dict.fromkeys(forms, min(forms, default=""))
+    names |= {word: names.get(group[0], group[0]) for group in FOREIGN_GROUPS for word in group if word not in names}
     return names
 
 
@@ -171,10 +192,16 @@ _CHANGING: Final = CONTRASTS | _words(
     either neither nor all any some every each few many most least half part partly different same opposite reverse
     mirror former ex anti non un fake former past future possible impossible maybe perhaps probably likely must may
     might should seem appear false true wrong stop avoid prevent fail lack miss refuse deny reject nobody
-    nothing nowhere longer absent missing fewer"""
+    nothing nowhere longer absent missing fewer will"""
 )
 
 
 def changing_words() -> frozenset[str]:
     """Words that change what is said where they are added, with their inflections."""
-    return frozenset(form for word in _CHANGING for form in _forms(word))
+    return frozenset(form for word in _CHANGING for form in _forms(word)) | CHANGES
+
+
+def exchangeable_words() -> frozenset[str]:
+    """`filters.text.exchangeable_words` with their inflections."""
+    words = frozenset(form for word in ENGLISH for form in _forms(word)) | FOREIGN
+    return words - changing_words() - FILLERS

@@ -3,9 +3,8 @@
 A text's words are those that remain without case, layout and punctuation (`filters.text.layout`). Its *values* are
 its numbers, with their signs and units, number words and single letters, in order: a function of the words alone. Its
 *names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
-are never near duplicates, whatever else they share; `same_names` decides whether their names agree. Its *content* is
-its words without fillers, one word for all that mean the same; `same_content` decides whether one text only says
-more.
+are never near duplicates, whatever else they share. Its *content* is its words without fillers, one word for all that
+mean the same. `filters.text.edits` compares the names and the content of two texts.
 
 In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
 beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that
@@ -20,11 +19,10 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from rapidfuzz.distance import Levenshtein
 
 from filters.text.layout import without_layout
 from filters.text.shingles import Hashed, Hashes, hash_polynomials, mix_bits, running_powers
-from filters.text.word_lists import CHANGE, CHOICE, FILLER, FUNCTION, NUMBER_WORD, OPENER, UNIT, look_up
+from filters.text.word_lists import CHOICE, FILLER, FUNCTION, NUMBER_WORD, OPENER, UNIT, look_up
 
 Flags = NDArray[np.bool_]
 
@@ -68,6 +66,10 @@ class Forms:
     """Words that begin a sentence with a capital: names unless they are in lower case elsewhere."""
     capital: Flags
     quoted: Flags
+    lower: bytes
+    """The texts in lower case, in which word i is lower[firsts[i]:stops[i]]."""
+    firsts: NDArray[np.int64]
+    stops: NDArray[np.int64]
 
     def split(self) -> list["Form"]:
         """The form of each text."""
@@ -83,6 +85,9 @@ class Forms:
                 is_possible=self.possible[start:stop],
                 is_capital=self.capital[start:stop],
                 is_quoted=self.quoted[start:stop],
+                lower=self.lower,
+                firsts=self.firsts[start:stop],
+                stops=self.stops[start:stop],
             )
             for (start, stop), content, values, names, template in zip(
                 pairwise(self.words.starts), self.content, *numbers, strict=True
@@ -103,6 +108,13 @@ class Form:
     is_possible: Flags
     is_capital: Flags
     is_quoted: Flags
+    lower: bytes
+    firsts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    def word(self, position: int) -> str:
+        """One word in lower case."""
+        return self.lower[self.firsts[position] : self.stops[position]].decode("utf-8", "replace")
 
     @property
     def certain(self) -> Hashes:
@@ -116,53 +128,6 @@ class Form:
     def small(self) -> Hashes:
         """Words without a capital."""
         return self.words[~self.is_capital]
-
-
-def same_names(left: Form, right: Form) -> bool:
-    """Whether two texts with nearly the same words have the same possible names in the same order."""
-    if np.array_equal(left.words, right.words):
-        return True
-    quoted, other_quoted = left.words[left.is_quoted], right.words[right.is_quoted]
-    if len(quoted) and len(other_quoted) and not np.array_equal(quoted, other_quoted):
-        return False
-    if np.array_equal(left.content, right.content):
-        return True
-    if not left.names or not right.names:
-        # Case shows no names in one of the texts: any word may be one.
-        return False
-    names = np.concatenate([left.certain, right.certain])
-    possible = np.concatenate([left.possible, right.possible])
-    if len(possible):
-        names = np.concatenate([names, possible[~np.isin(possible, np.concatenate([left.small, right.small]))]])
-    return np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
-
-
-def same_content(left: Form, right: Form) -> bool:
-    """Whether two texts with the same values say the same: one may say more, but none another word in its place."""
-    if np.array_equal(left.content, right.content):
-        return True
-    only_left: set[int] = set()
-    only_right: set[int] = set()
-    for edit in Levenshtein.opcodes(left.words.tolist(), right.words.tolist()):
-        if edit.tag == "equal":
-            continue
-        removed, added = left.words[edit.src_start : edit.src_end], right.words[edit.dest_start : edit.dest_end]
-        removed_content, added_content = _without_fillers(removed), _without_fillers(added)
-        if np.array_equal(removed_content, added_content):
-            continue
-        changed = removed if len(removed) else added
-        if (len(removed) and len(added)) or (look_up(changed)[0] & CHANGE).any():
-            return False
-        only_left.update(removed_content.tolist())
-        only_right.update(added_content.tolist())
-    # A word that moved may say another thing: "the cup left of the plate".
-    return only_left.isdisjoint(only_right)
-
-
-def _without_fillers(words: Hashes) -> Hashes:
-    flags, meanings = look_up(words)
-    content: Hashes = meanings[flags & FILLER == 0]
-    return content
 
 
 def compute_forms(texts: Sequence[str]) -> Forms:
@@ -229,6 +194,9 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
         possible=possible,
         capital=capital,
         quoted=quoted,
+        lower=small,
+        firsts=firsts,
+        stops=ends + 1,
     )
 
 

@@ -6,11 +6,11 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text.rationale_words import FILLERS, changing_words, same_words
+from filters.text.rationale_words import FILLERS, changing_words, exchangeable_words, same_words
 from filters.text.shingles import Hashes, hash_polynomials, mix_bits
 from filters.text.value_words import CHOICES, FUNCTION_WORDS, NUMBER_WORDS, OPENERS, UNITS
 
-NUMBER_WORD, UNIT, CHOICE, OPENER, FUNCTION, FILLER, CHANGE = (1 << bit for bit in range(7))
+NUMBER_WORD, UNIT, CHOICE, OPENER, FUNCTION, FILLER, CHANGE, EXCHANGE = (1 << bit for bit in range(8))
 
 
 def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
@@ -30,15 +30,16 @@ def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[Hashes, NDArray[np.uint8], Hashes, NDArray[np.bool_]]:
-    same = same_words()
+    same, exchangeable = same_words(), exchangeable_words()
     lists: tuple[tuple[frozenset[str], int], ...] = (
         (NUMBER_WORDS, NUMBER_WORD),
         (UNITS, UNIT),
         (CHOICES, CHOICE),
-        (OPENERS | FILLERS | same.keys(), OPENER),
+        (OPENERS | FILLERS | same.keys() | exchangeable, OPENER),
         (FUNCTION_WORDS, FUNCTION),
         (FILLERS, FILLER),
         (changing_words(), CHANGE),
+        (exchangeable, EXCHANGE),
     )
     words = sorted({word for listed, _ in lists for word in listed})
     keys = _hash(words)

@@ -2,11 +2,11 @@
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
 shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
-no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts in which
-another word stands in a word's place. Components of near pairs share one canonical trace, chosen by a rule that knows
-no order: complete first, then correct, then the smallest id. Usable traces (complete, and not wrong) are also put
-into an order of diversity, each as unlike those before it as can be. Questions are never compared with each other
-here.
+no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts that say
+different things (`filters.text.edits`). Components of near pairs share one canonical trace, chosen by a rule that
+knows no order: complete first, then correct, then the smallest id. Usable traces (complete, and not wrong) are also
+put into an order of diversity, each as unlike those before it as can be. Questions are never compared with each
+other here.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,10 @@ from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.families.answer import judge_trace
+from filters.text.edits import may_be_near, same_names, say_the_same
 from filters.text.minhash import forms_of
 from filters.text.shingles import Hashes, hash_shingles, hash_words, join_hashes
-from filters.text.values_and_names import Form, same_content, same_names
+from filters.text.values_and_names import Form
 from filters.text.words import comparable_text, composed, has_east_asian
 
 _KINDS = 1 << 14
@@ -38,7 +39,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",
@@ -83,11 +84,11 @@ class Duplicates:
         is_alike = similarity_matrix >= self.threshold
         leaders = np.arange(len(distinct))
         has_same_values: NDArray[np.bool_] = np.eye(len(distinct), dtype=bool)
-        if np.count_nonzero(is_alike) > len(distinct):
+        may_repeat = may_be_near(text_forms, similarity_matrix, self.threshold)
+        if np.count_nonzero(may_repeat) > len(distinct):
             # Most questions have no two traces that are alike.
             has_same_values = _same_values(is_alike, text_forms)
-            is_near = _same_content(has_same_values, text_forms)
-            leaders = components(is_near)
+            leaders = components(self._near(may_repeat, similarity_matrix, text_forms))
         has_other_values = np.any(is_alike & ~has_same_values, axis=1)
         index_of = {position: index for index, position in enumerate(distinct)}
         usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
@@ -114,6 +115,16 @@ class Duplicates:
                 }
             )
         return rows
+
+    def _near(
+        self, may_repeat: NDArray[np.bool_], similarity_matrix: NDArray[np.float64], text_forms: Sequence[Form]
+    ) -> NDArray[np.bool_]:
+        near = np.eye(len(may_repeat), dtype=bool)
+        for left, right in np.argwhere(np.triu(may_repeat, 1)).tolist():
+            near[left, right] = near[right, left] = say_the_same(
+                text_forms[left], text_forms[right], similarity_matrix[left, right], self.threshold
+            )
+        return near
 
     def _rank(self, sample: Sample, trace: Trace) -> tuple[bool, bool, str]:
         return (trace.outcome != Outcome.COMPLETE, self._verdict(sample, trace) != "correct", trace.id)
@@ -205,12 +216,4 @@ def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDA
         near[left, right] = near[right, left] = text_forms[left].values == text_forms[right].values and same_names(
             text_forms[left], text_forms[right]
         )
-    return near
-
-
-def _same_content(has_same_values: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:
-    """Of these pairs those that say the same."""
-    near = has_same_values.copy()
-    for left, right in np.argwhere(np.triu(has_same_values, 1)).tolist():
-        near[left, right] = near[right, left] = same_content(text_forms[left], text_forms[right])
     return near

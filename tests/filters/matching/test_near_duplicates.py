@@ -9,7 +9,7 @@ import pytest
 from distill.errors import DataError, StaleError
 from filters.matching import near_duplicates
 from filters.matching.near_duplicates import LshIndex
-from filters.text.minhash import Scheme, jaccard, shingle_texts, shingles, sign, similarity
+from filters.text.minhash import Scheme, are_near, jaccard, shingle_texts, shingles, sign
 
 SCHEME = Scheme()
 
@@ -88,7 +88,7 @@ def expected(texts, threshold=0.8):
     parents = list(range(len(texts)))
     for one in range(len(texts)):
         for other in range(one):
-            if similarity(cut[one], cut[other]) >= threshold:
+            if are_near(cut[one], cut[other], threshold):
                 old, new = parents[one], parents[other]
                 parents = [new if parent == old else parent for parent in parents]
     found = {}

@@ -9,7 +9,7 @@ from run_fixtures import default, sample, trace
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.families.trace_duplicates import Duplicates
 from filters.text.layout import without_layout
-from filters.text.minhash import Scheme, jaccard, shingle_texts, shingles, sign, similarity
+from filters.text.minhash import Scheme, are_near, jaccard, shingle_texts, shingles, sign
 from filters.text.values_and_names import compute_forms
 
 TEXT = (
@@ -21,7 +21,7 @@ SCHEME = Scheme()
 
 
 def near(one: str, other: str) -> bool:
-    return similarity(*shingle_texts([one, other], SCHEME.shingle)) >= 0.8
+    return are_near(*shingle_texts([one, other], SCHEME.shingle), 0.8)
 
 
 def within(one: str, other: str) -> bool:

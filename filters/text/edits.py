@@ -1,0 +1,227 @@
+"""Whether two texts with the same values say the same: their words aligned, and every difference judged.
+
+A difference is no change if it is in fillers, in words that mean the same, in words that a rationale can exchange
+(`filters.text.exchangeable_words`), in a typo or a tense (`filters.text.misspellings`), or in a word written twice.
+One text may also say more. A word that changes what is said (`CHANGING`), or an unknown word in the place of another
+one, makes two texts different.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+
+from filters.text.misspellings import is_same_word, similar_words
+from filters.text.shingles import Hashes
+from filters.text.values_and_names import FEWEST_WORDS, Form
+from filters.text.word_lists import CHANGE, EXCHANGE, FILLER, FUNCTION, OPENER, look_up
+
+WORDS_AN_EDIT = 100
+"""A text may have one edited word in so many, and one in any case, below the threshold of similarity."""
+_SHINGLES_AN_EDIT = 3
+
+
+@dataclass(slots=True)
+class Edits:
+    """How many words of two texts that say the same differ."""
+
+    more: int = 0
+    """Unknown words that only one text has."""
+    unknown: int = 0
+    """Typos in words that no list has: where case shows no names, they may be names."""
+    known: int = 0
+    """Exchanged words, and typos in listed words."""
+    openers: set[int] = field(default_factory=set)
+    """Hashes of typos in words that commonly begin a sentence: no names, in spite of their capital."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """Words of a part of a text that are no fillers, by position."""
+
+    form: Form
+    start: int
+    stop: int
+    positions: list[int]
+    flags: list[int]
+    meanings: list[int]
+
+
+def say_the_same(left: Form, right: Form, similarity: float, threshold: float) -> bool:
+    """Whether two texts with this similarity of shingles are near duplicates.
+
+    A short text has few shingles, and one edited word takes three of them. So texts below the threshold count too, if
+    no more words are edited than `WORDS_AN_EDIT` allows.
+    """
+    near = similarity >= threshold
+    if left.values != right.values or not (near or similarity >= least_similarity(left, right, threshold)):
+        return False
+    edits = compare_words(left, right)
+    if edits is None or not same_names(left, right, edits):
+        return False
+    return near or (not edits.more and edits.unknown + edits.known <= _allowed(len(left.words), len(right.words)))
+
+
+def least_similarity(left: Form, right: Form, threshold: float) -> float:
+    """The least similarity of shingles that texts with the allowed edits have; above 1 where none are allowed."""
+    if threshold == 1 or min(len(left.words), len(right.words)) < FEWEST_WORDS:
+        return 2.0
+    edits = _allowed(len(left.words), len(right.words))
+    shingles = max(len(left.content), len(right.content)) - _SHINGLES_AN_EDIT + 1
+    lost = _SHINGLES_AN_EDIT * edits
+    # A little less: a shingle may stand twice in a text.
+    return 0.8 * max(shingles - lost, 0) / (shingles + lost) if shingles > 0 else 0.0
+
+
+def _allowed(words: int, other_words: int) -> int:
+    return max(1, round(max(words, other_words) / WORDS_AN_EDIT))
+
+
+def same_names(left: Form, right: Form, edits: Edits | None = None) -> bool:
+    """Whether two texts with nearly the same words have the same possible names in the same order."""
+    if np.array_equal(left.words, right.words):
+        return True
+    quoted, other_quoted = left.words[left.is_quoted], right.words[right.is_quoted]
+    if len(quoted) and len(other_quoted) and not np.array_equal(quoted, other_quoted):
+        return False
+    if np.array_equal(left.content, right.content):
+        return True
+    if not left.names or not right.names:
+        # Case shows no names in one of the texts: any word may be one that is not listed.
+        edits = edits or compare_words(left, right)
+        return edits is not None and not edits.more and not edits.unknown
+    names = np.concatenate([left.certain, right.certain])
+    possible = np.concatenate([left.possible, right.possible])
+    if edits is not None and edits.openers:
+        possible = possible[~np.isin(possible, np.array(list(edits.openers), np.uint64))]
+    if len(possible):
+        names = np.concatenate([names, possible[~np.isin(possible, np.concatenate([left.small, right.small]))]])
+    return np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
+
+
+def compare_words(left: Form, right: Form) -> Edits | None:
+    """The edits between two texts with the same values; None if they say different things."""
+    if np.array_equal(left.content, right.content):
+        return Edits()
+    edits = Edits()
+    only_left: set[int] = set()
+    only_right: set[int] = set()
+    for (start, stop), (other_start, other_stop) in _differences(left.words, right.words):
+        removed = _content(left, start, stop)
+        added = _content(right, other_start, other_stop)
+        _drop_equal(removed, added)
+        if removed.positions and added.positions:
+            says_the_same = _exchange(removed, added, edits)
+        else:
+            says_the_same = _add(removed, added, edits)
+        if not says_the_same:
+            return None
+        only_left.update(removed.meanings)
+        only_right.update(added.meanings)
+    # A word that moved may say another thing: "the cup left of the plate".
+    return edits if only_left.isdisjoint(only_right) else None
+
+
+def _differences(left: Hashes, right: Hashes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where two texts differ: from one common word to the next one."""
+    start = other_start = 0
+    for block in Levenshtein.editops(left.tolist(), right.tolist()).as_matching_blocks():
+        if (start, other_start) != (block.a, block.b):
+            yield (start, block.a), (other_start, block.b)
+        start, other_start = block.a + block.size, block.b + block.size
+
+
+def _content(form: Form, start: int, stop: int) -> _Words:
+    flags, meanings = look_up(form.words[start:stop])
+    kept = np.flatnonzero(flags & FILLER == 0)
+    return _Words(
+        form=form,
+        start=start,
+        stop=stop,
+        positions=(kept + start).tolist(),
+        flags=flags[kept].tolist(),
+        meanings=meanings[kept].tolist(),
+    )
+
+
+def _drop_equal(left: _Words, right: _Words) -> None:
+    """Drop the words that both begin with and both end with."""
+    for index in (0, -1):
+        while left.meanings and right.meanings and left.meanings[index] == right.meanings[index]:
+            for words in (left, right):
+                for column in (words.positions, words.flags, words.meanings):
+                    column.pop(index)
+
+
+def _exchange(removed: _Words, added: _Words, edits: Edits) -> bool:
+    """Count the edits where words stand in the place of others; False if they say another thing."""
+    for old, new in zip_longest(range(len(removed.positions)), range(len(added.positions))):
+        if old is None or new is None:
+            words, index = (added, new) if old is None else (removed, old)
+            if not words.flags[index] & EXCHANGE:
+                return False
+            edits.known += 1
+        elif removed.meanings[old] == added.meanings[new]:
+            continue
+        elif removed.flags[old] & added.flags[new] & EXCHANGE:
+            edits.known += 1
+        elif not _misspelt(removed, removed.positions[old], added, added.positions[new], edits):
+            return False
+    return True
+
+
+def _misspelt(left: _Words, position: int, right: _Words, other_position: int, edits: Edits) -> bool:
+    """Count a typo or another tense; False if the words are two."""
+    word, other_word = left.form.word(position), right.form.word(other_position)
+    if not is_same_word(word, other_word):
+        return False
+    hashes = np.array([left.form.words[position], right.form.words[other_position]])
+    flags = look_up(hashes)[0]
+    is_known = bool(flags.any()) or not similar_words().isdisjoint((word, other_word))
+    edits.known += is_known
+    edits.unknown += not is_known
+    if (flags & OPENER).any():
+        edits.openers.update(hashes.tolist())
+    return True
+
+
+def _add(removed: _Words, added: _Words, edits: Edits) -> bool:
+    """Count the edits where one text says more, or has words in the place of fillers; False if that is a change.
+
+    A phrase of known words is one edit.
+    """
+    words, fillers = (removed, added) if removed.positions else (added, removed)
+    is_phrase = False
+    for position, flags in zip(words.positions, words.flags, strict=True):
+        if flags & EXCHANGE or _is_repeated(words.form.words, position):
+            is_phrase = True
+        elif fillers.stop > fillers.start and not flags & FUNCTION:
+            places = range(fillers.start, fillers.stop)
+            if not any(_misspelt(words, position, fillers, place, edits) for place in places):
+                return False
+        elif flags & CHANGE:
+            return False
+        else:
+            edits.more += 1
+    edits.known += is_phrase
+    return True
+
+
+def _is_repeated(words: Hashes, position: int) -> bool:
+    near = words[max(position - 1, 0) : position + 2]
+    return bool((near == words[position]).sum() > 1)
+
+
+def may_be_near(forms: Sequence[Form], similarities: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
+    """The pairs of texts whose similarity does not rule out that they are near duplicates."""
+    near = similarities >= threshold
+    least = min(
+        (least_similarity(form, form, threshold) for form in forms if len(form.words) >= FEWEST_WORDS), default=2.0
+    )
+    for left, right in np.argwhere(np.triu((similarities >= least) & ~near, 1)).tolist():
+        is_possible = similarities[left, right] >= least_similarity(forms[left], forms[right], threshold)
+        near[left, right] = near[right, left] = is_possible
+    return near
