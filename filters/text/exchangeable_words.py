@@ -97,24 +97,24 @@ FOREIGN_FILLERS: Final = _words(
 """Words of other languages that say nothing and are no English words."""
 
 CHANGES: Final = _words(
-    """ohne nie niemals immer stets selten manchmal mehr weniger kaum fast nur außer statt links rechts oben unten
-    vorne hinten innen außen über unter vor hinter neben zwischen größer kleiner höher niedriger länger kürzer älter
-    jünger größte kleinste höchste niedrigste steigt steigen stieg fällt fallen fiel sinkt sinken sank wächst
-    schrumpft alle einige viele wenige manche jeder jede jedes beide keiner muss müssen darf dürfen soll sollen kann
-    können könnte würde wurde möchte anfang ende offen geschlossen voll leer warm kalt heiß hell dunkel alt neu groß
-    klein hoch niedrig tief lang kurz rot blau grün gelb schwarz weiß braun grau rosa orange violett lila rote blaue
-    grüne gelbe schwarze weiße braune graue roten blauen grünen gelben schwarzen weißen braunen grauen rotes blaues
-    grünes gelbes schwarzes weißes weder noch
+    """keinen keinem keines nichts niemand nirgends ohne nie niemals immer stets selten manchmal mehr weniger kaum
+    fast nur außer statt links rechts oben unten vorne hinten innen außen über unter vor hinter neben zwischen
+    größer kleiner höher niedriger länger kürzer älter jünger größte kleinste höchste niedrigste steigt steigen
+    stieg fällt fallen fiel sinkt sinken sank wächst schrumpft alle einige viele wenige manche jeder jede jedes
+    beide keiner muss müssen darf dürfen soll sollen kann können könnte würde wurde möchte anfang ende offen
+    geschlossen voll leer warm kalt heiß hell dunkel alt neu groß klein hoch niedrig tief lang kurz rot blau grün
+    gelb schwarz weiß braun grau rosa orange violett lila rote blaue grüne gelbe schwarze weiße braune graue roten
+    blauen grünen gelben schwarzen weißen braunen grauen rotes blaues grünes gelbes schwarzes weißes weder noch
 
     sans jamais toujours rarement parfois moins plus davantage sauf excepté gauche droite haut bas dessus dessous
     devant derrière avant après sous sur dans dehors entre hors supérieur supérieure inférieur inférieure grand
     grande petit petite haute basse long longue court courte meilleur pire monte descend augmente diminue croît
-    décroît tous toutes quelques chaque plusieurs beaucoup peu aucun aucune doit peut doivent peuvent ouvert ouverte
-    fermé fermée plein vide chaud froid rouge bleu bleue vert verte jaune noir noire blanc blanche gris grise marron
-    rouges bleus bleues verts vertes noirs blancs ni
+    décroît tous toutes quelques chaque plusieurs beaucoup peu aucun aucune doit peut doivent peuvent ouvert
+    ouverte fermé fermée plein vide chaud froid rouge bleu bleue vert verte jaune noir noire blanc blanche gris
+    grise marron rouges bleus bleues verts vertes noirs blancs ni
 
     sin nunca jamás siempre raramente veces menos más excepto salvo izquierda derecha arriba abajo encima debajo
     delante detrás antes bajo sobre dentro fuera mayor menor mejor peor sube baja aumenta disminuye crece todos
-    todas algunos algunas cada muchos pocos ningún ninguna debe puede abierto cerrado lleno vacío caliente frío rojo
-    roja azul verde amarillo amarilla negro negra blanco blanca gris"""
+    todas algunos algunas cada muchos pocos ningún ninguna debe puede abierto cerrado lleno vacío caliente frío
+    rojo roja azul verde amarillo amarilla negro negra blanco blanca gris"""
 )

@@ -21,32 +21,30 @@ _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaysty
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
 # "isn`t"; elsewhere it marks code.
 _BACKTICK = re.compile(r"(?<=[A-Za-z])`(?=[A-Za-z])")
-_IRREGULAR_NOT = re.compile(r"(?<![A-Za-z])(ca|wo|sha)n't(?![A-Za-z])", re.IGNORECASE)
-_SHORTENED = re.compile(r"(?<=[A-Za-z])(?:n't|'re|'ve|'ll)(?![A-Za-z])", re.IGNORECASE)
-_IS_SHORTENED = re.compile(r"(?<![A-Za-z])(he|she|it|that|there|what|here|who)'s(?![A-Za-z])", re.IGNORECASE)
-_FULL = {"ca": "can", "wo": "will", "sha": "shall", "n't": " not", "'re": " are", "'ve": " have", "'ll": " will"}
+_SHORT_ENDING = re.compile(r"(t|re|ve|ll|s)(?![A-Za-z])", re.IGNORECASE)
+_LAST_WORD = re.compile(r"[A-Za-z]*$")
+_FULL = {"ca": "can", "wo": "will", "sha": "shall", "re": " are", "ve": " have", "ll": " will"}
+_BEFORE_IS = frozenset(["he", "she", "it", "that", "there", "what", "here", "who"])
+"""After other words "'s" may be a possessive."""
 _CANNOT = re.compile(r"(?<![A-Za-z])(can)not(?![A-Za-z])", re.IGNORECASE)
 _PHRASES = {
-    "no doubt": "",
-    "without doubt": "",
-    "to sum up": "",
-    "most likely": "probably",
-    "due to": "owing to",
-    "next to": "beside",
-    "sans doute": "probablement",
-    "à peu près": "environ",
-    "in der Tat": "tatsächlich",
-    "por lo tanto": "entonces",
+    "no doubt": ("no doubt", ""),
+    "without doubt": ("out doubt", ""),
+    "to sum up": ("sum up", ""),
+    "most likely": ("ost likely", "probably"),
+    "due to": ("due", "owing to"),
+    "next to": ("next", "beside"),
+    "sans doute": ("sans", "probablement"),
+    "à peu près": ("près", "environ"),
+    "in der tat": ("der tat", "tatsächlich"),
+    "por lo tanto": ("tanto", "entonces"),
 }
-"""Phrases with a word that is a value or a direction elsewhere ("due" is an Italian two), and what they mean."""
+"""Phrases with a word that is a value or a direction elsewhere ("due" is an Italian two): a rare part, and what
+each means."""
 _GAP = r"[\s*_]+"
 _PHRASE_PATTERNS = [
-    (
-        max(phrase.lower().split(), key=len),
-        re.compile(r"(?<!\w)" + _GAP.join(phrase.split()) + r"(?!\w)", re.IGNORECASE),
-        meaning,
-    )
-    for phrase, meaning in _PHRASES.items()
+    (part, re.compile(r"\b" + _GAP.join(phrase.split()) + r"\b", re.IGNORECASE), meaning)
+    for phrase, (part, meaning) in _PHRASES.items()
 ]
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
 _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
@@ -129,17 +127,36 @@ def _without_phrases(text: str) -> str:
     lowered = text.lower()
     if "cannot" in lowered:
         text = _CANNOT.sub(r"\1 not", text)
-    for longest, pattern, meaning in _PHRASE_PATTERNS:
+    for part, pattern, meaning in _PHRASE_PATTERNS:
         # The test costs next to nothing.
-        if longest in lowered:
+        if part in lowered:
             text = pattern.sub(meaning, text)
     return text
 
 
 def _without_contractions(text: str) -> str:
-    text = _IRREGULAR_NOT.sub(lambda match: f"{_FULL[match[1].lower()]} not", text)
-    text = _SHORTENED.sub(lambda match: _FULL[match[0].lower()], text)
-    return _IS_SHORTENED.sub(r"\1 is", text)
+    pieces = text.split("'")
+    result = pieces[:1]
+    for piece in pieces[1:]:
+        before = result[-1]
+        short = _SHORT_ENDING.match(piece)
+        full = _without_contraction(before, short[1].lower()) if short and before[-1:].isalpha() else None
+        if short is None or full is None:
+            result.append(piece)
+        else:
+            result[-1] = full + piece[short.end() :]
+    return "'".join(result)
+
+
+def _without_contraction(before: str, ending: str) -> str | None:
+    """The text before an apostrophe with the full form of the ending after it; None where nothing is shortened."""
+    if ending == "t":
+        word = _LAST_WORD.findall(before[-20:-1])[0]
+        stem = before[: len(before) - 1 - len(word)]
+        return f"{stem}{_FULL.get(word.lower(), word)} not" if before[-1] in "nN" and word else None
+    if ending == "s":
+        return f"{before} is" if _LAST_WORD.findall(before[-20:])[0].lower() in _BEFORE_IS else None
+    return before + _FULL[ending]
 
 
 def _without_forms(text: str) -> str:
