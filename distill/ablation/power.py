@@ -4,6 +4,7 @@ The statement covers all studies of a recipe. How much seeds differ is assumed, 
 same run directory.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -60,8 +61,8 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
                 "domain": domain,
                 "n": questions,
                 "half_width": half[0],
-                "detectable": one[1],
-                "detectable_corrected": corrected[1],
+                "detectable": one[1] if math.isfinite(one[1]) else None,
+                "detectable_corrected": corrected[1] if math.isfinite(corrected[1]) else None,
             }
         )
     return {
@@ -188,8 +189,12 @@ def statement_text(statement: Mapping[str, Any]) -> str:
     ]
     holm = f"after Holm's correction for {counted(claims, 'claim')} at worst"
     for row in statement["differences"]:
+        of = f"{row['domain'] or 'all questions'}: {counted(row['n'], 'question')}"
+        if row["detectable"] is None:
+            lines.append(f"{of}; no difference can be found.")
+            continue
         half, one, corrected = (100 * row[name] for name in ("half_width", "detectable", "detectable_corrected"))
-        of = f"{row['domain'] or 'all questions'}: {counted(row['n'], 'question')}, half width {half:.1f} points"
+        of += f", half width {half:.1f} points"
         found = f"{one:.1f} points by a single claim, {corrected:.1f} {holm}"
         lines.append(f"{of}; found with a probability of 80 %: {found}.")
     steps = "steps unknown" if work["steps"] is None else counted(work["steps"], "step")

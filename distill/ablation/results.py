@@ -55,6 +55,7 @@ class ArmResult:
 
 
 Outcomes = Mapping[str, Mapping[int, ArmResult]]
+ShareSpreads = Mapping[str | None, "SeedSpread | None"]
 
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
@@ -161,7 +162,7 @@ def table(
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
-    spread = _seed_spread(outcomes)
+    spread, of_shares = _seed_spread(outcomes), _share_spreads(outcomes)
     results: dict[str, Any] = {
         "recipe": recipe.name,
         "stage": stage_under_study(recipe),
@@ -169,7 +170,7 @@ def table(
         "seeds": sorted({seed for by_seed in outcomes.values() for seed in by_seed}),
         "n": len(some.predictions),
         "arms": {
-            name: _arm(by_seed, folder, recipe.seed)
+            name: _arm(by_seed, folder, of_shares)
             | {"effect": None if name == REFERENCE else effect(by_seed, reference, spread)}
             for name, by_seed in outcomes.items()
         },
@@ -180,7 +181,7 @@ def table(
         if not _comparable(study, outcomes):
             continue
         try:
-            results["studies"][name] = _study(study, outcomes, spread) | _analysis(recipe, study, results, fits)
+            results["studies"][name] = _study(study, outcomes) | _analysis(recipe, study, results, fits)
         except DataError as error:
             results["skipped"][f"study {name}"] = str(error)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
@@ -222,9 +223,11 @@ def _require_same_questions(outcomes: Outcomes) -> None:
         )
 
 
-def _arm(by_seed: Mapping[int, ArmResult], folder: Path, seed: int) -> dict[str, Any]:
+def _arm(by_seed: Mapping[int, ArmResult], folder: Path, spreads: ShareSpreads) -> dict[str, Any]:
+    from distill.stats.paired_effects import share_of_seeds
+
     some = next(iter(by_seed.values()))
-    accuracy, ci95 = _share(matrix(by_seed), seed)
+    accuracy, ci95 = share_of_seeds(matrix(by_seed), spreads[None])
     return {
         "about": some.about,
         "set": dict(some.changed),
@@ -239,7 +242,7 @@ def _arm(by_seed: Mapping[int, ArmResult], folder: Path, seed: int) -> dict[str,
             }
             for number, result in by_seed.items()
         },
-        "domains": _domains(by_seed, seed),
+        "domains": _domains(by_seed, spreads),
         **_errors(by_seed),
         "metrics": _means([_numbers(result.figures) for result in by_seed.values()]),
         "cost": {
@@ -296,6 +299,8 @@ def effect(
         by_seed[str(number)] = {"delta": alone.delta, "ci95": alone.ci95, "p": alone.p}
     values: dict[str, Any] = {"delta": result.delta, "ci95": result.ci95, "p": result.p}
     values |= {"detectable": result.detectable if math.isfinite(result.detectable) else None, "by_seed": by_seed}
+    if len(seeds) == 1:  # a test for shares is exact where few questions differ; that of means is not
+        values |= by_seed[str(seeds[0])]
     if result.standard_error == 0:  # all questions alike: those of one seed know more than their spread, which is 0
         values |= {**by_seed[str(seeds[0])], "detectable": None}
     return values | ({"sd": asdict(result.deviations)} if result.deviations else {})
@@ -310,30 +315,34 @@ def _paired(
     return seeds, matrix(first_results, domain), matrix(second_results, domain)
 
 
-def _seed_spread(outcomes: Outcomes) -> "SeedSpread | None":
+def _seed_spread(outcomes: Outcomes, domain: str | None = None) -> "SeedSpread | None":
     """How much seeds differ, estimated from all arms together; the reference aside."""
     from distill.stats.paired_effects import paired_effect, seed_spread
 
     reference = outcomes[REFERENCE]
-    pairs = [_paired(by_seed, reference) for name, by_seed in outcomes.items() if name != REFERENCE]
+    pairs = [_paired(by_seed, reference, domain) for name, by_seed in outcomes.items() if name != REFERENCE]
     return seed_spread(paired_effect(a, b) for seeds, a, b in pairs if len(seeds) > 1)
 
 
-def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
-    """The mean of seeds x questions with its interval; Wilson's where all outcomes are equal, as resamples are."""
-    from distill.stats import intervals
+def _share_spreads(outcomes: Outcomes) -> ShareSpreads:
+    """How much seeds differ in the share of right answers, by all arms together: of all questions, and by domain."""
+    from distill.stats.paired_effects import paired_effect, seed_spread
 
-    accuracy, ci95 = intervals.crossed_mean(outcomes, seed=seed)
-    n = len(outcomes[0])
-    return accuracy, intervals.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
+    some = next(iter(outcomes[REFERENCE].values()))
+    spreads = {}
+    for domain in (None, *sorted({str(line["domain"]) for line in some.predictions})):
+        shares = [matrix(by_seed, domain) for by_seed in outcomes.values() if len(by_seed) > 1]
+        spreads[domain] = seed_spread(paired_effect(rows, [[0.0] * len(row) for row in rows]) for rows in shares)
+    return spreads
 
 
-def _domains(by_seed: Mapping[int, ArmResult], seed: int) -> dict[str, Any]:
-    some = next(iter(by_seed.values()))
+def _domains(by_seed: Mapping[int, ArmResult], spreads: ShareSpreads) -> dict[str, Any]:
+    from distill.stats.paired_effects import share_of_seeds
+
     result = {}
-    for domain in sorted({str(line["domain"]) for line in some.predictions}):
+    for domain in [name for name in spreads if name is not None]:
         outcomes = matrix(by_seed, domain)
-        accuracy, ci95 = _share(outcomes, seed)
+        accuracy, ci95 = share_of_seeds(outcomes, spreads[domain])
         result[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
     return result
 
@@ -350,7 +359,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(study: Study, outcomes: Outcomes, spread: "SeedSpread | None") -> dict[str, Any]:
+def _study(study: Study, outcomes: Outcomes) -> dict[str, Any]:
+    spread = _seed_spread(outcomes)
     compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
@@ -361,7 +371,8 @@ def _study(study: Study, outcomes: Outcomes, spread: "SeedSpread | None") -> dic
         "notes": list(study.notes),
     }
     for claim in study.claims:
-        measured = effect(outcomes[claim.better], outcomes[claim.than], spread, domain=claim.domain)
+        of_domain = _seed_spread(outcomes, claim.domain) if claim.domain else spread
+        measured = effect(outcomes[claim.better], outcomes[claim.than], of_domain, domain=claim.domain)
         result["claims"].append({**claim.model_dump(), "effect": measured})
     return result
 

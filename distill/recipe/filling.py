@@ -23,6 +23,7 @@ def filled(
     blocks = [
         _block(block, _name(block), values, comments or {})
         for block in re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+        if block
     ]
     return "".join(
         re.sub(r"^(?=.)", "# ", block, flags=re.MULTILINE) if _name(block) in unused else block for block in blocks

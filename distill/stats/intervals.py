@@ -27,14 +27,14 @@ class Delta:
     only_second: int
 
 
-def wilson(successes: float, n: int) -> Interval:
+def wilson(successes: float, n: float, quantile: float = Z95) -> Interval:
     """Wilson's score interval of a share (Wilson 1927). Closed form: scipy.stats takes seconds to import."""
     if n == 0:
         return 0.0, 1.0
     share = successes / n
-    centre = share + Z95**2 / (2 * n)
-    spread = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n * n))
-    scale = 1 + Z95**2 / n
+    centre = share + quantile**2 / (2 * n)
+    spread = quantile * math.sqrt(share * (1 - share) / n + quantile**2 / (4 * n * n))
+    scale = 1 + quantile**2 / n
     low, high = (centre - spread) / scale, (centre + spread) / scale
     # Rounding must not push the ends of an extreme share past it.
     return (0.0 if successes == 0 else max(0.0, low)), (1.0 if successes == n else min(1.0, high))
@@ -67,29 +67,33 @@ def paired(first: Sequence[bool], second: Sequence[bool]) -> Delta:
 
 
 RESAMPLES = 2000
+FEWEST_VALUES = 5
+"""Resamples of fewer values are too coarse: at 95 %, intervals of 3 values hold in 26 to 75 % of cases."""
 _DRAWS_AT_ONCE = 2_000_000
 """So many numbers are drawn at a time: 16 MB."""
 
 
 def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
-    """Interval of a mean by the bias-corrected and accelerated bootstrap, BCa (Efron 1987); None below two values.
+    """Interval of a mean by the bias-corrected and accelerated bootstrap, BCa (Efron 1987).
 
     Scores of questions are bounded and often skewed (most are 0, few are high): there percentiles of the bootstrap
     miss to one side, and BCa is right to the second order (DiCiccio and Efron 1996, section 2). The acceleration of
-    a mean has a closed form. Values that are all equal give an interval without width: the data hold no more.
+    a mean has a closed form. Resamples of few values vary too little and have normal tails, so the quantiles are
+    those of Hesterberg (2015, The American Statistician 69(4), section 3.3): Student's t times sqrt(n / (n - 1)).
+    None below FEWEST_VALUES, and where all values are equal: their spread is not known, and it is hardly 0.
     """
     import numpy as np
-    from scipy.special import ndtr, ndtri
+    from scipy.special import ndtr, ndtri, stdtrit
 
     result = np.asarray(values, dtype=np.float64)
     n = len(result)
-    if n < 2:
+    if n < FEWEST_VALUES:
         return None
     mean = float(result.mean())
     deviations = result - mean
     squares = float((deviations**2).sum())
     if squares <= n * (1e-12 * max(1.0, abs(mean))) ** 2:
-        return mean, mean
+        return None
     rng = np.random.default_rng(seed)
     means = np.concatenate([result[drawn].mean(axis=1) for drawn in _resampled(rng, n, resamples)])
     # Resamples that hit the mean itself, as they do with few different values, count half.
@@ -98,7 +102,8 @@ def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = R
         return float(means.min()), float(means.max())
     bias = float(ndtri(below))
     acceleration = float((deviations**3).sum()) / (6 * squares**1.5)
-    ends = bias + np.asarray([-Z95, Z95])
+    spread = float(stdtrit(n - 1, ndtr(Z95))) * math.sqrt(n / (n - 1))
+    ends = bias + np.asarray([-spread, spread])
     low, high = ndtr(bias + ends / (1 - acceleration * ends))
     return float(np.quantile(means, low)), float(np.quantile(means, high))
 
@@ -117,50 +122,6 @@ def bootstrap_difference(
         seed=seed,
         resamples=resamples,
     )
-
-
-def crossed_mean(
-    values: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES
-) -> tuple[float, Interval]:
-    """Mean of one arm over its training seeds and questions (`values[s][q]`), with its interval.
-
-    Seeds and questions are both resampled: the pigeonhole bootstrap (Owen 2007, The Annals of Applied Statistics
-    1(2)). It covers the choice of questions and, with several seeds, the variance of training. With three seeds it is
-    too wide where runs disagree about single questions at random, and too narrow where whole runs differ.
-    """
-    import numpy as np
-
-    matrix = _matrix(values)
-    low, high = np.quantile(_crossed_resamples(matrix, seed, resamples), [0.025, 0.975])
-    return float(matrix.mean()), (float(low), float(high))
-
-
-def _matrix(values: Sequence[Sequence[float]]) -> Any:
-    """Seeds x questions, as an array."""
-    import numpy as np
-
-    lengths = sorted({len(row) for row in values})
-    if len(lengths) != 1 or lengths[0] == 0:
-        raise ValueError(f"every training seed needs the outcomes of the same questions, got {lengths or 'no seed'}")
-    return np.asarray(values, dtype=np.float64)
-
-
-def _crossed_resamples(arm: Any, seed: int, resamples: int) -> Any:
-    """The mean of an arm, seeds x questions, in every resample."""
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    seeds, n = arm.shape
-    # Of every resample: how often it holds each seed. Drawn before the questions, so that chunks don't matter.
-    weights = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
-    result, begun = [], 0
-    for drawn in _resampled(rng, n, resamples):
-        size = len(drawn)
-        indices = drawn + np.arange(size)[:, None] * n
-        times = np.bincount(indices.ravel(), minlength=size * n).reshape(size, n)
-        result.append(((times @ arm.T) * weights[begun : begun + size]).sum(axis=1) / (n * seeds))
-        begun += size
-    return np.concatenate(result)
 
 
 def _resampled(rng: Any, n: int, resamples: int) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distill.stats.intervals import Interval
+from distill.stats.intervals import Interval, wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +149,23 @@ def paired_effect(
     return replace(_tested(delta, variance, freedom, seeds, n), seed_ratio=ratio, deviations=deviations)
 
 
+def share_of_seeds(outcomes: Sequence[Sequence[float]], spread: SeedSpread | None = None) -> tuple[float, Interval]:
+    """The share of right answers over seeds x questions, and its interval.
+
+    Wilson's interval of as many questions as a simple sample with the variance of this share has, with the quantile
+    of Student's t for the degrees of freedom of that variance. `spread`: as for `paired_effect`, of the arms' shares.
+    One seed: the interval covers the choice of questions alone.
+    """
+    from scipy.special import stdtrit
+
+    effect = paired_effect(outcomes, [[0.0] * len(row) for row in outcomes], spread)
+    share, n, error = effect.delta, effect.n, effect.standard_error
+    if effect.seeds == 1 or n == 1 or not 0 < share < 1 or error == 0:
+        return share, wilson(share * n, n)
+    simple = share * (1 - share) / error**2
+    return share, wilson(share * simple, simple, float(stdtrit(effect.degrees_of_freedom, 0.975)))
+
+
 def _mean_squares(difference: Any, delta: float) -> tuple[float, float, float]:
     """Mean squares of seeds, questions and the rest in a table of seeds x questions."""
     seeds, n = difference.shape
@@ -184,6 +201,8 @@ def planned_detectable(
     """
     from scipy.stats import t
 
+    if n == 1:  # of one question, no difference is found
+        return 1.0, math.inf
     squares = (
         n * deviations.seed**2 + deviations.rest**2,
         seeds * deviations.question**2 + deviations.rest**2,

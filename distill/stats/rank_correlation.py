@@ -1,7 +1,7 @@
 """Do two rankings of teachers agree: by how well their traces fit a student, and by the students trained on them?
 
-Spearman's and Kendall's correlation, a permutation test, and bootstrap intervals. There are few teachers, so the
-p-value is exact, the interval is wide, and the text says what so few can show at most. Reads and writes nothing.
+Spearman's and Kendall's correlation, a permutation test, and intervals. There are few teachers, so the p-value is
+exact, the interval is wide, and the text says what so few can show at most. Reads and writes nothing.
 """
 
 import math
@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from distill.errors import DataError
+from distill.stats.intervals import Z95
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +42,9 @@ def rank_correlation(
     """How far the ranking of teachers by a signal is that of the students trained on each alone.
 
     `fits`: each teacher's values by question, of which the median counts. Correlations are positive when teachers
-    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95`, of
-    Spearman's, is a bootstrap over teachers, questions, seeds and answers; `ci95_measured` holds the teachers fixed.
+    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95` of Spearman's
+    is for other teachers of the same kind (`over_teachers`); `ci95_measured` holds the teachers fixed, and is a
+    bootstrap over questions, seeds and answers.
     Raises DataError where the two do not speak of the same teachers.
     """
     import numpy as np
@@ -88,8 +90,8 @@ def rank_correlation(
         "spearman": rho,
         "kendall": kendall(goodness, accuracy),
         "p": permutation_p(goodness, accuracy),
-        "ci95": _interval(medians, shares, rng.integers(len(teachers), size=medians.shape)),
-        "ci95_measured": _interval(medians, shares, None),
+        "ci95": over_teachers(rho, len(teachers)),
+        "ci95_measured": _interval(medians, shares),
     }
     return result | {"text": _text(result, len(teachers))}
 
@@ -160,12 +162,25 @@ def _resampled_accuracy(answers: Answers, rng: "np.random.Generator") -> "Values
     return drawn
 
 
-def _interval(medians: "Values", shares: "Values", teachers: "NDArray[np.int64] | None") -> list[float]:
+def over_teachers(rho: float, count: int) -> list[float]:
+    """The interval of Spearman's correlation by Fisher's transformation, variance by Bonett and Wright (2000).
+
+    A bootstrap over so few teachers has intervals without width: each replicate of two equal rankings is one. Of
+    equal rankings the interval is that of the nearest others, up to the correlation itself.
+    """
+    if count < 4:
+        return [-1.0, 1.0]
+    nearest = 1 - 12 / (count * (count**2 - 1))  # two neighbours exchanged
+    within = max(-nearest, min(nearest, rho))
+    half = Z95 * math.sqrt((1 + within**2 / 2) / (count - 3))
+    centre = math.atanh(within)
+    return [min(rho, math.tanh(centre - half)), max(rho, math.tanh(centre + half))]
+
+
+def _interval(medians: "Values", shares: "Values") -> list[float]:
     """Between the 2.5 and 97.5 % quantiles of Spearman's correlation, over replicates that have one."""
     import numpy as np
 
-    if teachers is not None:
-        medians, shares = (np.take_along_axis(values, teachers, axis=1) for values in (medians, shares))
     result = _spearmans(medians, shares)
     result = result[~np.isnan(result)]
     return [float(end) for end in np.quantile(result, [0.025, 0.975])] if len(result) else [-1.0, 1.0]
@@ -184,8 +199,9 @@ def _text(result: Mapping[str, Any], count: int) -> str:
         if at_best > 0.01
         else ""
     )
+    exact = "exact p" if count <= _ALL_ORDERS_UP_TO else "p"
     return (
         f"The ranking of {count} teachers by {name} {agreement} that of their students{rng}: Spearman {rho:+.2f} "
         f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {ci_low:+.2f} to "
-        f"{ci_high:+.2f}), Kendall {result['kendall']:+.2f}, exact p = {p:.2g}.{few}"
+        f"{ci_high:+.2f}), Kendall {result['kendall']:+.2f}, {exact} = {p:.2g}.{few}"
     )

@@ -82,7 +82,7 @@ def scaling(observations: Sequence[Observation], *, seed: int = 0, replicates: i
     sizes = _by_size(observations)
     result: dict[str, Any] = {
         "x_name": "traces",
-        "points": [_point(x, group) for x, group in sizes.items()],
+        "points": [_point(x, group, *_between_seeds(list(sizes.values()))) for x, group in sizes.items()],
         "curve": [],
         "curve_ci95": [],
         "formula": None,
@@ -121,15 +121,31 @@ def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observatio
     return sizes
 
 
-def _point(x: float, group: Sequence[Observation]) -> dict[str, Any]:
-    """The mean over seeds with Wilson's interval over the questions, widened by what seeds differ."""
+def _between_seeds(groups: Sequence[Sequence[Observation]]) -> tuple[float, int]:
+    """The variance of accuracy between seeds, the same at all sizes, and its degrees of freedom."""
+    free = sum(len(group) - 1 for group in groups)
+    squares = [
+        statistics.variance([observation.share for observation in group]) * (len(group) - 1)
+        for group in groups
+        if len(group) > 1
+    ]
+    return (math.fsum(squares) / free if free else 0.0), free
+
+
+def _point(x: float, group: Sequence[Observation], variance: float, free: int) -> dict[str, Any]:
+    """The mean over seeds with Wilson's interval over the questions, widened by what seeds differ.
+
+    Two or three seeds of one size know little of that, so `variance` is of all sizes, with `free` degrees of freedom.
+    """
+    from scipy.special import stdtrit
+
     shares = [observation.share for observation in group]
     accuracy = math.fsum(shares) / len(group)
     questions = min(observation.n for observation in group)
-    spread = statistics.variance(shares) / len(group) if len(group) > 1 else 0.0
+    spread = float(stdtrit(free, 0.975)) * math.sqrt(variance / len(group)) if free else 0.0
     # All seeds answer the same questions, so more seeds are not more questions.
     low, high = wilson(accuracy * questions, questions)
-    centre, half = (low + high) / 2, math.hypot((high - low) / 2, Z95 * math.sqrt(spread))
+    centre, half = (low + high) / 2, math.hypot((high - low) / 2, spread)
     ci95 = [min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))]
     arms = sorted({observation.arm for observation in group})
     return {"x": x, "accuracy": accuracy, "ci95": ci95, "arm": ", ".join(arms), "seeds": len(group)}

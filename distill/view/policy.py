@@ -4,6 +4,7 @@ Nothing is written but the rules of one recipe, where a person asks for it.
 """
 
 import re
+import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import tomli_w
 
-from distill.artifacts.files import write_text
+from distill.artifacts.files import atomic_path
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError
 from distill.recipe.filling import filled
@@ -61,7 +62,7 @@ def compare_policy(table: TraceTable, asked: Mapping[str, Any]) -> dict[str, Any
         "reasons": {name: list(both) for name, both in found.reasons.items()},
         "moved": {name: {"count": count, "ids": list(ids)} for name, (count, ids) in found.moved.items()},
         "notes": list(found.notes),
-        "recipe": tomli_w.dumps({"filter": section}),
+        "recipe": _lines(section),
     }
 
 
@@ -73,8 +74,12 @@ def write_policy(table: TraceTable, asked: Mapping[str, Any], target: Path) -> N
     section, changed = _changed(_recipe(table), table.run / RECIPE, asked)
     check(changed.filter, table.signal_columns)
     path = target.resolve()
-    text = path.read_text(encoding="utf-8")
+    with path.open(encoding="utf-8", newline="") as file:
+        original = file.read()
     own = load(path)
+    mark = "\ufeff" if original.startswith("\ufeff") else ""  # of Windows editors
+    ending = "\r\n" if "\r\n" in original else "\n"
+    text = original.removeprefix(mark).replace("\r\n", "\n")
     new = _with_rules(text, section["rules"])
     if changed.filter.select.per_question != own.filter.select.per_question:
         if not re.search(r"^\[filter\.select\]", new, flags=re.MULTILINE):
@@ -83,8 +88,13 @@ def write_policy(table: TraceTable, asked: Mapping[str, Any], target: Path) -> N
     if not _changes_only_policy(text, new) or _policy_of(derived_recipe(own, tomllib.loads(new), "it")) != _policy_of(
         changed
     ):
-        raise DataError(f"{path}: its rules are not [[filter.rules]] blocks; copy the lines for the recipe by hand")
-    write_text(path, new)
+        raise DataError(
+            f"{path}: the rules cannot be written without a change of other lines; copy the lines for the recipe by "
+            "hand"
+        )
+    with atomic_path(path) as temporary:  # as it is: a secret of the file must not be masked in it
+        temporary.write_bytes((mark + new.replace("\n", ending)).encode())
+        shutil.copymode(path, temporary)
 
 
 def _policy_of(recipe: Recipe) -> tuple[Any, int | None]:
@@ -109,13 +119,8 @@ def _with_rules(text: str, rules: Sequence[Mapping[str, str]]) -> str:
     """A recipe's text with these rules where its own stood, or at its end. A rule that stays keeps its lines."""
     blocks = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
     found = {place: match for place, block in enumerate(blocks) if (match := _RULE.match(block))}
-    own = {
-        tuple(tomllib.loads(match["body"])["filter"]["rules"][0].values()): match["body"] for match in found.values()
-    }
-    bodies = [
-        own.get((rule["name"], rule["drop"])) or f"[[filter.rules]]\n{tomli_w.dumps(dict(rule)).strip()}"
-        for rule in rules
-    ]
+    own = {rule["name"]: match["body"] for match in found.values() if (rule := _rule_of(match["body"]))}
+    bodies = [_body(rule, own.get(rule["name"], "")) for rule in rules]
     joined = "\n\n".join([*bodies, ""])
     if not found:
         return f"{text.rstrip()}\n\n{joined}".rstrip() + "\n"
@@ -125,6 +130,32 @@ def _with_rules(text: str, rules: Sequence[Mapping[str, str]]) -> str:
         for place, block in enumerate(blocks)
     ]
     return "".join(parts).rstrip() + "\n"
+
+
+def _rule_of(body: str) -> dict[str, Any] | None:
+    """The rule of a block; None for a block that ends within a text of several lines."""
+    try:
+        rule: dict[str, Any] = tomllib.loads(body)["filter"]["rules"][0]
+    except tomllib.TOMLDecodeError:
+        return None
+    return rule
+
+
+def _body(rule: Mapping[str, str], own: str) -> str:
+    """The lines of a rule: its `own` ones with their comments, where another condition fits into them."""
+    for lines in (own, filled(own, {f"{_RULES}.drop": rule["drop"]}).rstrip("\n")):
+        if own and _rule_of(lines) == rule:
+            return lines
+    return f"[[{_RULES}]]\n{tomli_w.dumps(dict(rule)).strip()}"
+
+
+def _lines(section: Mapping[str, Any]) -> str:
+    """The lines of a policy for a recipe, which may have a section [filter] already."""
+    blocks = [_body(rule, "") for rule in section["rules"]] or ["[filter]\nrules = []"]
+    for limit in section.get("select", {}).values():
+        line = "# remove per_question" if limit is None else f"per_question = {limit}"
+        blocks.append(f"[filter.select]\n{line}")
+    return "\n\n".join(blocks) + "\n"
 
 
 def _changed(recipe: Recipe, path: Path, asked: Mapping[str, Any]) -> tuple[dict[str, Any], Recipe]:

@@ -23,7 +23,7 @@ from distill import redact
 from distill.artifacts.integrity import require_run
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
-from distill.errors import BusyError, DistillError, ImageError, StorageError
+from distill.errors import BusyError, DataError, DistillError, ImageError, StorageError
 from distill.recipe.loading import load
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
@@ -39,6 +39,7 @@ _PAGE: Final = {
     "/view.css": ("view.css", "text/css"),
     "/view.js": ("view.js", "text/javascript"),
     "/labels.js": ("labels.js", "text/javascript"),
+    "/bench.js": ("bench.js", "text/javascript"),
     "/shared.js": ("shared.js", "text/javascript"),
     "/pictures.js": ("pictures.js", "text/javascript"),
     "/students": ("students.html", "text/html"),
@@ -73,6 +74,7 @@ class ViewServer:
         self.labelling_off = ""
         """Why no label is taken; empty where labels are."""
         self.asking: Asking | None = None
+        self._labels_given = 0
         self._labelling = asyncio.Lock()
         try:
             self.journal = LabelJournal(run)
@@ -173,6 +175,7 @@ class ViewServer:
         facts = {
             "run": self.run.resolve().name,
             "filtered": self.table.filtered,
+            "version": [*(self.table.version or ()), self._labels_given],  # that of what a page shows
             "columns": self.table.columns.names,
             "descriptions": {
                 column.name: (column.metadata or {}).get(b"description", b"").decode()
@@ -242,6 +245,7 @@ class ViewServer:
                 self.journal.add, values
             )  # the answer is sent when the label is on the disk
             await asyncio.to_thread(self.table.set_label, label.trace, label.label)
+            self._labels_given += 1
         return _json({"labelled": len(self.labels)})
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
@@ -334,6 +338,8 @@ def view_run(
     """
     if recipe is not None:
         load(recipe)
+        if not recipe.is_file():
+            raise DataError(f"--recipe {recipe}: a shipped recipe is not written to; name a file of your own")
     if other is not None:
         require_run(other)
     with (

@@ -120,7 +120,7 @@ class TraceTable:
         )
         self._has_samples = bool(more)
         self._write_labels(self._labels)
-        self._version = version  # last: what failed on the way is tried again
+        self.version = version  # last: what failed on the way is tried again
 
     def refresh(self) -> None:
         """Take in what other commands have written since: new records, or a finished filter stage.
@@ -129,7 +129,7 @@ class TraceTable:
         """
         self._require_run("it was moved or deleted while this page was open")
         with self._lock:
-            if _filter_version(self.run) != self._version:
+            if _filter_version(self.run) != self.version:
                 self._database.close()
                 self._open()
             if not self.filtered:
@@ -162,24 +162,28 @@ class TraceTable:
 
         Raises RecipeError for a condition that cannot be right, DataError for one that takes too long or fails.
         """
-        condition, values = self._condition(query)
+        base, values = self._condition(query)
+        chosen = self._chosen(query.chosen)
+        sides = [f"({sql}) AS {identifier(f'in {name}')}" for name, (sql, _) in chosen.items()]
+        picked = [value for _, value in chosen.values()]
         names = [name for name in FACETS if name == "rule" or name in self.columns.names]
         narrow = ", ".join("rules" if name == "rule" else identifier(name) for name in names)
         counted = " UNION ALL ".join(
             f"SELECT {text(name)} AS facet, value, count(*) AS n FROM "
             + (
-                "(SELECT unnest(rules) AS value FROM hits)"
+                f"(SELECT unnest(rules) AS value FROM hits WHERE {_all_but(name, chosen)})"
                 if name == "rule"
-                else f"(SELECT {identifier(name)} AS value FROM hits WHERE {identifier(name)} IS NOT NULL)"
+                else f"(SELECT {identifier(name)} AS value FROM hits "
+                f"WHERE {identifier(name)} IS NOT NULL AND {_all_but(name, chosen)})"
             )
             + " GROUP BY value"
             for name in names
         )
         facets = self._rows(
-            f"WITH hits AS MATERIALIZED (SELECT {narrow} FROM traces WHERE {condition}) "
-            f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits) "
-            "ORDER BY facet, n DESC, value",
-            values,
+            f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM traces WHERE {base}) "
+            f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
+            f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
+            [*picked, *values],
         )
         total = next(row["n"] for row in facets if row["facet"] == "total")
         tokens = "rationale_tokens" if self.filtered else "reasoning_tokens"
@@ -195,8 +199,9 @@ class TraceTable:
         extra = [*shown, *([column] if column and column not in (*shown, "id", "sample_id", "teacher") else [])]
         listed = ", ".join(["id, sample_id, teacher, domain, k, fate, rules, label", *map(identifier, extra)])
         rows = self._rows(
-            f"SELECT {listed} FROM traces WHERE {condition} ORDER BY {order}id LIMIT ? OFFSET ?",
-            [*values, query.limit, query.offset],
+            f"SELECT {listed} FROM traces WHERE {' AND '.join([base, *(sql for sql, _ in chosen.values())])} "
+            f"ORDER BY {order}id LIMIT ? OFFSET ?",
+            [*values, *picked, query.limit, query.offset],
         )
         questions = self.samples([row["sample_id"] for row in rows])
         for row in rows:
@@ -275,17 +280,22 @@ class TraceTable:
                 "OR contains(lower(array_to_string(answers, ' ')), lower(?)))"
             )
             values += [word, word]
-        for name, chosen in query.chosen.items():
+        return " AND ".join(parts), values
+
+    def _chosen(self, chosen: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, list[str]]]:
+        """SQL with its value of whether a trace has one of the chosen values, by facet."""
+        parts = {}
+        for name, wanted in chosen.items():
             if name not in FACETS:
                 raise DataError(f"{name!r} is no facet; choose one of {', '.join(FACETS)}")
             if name == "rule":
-                parts.append("list_has_any(rules, ?)")
+                sql = "list_has_any(rules, ?)"
             elif name in self.columns.names:
-                parts.append(f"{identifier(name)} IN (SELECT unnest(?))")
+                sql = f"coalesce(list_contains(?, {identifier(name)}), false)"
             else:
-                parts.append("false AND ? IS NOT NULL")
-            values.append(list(chosen))
-        return " AND ".join(parts), values
+                sql = "false AND ? IS NOT NULL"
+            parts[name] = sql, list(wanted)
+        return parts
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows of a query, at most LIMIT_S seconds of it."""
@@ -302,6 +312,11 @@ class TraceTable:
                 raise DataError(f"the condition fails on a trace: {first_line(error)}") from None
             finally:
                 timer.cancel()
+
+
+def _all_but(facet: str, chosen: Collection[str]) -> str:
+    """SQL of whether a hit has the chosen values of all facets but this one, whose values are joined by *or*."""
+    return " AND ".join(["true", *(identifier(f"in {name}") for name in chosen if name != facet)])
 
 
 def _filter_version(run: Path) -> tuple[str, str] | None:

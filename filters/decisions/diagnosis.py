@@ -175,7 +175,8 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
             "or set thinking_budget",
         )
     if form := faults.get("form"):
-        kind = "untold" if sum(count["untold"] for _, count in form) else "unformed"
+        untold, complete = (sum(count[name] for _, count in form) for name in ("untold", "complete"))
+        kind = "untold" if is_above(untold, complete, MANY) else "unformed"
         what = "have no rationale apart from the answer" if kind == "untold" else "have a wrong form"
         yield Finding(
             name="teacher_format",
@@ -234,6 +235,7 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
     every = list(facts.teachers.items())
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct
+    asked = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
     if _is_text_refused(facts) and is_above(refused, judged, MANY):
         same, looked = facts.same_text
         yield Finding(
@@ -252,7 +254,12 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
     elif is_below(correct, judged, WEAK / 2):
         yield Finding(
             name="teachers_weak",
-            problem=f"Only {share(correct, judged)} answers are correct, and the teachers do not agree",
+            problem=f"Only {share(correct, judged)} answers are correct, and "
+            + (
+                "the teachers do not agree"
+                if asked > 1
+                else "one trace a question does not tell whether teachers agree"
+            ),
             certainty="possible",
             change="[[teachers]]: a larger model; or the images do not reach it",
         )
@@ -316,8 +323,8 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
             name="few_traces",
             problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and {rate:.0%} are "
             "correct",
-            change=f"teachers.{facts.recipe.teachers[0].name}.samples, now {most}: with 4, about "
-            f"{1 - (1 - rate) ** 4:.0%} of the questions have a correct one",
+            change=f"teachers.{facts.recipe.teachers[0].name}.samples, now {most}: with 4, at most "
+            f"about {1 - (1 - rate) ** 4:.0%} of the questions have a correct one",
         )
 
 

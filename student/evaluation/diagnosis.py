@@ -45,7 +45,7 @@ class StudentFacts:
 def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
     faults = [*_judging(facts), *_form(facts), *_collapse(facts), *_sight(facts), *_length(facts)]
-    return faults or [_good(facts)]
+    return faults or [*_worse(facts)] or [_good(facts)]
 
 
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     """Images that change nothing."""
     unseen = facts.metrics.get("without_image") or {}
     gain = unseen.get("gain")
-    if not gain or unseen["n"] < 2 * FEWEST:
+    if not gain or unseen["n"] < 2 * FEWEST or unseen["accuracy"] > 1 - LOOK:  # such questions need no image
         return
     sure = gain["ci95"][1] < LOOK
     if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):
@@ -156,8 +156,26 @@ def _length(facts: StudentFacts) -> Iterator[Finding]:
         )
 
 
-def _good(facts: StudentFacts) -> Finding:
+def _worse(facts: StudentFacts) -> Iterator[Finding]:
+    """A student that is surely worse than one before it."""
+    losses = {name: delta["delta"] for name, delta in facts.deltas.items() if delta["ci95"][1] < 0}
+    if losses:
+        against = " and ".join(f"{-100 * delta:.0f} points less than {name}" for name, delta in losses.items())
+        yield Finding(
+            name="worse",
+            problem=f"{_accuracy(facts)}, {against}",
+            certainty="certain",
+            change="the traces or the training of this student: `distill view`, Students, shows what only "
+            f"{next(iter(losses))} has right",
+        )
+
+
+def _accuracy(facts: StudentFacts) -> str:
     low, high = facts.metrics["ci95"]
+    return f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def _good(facts: StudentFacts) -> Finding:
     against = [
         f"{100 * delta['delta']:+.0f} points over {name}"
         for name, delta in facts.deltas.items()
@@ -166,7 +184,6 @@ def _good(facts: StudentFacts) -> Finding:
     return Finding(
         name="student",
         kind="good",
-        problem=f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} [{low:.0%}, {high:.0%}]"
-        + (f", {' and '.join(against)}" if against else ""),
+        problem=_accuracy(facts) + (f", {' and '.join(against)}" if against else ""),
         certainty="certain",
     )

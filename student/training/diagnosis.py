@@ -11,7 +11,7 @@ from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
-from distill.reports.findings import Finding, share
+from distill.reports.findings import Certainty, Finding, share
 
 FEW_STEPS: Final = 20
 """Fewer steps than this teach no student a format."""
@@ -57,12 +57,13 @@ def diagnose(facts: StageFacts) -> list[Finding]:
         return faults
     if facts.stage.preference is not None:
         return [_preferred(facts.log)]
-    first, last = _quarters(facts.log)[0], facts.log[-1]
+    first, _, mean = _quarters(facts.log)
+    last, change = facts.log[-1], "fell" if mean < first else "went"
     return [
         Finding(
             name="learned",
             kind="good",
-            problem=f"The loss fell from {first:.2f} to {last['loss']:.2f} nats a token in {last['step']:,} steps "
+            problem=f"The loss {change} from {first:.2f} to {mean:.2f} nats a token in {last['step']:,} steps "
             f"({last['epoch']:.1f} passes), and the likeliest token is right in {last['token_accuracy']:.0%}",
             certainty="certain",
         )
@@ -114,7 +115,7 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
             problem=f"The stage cannot use {share(left_out, rows + left_out)} rows: {reasons}",
             certainty="certain",
             change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
-            if "too_long" in dropped
+            if 2 * dropped.get("too_long", 0) > left_out
             else "",
         )
 
@@ -133,18 +134,22 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     if not facts.log:
         return
     first, third, last = _quarters(facts.log)
-    rate, newest = facts.stage.learning_rate, facts.log[-1]
+    newest = facts.log[-1]
     worst = max((line["loss"] for line in facts.log if line["loss"] is not None), default=math.nan)
     steps, epoch = newest["step"], newest["epoch"]
-    if not math.isfinite(first + last) or last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
-        yield Finding(
-            name="learning_rate_high",
-            problem=f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the steps "
-            "destroy what the student knew",
-            certainty="certain" if worst > 2 * first else "likely",
-            change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate / 10:g}",
+    if not math.isfinite(first + last):
+        lost = next(line["step"] for line in facts.log if line["loss"] is None or not math.isfinite(line["loss"]))
+        yield _high(facts, f"The loss is no number at step {lost:,}: the weights are destroyed", "certain")
+        return
+    if last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
+        yield _high(
+            facts,
+            f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the steps destroy "
+            "what the student knew",
+            "certain" if worst > 2 * first else "likely",
         )
         return
+    fell = "hardly fell" if last < first else "did not fall"
     learning = last > first * UNCHANGED and newest["token_accuracy"] < LEARNED
     if steps < FEW_STEPS or (epoch < 1 and last < third * (1 - STILL_FALLING) and newest["token_accuracy"] < LEARNED):
         # Passes are those over the stage's own rows; replayed rows come beside them.
@@ -160,7 +165,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     elif learning:
         yield _slow(
             facts,
-            f"The loss hardly fell in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
+            f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
             f"likeliest token is right in only {newest['token_accuracy']:.0%}",
         )
     else:
@@ -185,6 +190,16 @@ def _form(facts: StageFacts) -> Iterator[Finding]:
             certainty="likely",
             change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
         )
+
+
+def _high(facts: StageFacts, problem: str, certainty: Certainty) -> Finding:
+    rate = facts.stage.learning_rate
+    return Finding(
+        name="learning_rate_high",
+        problem=problem,
+        certainty=certainty,
+        change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate / 10:g}",
+    )
 
 
 def _slow(facts: StageFacts, problem: str) -> Finding:
@@ -252,5 +267,6 @@ def _overfitting(facts: StageFacts) -> Iterator[Finding]:
             problem=f"The loss of the rows kept out is lowest at step {step:,} ({best:.3f}) and ends at "
             f"{losses[-1][1]:.3f}: the student learns its rows by heart",
             certainty="likely",
-            change=f"{_key(facts, 'epochs')}: train less, or add rows; validation.patience ends it by itself",
+            change=f"{_key(facts, _length_key(facts.stage))}: train less, or add rows; validation.patience ends it "
+            "by itself",
         )

@@ -194,3 +194,25 @@ def test_the_page_with_another_run_is_readable_and_its_buttons_choose_the_questi
         text, wide, found = browse(look)
     assert not wide and found == []
     assert "6 better" in text and "1 worse" in text and "+20.8 [" in text
+
+
+def test_the_students_page_follows_its_address_and_an_error_does_not_stay(run: Path) -> None:
+    total, problem = (f"document.getElementById('{name}').textContent" for name in ("total", "problem"))
+
+    async def look(tab: Tab) -> list[str]:
+        await arrive(tab, address, DESKTOP)
+        before = await tab.evaluate(total)
+        await tab.evaluate("location.hash = 'offset=x&words=zebra'")
+        await until(tab, f"{problem} !== ''")
+        assert (
+            await tab.evaluate(total) == "" and await tab.evaluate("document.querySelectorAll('article').length") == 0
+        )
+        assert await tab.evaluate("document.getElementById('words').value") == "zebra"
+        await tab.evaluate("location.hash = 'offset=100000'")
+        await until(tab, f"{total} === {before!r} && {problem} === ''")
+        await until(tab, "document.querySelectorAll('article').length > 0")
+        return [await tab.evaluate("document.getElementById('range').textContent"), before]
+
+    with viewed(run) as (_, address):
+        shown, before = browse(look)
+    assert shown.split()[-1] == before.split()[0]

@@ -430,3 +430,111 @@ def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path
 
     with viewed(place) as (_, address):
         browse(look)
+
+
+def test_a_key_that_is_held_down_labels_one_trace(run: Path) -> None:
+    held = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'c', bubbles: true, repeat: true}))"
+
+    async def look(tab: Tab) -> None:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        first = await tab.evaluate(CHOSEN)
+        await press(tab, "c")
+        await until(tab, f"{CHOSEN} !== {first!r} && document.querySelector('#trace').textContent.includes({CHOSEN})")
+        await tab.evaluate(held)
+        await until(tab, "document.getElementById('agreement').textContent.includes('1 label ')")
+        assert tab.problems == []
+
+    with viewed(run) as (_, address):
+        browse(look)
+    assert len(read_labels(run)) == 1
+
+
+def test_a_note_that_is_written_stays_while_labels_of_another_page_come(run: Path) -> None:
+    async def look(tab: Tab) -> str:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        own, other = (row["id"] for row in visitor.ask("/api/traces")[1]["rows"][:2])
+        row = f"document.querySelector('#rows [data-id=\"{other}\"]').textContent"
+        await press(tab, "n")
+        await tab.call("Input.insertText", text='it\'s "odd" \U0001f600')
+        visitor.ask("/api/labels", {"trace": own, "label": "wrong", "note": "of another page"})
+        for label in ("wrong", "correct"):  # the second changes no number of labels
+            visitor.ask("/api/labels", {"trace": other, "label": label})
+            await until(tab, f"{row}.includes('you: {label}')")
+        await until(tab, "document.querySelector('[data-label=wrong]').getAttribute('aria-pressed') === 'true'")
+        await tab.call("Input.insertText", text="!")
+        assert await tab.evaluate("document.activeElement.id") == "note"
+        assert tab.problems == []
+        return await tab.evaluate("document.getElementById('note').value")
+
+    with viewed(run) as (visitor, address):
+        assert browse(look) == 'it\'s "odd" \U0001f600!'
+
+
+def test_the_page_shows_what_its_address_asks_for_and_nothing_of_an_earlier_one(run: Path) -> None:
+    total, rows = "document.getElementById('total').textContent", "document.querySelectorAll('#rows li').length"
+
+    async def look(tab: Tab) -> None:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("location.hash = 'where=no_column+%3E+1'")
+        await until(tab, "document.getElementById('problem').textContent.includes('no_column')")
+        assert await tab.evaluate("document.getElementById('where').value") == "no_column > 1"
+        assert (await tab.evaluate(total), await tab.evaluate(rows)) == ("", 0)
+        await press(tab, "c")  # no trace is shown, so none is labelled
+        await tab.evaluate("location.hash = 'fate=dropped&fate=no+such'")
+        await until(tab, f"{total} === '24 traces' && {LOADED}")
+        assert await tab.evaluate("document.getElementById('problem').textContent") == ""
+        pressed = "[...document.querySelectorAll('#facets [aria-pressed=true]')].map((one) => one.textContent).join()"
+        assert await tab.evaluate(pressed) == "dropped24,no such0"
+        kept = (
+            "[...document.querySelectorAll('#facets button')].find((one) => one.textContent.startsWith('selected'))"
+        )
+        await tab.evaluate(f"{kept}.click()")
+        await until(tab, f"{total} === '32 traces'")  # values under one heading are joined by or
+        await tab.evaluate("location.hash = 'offset=5000'")
+        await until(tab, f"{rows} === 32 && {LOADED}")
+        assert await tab.evaluate("document.getElementById('range').textContent") == "1 to 32"
+        await tab.evaluate("location.hash = 'words=no+such+word'")
+        await until(tab, f"{total} === '0 traces' && !document.querySelector('#trace .rationale')")
+        await press(tab, "c")
+
+    with viewed(run) as (_, address):
+        browse(look)
+    assert read_labels(run) == {}
+
+
+def test_the_policy_bench_shows_nothing_of_an_earlier_policy(run: Path) -> None:
+    rule = (
+        "[...document.querySelectorAll('#rules .rule')]"
+        ".find((one) => one.querySelector('[name=name]').value === 'repetition')"
+    )
+    change = (
+        "{{ const field = {0}.querySelector('{1}'); field.value = '{2}'; field.dispatchEvent(new Event('input')); }}"
+    )
+
+    async def look(tab: Tab) -> None:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        await tab.evaluate("document.getElementById('bench').click()")
+        await until(tab, "document.getElementById('lines').textContent !== ''")
+        await tab.evaluate(change.format(rule, "[type=range]", "0.3"))
+        condition = await tab.evaluate(f"{rule}.querySelector('[name=drop]').value")
+        slider = await tab.evaluate(f"{rule}.querySelector('[type=range]').value")
+        assert condition.startswith("repetition_ngram > 0.") and slider.startswith(
+            condition.removeprefix("repetition_ngram > ")
+        )
+        await tab.evaluate("document.querySelector('#rules .rule button').click()")
+        assert await tab.evaluate(f"{rule}.querySelector('[type=range]').value") == slider
+        await tab.evaluate(change.format(rule, "[name=drop]", "no_column > 3"))
+        assert await tab.evaluate(f"{rule}.querySelector('[type=range]').hidden")
+        await until(tab, "document.querySelector('#effect .bad') !== null")
+        assert await tab.evaluate("document.getElementById('lines').textContent") == ""
+        for _ in range(2):
+            await tab.evaluate("document.getElementById('add').click()")
+        names = await tab.evaluate("[...document.querySelectorAll('#rules [name=name]')].map((one) => one.value)")
+        assert len(set(names)) == len(names)
+
+    with viewed(run) as (_, address):
+        browse(look)

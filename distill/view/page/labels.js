@@ -17,13 +17,16 @@ function setLabel(label, on) {
 
 async function saveLabel(values) {
   try {
-    state.labelled = (await call("/api/labels", values)).labelled;
+    await call("/api/labels", values);
   } catch (problem) {
     if (!unsaved.includes(values.trace)) unsaved.push(values.trace);
     await ask({ id: unsaved[0] });
     byId("problem").textContent = `${counted(unsaved.length, "label")} not stored, the first of this trace: ${problem.message}`;
     return;
   }
+  given.set(values.trace, (given.get(values.trace) || 0) + 1);
+  if (drafts.get(`note ${values.trace}`) === values.note) drafts.delete(`note ${values.trace}`);
+  if (ahead.id === values.trace) ahead = { id: null };
   if (unsaved.includes(values.trace)) unsaved.splice(unsaved.indexOf(values.trace), 1);
   const row = found.rows.find((one) => one.id === values.trace);
   if (row) row.label = values.label;
@@ -46,10 +49,17 @@ async function drawAgreement() {
     (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
 }
 
+// A field that keeps what a person writes until it is sent, whatever the page draws anew.
+function draft(field, of, text) {
+  const key = `${field.name} ${of}`;
+  field.value = drafts.get(key) ?? text;
+  field.addEventListener("input", () => drafts.set(key, field.value));
+  return field;
+}
+
 function labelButtons() {
   const own = shown.label && shown.label.label;
-  const note = make("textarea", { id: "note", "aria-label": "Note", placeholder: "note (n)" });
-  note.value = (shown.label && shown.label.note) || "";
+  const note = draft(make("textarea", { id: "note", name: "note", "aria-label": "Note", placeholder: "note (n)" }), shown.id, (shown.label && shown.label.note) || "");
   note.disabled = Boolean(state.labelling_off);
   return make("div", { class: "labels" }, ...state.labels.map((label) => make("button",
     { type: "button", "data-label": label, disabled: Boolean(state.labelling_off), "aria-pressed": own === label, onclick: () => setLabel(label, false) }, `${label} (${label[0]})`)), note);

@@ -44,17 +44,18 @@ function drawCurves() {
 // --- replies --------------------------------------------------------------------------------------------------------------
 
 function drawArms() {
-  const names = Object.keys(facts.arms), parameters = wanted();
+  const names = Object.keys(facts.arms);
   byId("arms").replaceChildren(names.length ? table(names.map((name) => {
     const arm = facts.arms[name];
     return [name, `${percent(arm.accuracy)} [${arm.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}] of ${arm.n.toLocaleString("en")}`, arm.limited_by || ""];
   })) : make("p", { class: "hint" }, "No student has been asked yet: distill eval asks them."));
   byId("changes").replaceChildren(...(facts.changes.length ? [make("h3", {}, "Against the other run"), table(facts.changes.map(change))] : []));
-  for (const [id, choices] of [["right", names], ["wrong", names], ["domain", facts.domains]]) {
+  for (const [id, choices] of [["right", names], ["wrong", names], ["domain", facts.domains]])
     byId(id).replaceChildren(make("option", { value: "" }, "any"), ...choices.map((name) => make("option", { value: name }, name || "none")));
-    byId(id).value = parameters.get(id) || "";
-  }
+  readAddress();
 }
+
+function readAddress() { for (const id of FIELDS) byId(id).value = wanted().get(id) || ""; }
 
 function change({ arm, before, delta, ci95, n, only_first, only_second }) {
   const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
@@ -82,10 +83,12 @@ function question(row) {
 async function search() {
   const parameters = wanted(), offset = Number(parameters.get("offset") || 0), turn = ++asked;
   parameters.set("limit", SIZE);
-  let found;
-  try { found = await call(`/api/replies?${parameters}`); } catch (problem) { byId("problem").textContent = problem.message; return; }
+  let found = { rows: [], total: 0 }, trouble = "";
+  try { found = await call(`/api/replies?${parameters}`); } catch (problem) { trouble = problem.message; }
   if (turn !== asked) return;
-  byId("total").textContent = counted(found.total, "question");
+  if (found.total && !found.rows.length) return ask({ offset: String(SIZE * Math.floor((found.total - 1) / SIZE)) });
+  byId("problem").textContent = trouble;
+  byId("total").textContent = trouble ? "" : counted(found.total, "question");
   byId("questions").replaceChildren(...found.rows.map(question));
   const last = Math.min(offset + found.rows.length, found.total);
   byId("range").textContent = found.total ? `${(offset + 1).toLocaleString("en")} to ${last.toLocaleString("en")}` : "none";
@@ -123,6 +126,7 @@ byId("ask").addEventListener("submit", (event) => {
 });
 byId("back").addEventListener("click", () => ask({ offset: String(Math.max(0, Number(wanted().get("offset") || 0) - SIZE)) }));
 byId("next").addEventListener("click", () => ask({ offset: String(Number(wanted().get("offset") || 0) + SIZE) }));
-byId("words").value = wanted().get("words") || "";
-look().catch((problem) => { byId("problem").textContent = problem.message; });
-setInterval(() => look().catch(() => null), 5000);  // curves grow while a stage trains
+window.addEventListener("hashchange", () => { readAddress(); search(); });
+const watch = () => look().catch((problem) => { drawn = ""; byId("problem").textContent = `What is shown may be old: ${problem.message}`; });
+watch();
+setInterval(watch, 5000);  // curves grow while a stage trains

@@ -1,6 +1,9 @@
 "use strict";
 const SIZE = 50, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
-let state = {}, found = { rows: [], total: 0, facets: {} }, shown = null, asked = 0;
+const NOTHING = { rows: [], total: null, facets: {} };
+const drafts = new Map();  // texts that a person wrote and has not sent, by field and trace
+const given = new Map();  // how many labels this page gave to a trace
+let state = {}, found = NOTHING, shown = null, drawn = "", place = 0, asked = 0;
 let ahead = { id: null };  // the next trace with its pictures, asked for while a person reads
 
 // --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
@@ -28,23 +31,23 @@ function toggle(facet, value) {
 
 async function search() {
   const parameters = wanted(), turn = ++asked;
+  let answer = NOTHING, trouble = "";
   ahead = { id: null };
   parameters.delete("id");
   parameters.set("limit", SIZE);
-  try {
-    const answer = await call(`/api/traces?${parameters}`);
-    if (turn !== asked) return;
-    found = answer;
-    byId("problem").textContent = state.labelling_off || "";
-  } catch (problem) {
-    if (turn === asked) byId("problem").textContent = problem.message;
-    return;
-  }
+  try { answer = await call(`/api/traces?${parameters}`); } catch (problem) { trouble = problem.message; }
+  if (turn !== asked) return;
+  found = answer;
+  if (found.total && !found.rows.length) return ask({ offset: String(SIZE * Math.floor((found.total - 1) / SIZE)), id: "" });
   drawFacets();
   drawRows();
-  if (!wanted().get("id") && found.rows.length) ask({ id: found.rows[0].id });
+  if (trouble) clearTrace();  // what another choice has found is not shown as found by this one
+  else if (!wanted().get("id") && found.rows.length) await ask({ id: found.rows[0].id });
   else await show();
+  if (turn === asked && trouble) tell(trouble);
 }
+
+function tell(problem) { byId("problem").textContent = problem || state.labelling_off || ""; }
 
 const blind = () => byId("blind").checked;
 const hidden = (row) => blind() && !row.label;
@@ -52,8 +55,9 @@ const hidden = (row) => blind() && !row.label;
 function drawFacets() {
   const parameters = wanted();
   byId("facets").replaceChildren(...Object.entries(found.facets).flatMap(([facet, values]) => {
-    if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
     const chosen = parameters.getAll(facet);
+    values = [...values, ...chosen.filter((one) => values.every(([value]) => value !== one)).map((one) => [one, 0])];
+    if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
     return [make("h2", {}, HEADINGS[facet] || facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
       { type: "button", "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
       make("span", {}, value), make("span", {}, count.toLocaleString("en"))))];
@@ -62,7 +66,7 @@ function drawFacets() {
 
 function drawRows() {
   const current = wanted().get("id"), offset = Number(wanted().get("offset") || 0);
-  byId("total").textContent = counted(found.total, "trace");
+  byId("total").textContent = found.total === null ? "" : counted(found.total, "trace");
   byId("rows").replaceChildren(...found.rows.map((row) => make("li", {}, make("button",
     { type: "button", "data-id": row.id, "aria-current": row.id === current, onclick: () => ask({ id: row.id }) },
     make("span", { class: "question" }, row.question || row.id),
@@ -83,19 +87,36 @@ async function show() {
     button.setAttribute("aria-current", current);
     if (current) button.scrollIntoView({ block: "nearest" });
   }
-  if (!id) return;
+  const index = found.rows.findIndex((row) => row.id === id);
+  if (index >= 0) place = index;
+  if (!id) return clearTrace();
   if (shown && shown.id !== id) shown = null;  // a key pressed before the new trace is there labels nothing
+  const before = given.get(id);
   try {
     const trace = await (ahead.id === id ? ahead : loaded(id)).trace;
     if (wanted().get("id") !== id) return;
-    shown = trace;
-    drawTrace();
+    if (given.get(id) !== before) return show();  // it may have been read before the label
+    tell("");
+    if (shown && shown.images === trace.images) trace.pictures = shown.pictures;  // an open one stays open
+    if (JSON.stringify([trace, blind()]) === drawn) shown ??= trace;
+    else {
+      shown = trace;
+      drawTrace();
+    }
     const next = found.rows[found.rows.findIndex((row) => row.id === id) + 1];
     if (next && ahead.id !== next.id) ahead = loaded(next.id);
   } catch (problem) {
     ahead = { id: null };
-    byId("problem").textContent = problem.message;
+    if (wanted().get("id") !== id) return;
+    clearTrace();
+    tell(problem.message);
   }
+}
+
+function clearTrace() {
+  shown = null;
+  drawn = "";
+  byId("trace").replaceChildren(make("p", { class: "hint" }, "No trace is shown."));
 }
 
 function loaded(id) {
@@ -136,7 +157,9 @@ function siblings() {
 }
 
 function drawTrace() {
-  const open = !blind() || shown.label;
+  const open = !blind() || shown.label, active = document.activeElement, name = byId("trace").contains(active) && byId("trace").dataset.id === shown.id && active.name;
+  drawn = JSON.stringify([shown, blind()]);
+  byId("trace").dataset.id = shown.id;
   const rules = shown.rules.map((one) => [one.rule, make("b", { class: one.drops ? "bad whole" : "good whole" }, one.drops ? "drops it" : "passed"),
     make("span", {}, make("code", {}, one.condition), make("small", { class: "soft" }, Object.entries(one.values).map(([name, what]) => `${name} = ${what === null ? "no value" : value(what)}`).join(", ")))]);
   byId("trace").replaceChildren(...[
@@ -161,6 +184,10 @@ function drawTrace() {
       ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
       ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count ?? "not known"}`).join(", ")],
       ["settings", Object.entries(shown.params).map(([name, what]) => `${name} ${what}`).join(", ") || "none kept"]])].filter((part) => part !== null));
+  const field = name && byId("trace").querySelector(`[name="${name}"]`);
+  if (!field) return;
+  field.focus({ preventScroll: true });
+  if (field.type === "textarea") field.setSelectionRange(active.selectionStart, active.selectionEnd);
 }
 
 // --- the models of the run, asked about the picture --------------------------------------------------------------------------
@@ -175,15 +202,18 @@ function replies() {
 }
 
 function askForm() {
-  const question = make("textarea", { "aria-label": "Question to the models", name: "question" });
-  question.value = shown.question;
+  const question = draft(make("textarea", { "aria-label": "Question to the models", name: "question" }), shown.sample_id, shown.question);
   const teachers = make("input", { type: "checkbox", name: "teachers" });
   const form = make("form", { class: "asking" }, question, make("label", {}, teachers, " teachers too"), make("button", { type: "submit" }, "Ask the student before and after training"));
   form.addEventListener("submit", (event) => { event.preventDefault(); askModels(shown.sample_id, question.value, teachers.checked); });
   return form;
 }
 
+let asking = false;
+
 async function askModels(sample, question, teachers) {
+  if (asking) return tell("models are being asked already; wait for their replies");
+  asking = true;
   const said = new Map([["models", { note: "loading", text: "" }]]), draw = () => {
     const place = byId("said");
     if (shown && shown.sample_id === sample && place) place.replaceWith(replies());
@@ -208,105 +238,23 @@ async function askModels(sample, question, teachers) {
       rest = lines.pop();
       lines.filter(Boolean).forEach((line) => hear(JSON.parse(line)));
     }
-  } catch (problem) { hear({ error: problem.message }); }
+  } catch (problem) { hear({ error: problem.message }); } finally { asking = false; }
 }
 
 function move(by) {
-  const index = found.rows.findIndex((row) => row.id === wanted().get("id")), next = index + by;
+  const index = found.rows.findIndex((row) => row.id === wanted().get("id"));
+  const next = index >= 0 ? index + by : place + Math.min(by, 0);  // a trace that is no longer chosen left its place to the next one
   if (found.rows[next]) return ask({ id: found.rows[next].id });
   const offset = Number(wanted().get("offset") || 0);
   if (by > 0 && offset + SIZE < found.total) return ask({ offset: String(offset + SIZE), id: "" });
   if (by < 0 && offset > 0) return ask({ offset: String(Math.max(0, offset - SIZE)), id: "" });
 }
 
-// --- policy bench ---------------------------------------------------------------------------------------------------------
-
-let rules = [], benched = 0, waiting = null;
-
-async function openBench() {
-  const policy = byId("policy"), open = policy.hidden;
-  policy.hidden = !open;
-  byId("bench").setAttribute("aria-expanded", open);
-  if (open && !rules.length) await resetBench();
-}
-
-async function resetBench() {
-  try {
-    const own = await call("/api/policy");
-    rules = own.rules;
-    byId("per_question").value = own.per_question ?? "";
-    drawRules();
-    await compare();
-  } catch (problem) { byId("effect").replaceChildren(make("p", { class: "bad" }, problem.message)); }
-}
-
-function drawRules() {
-  byId("rules").replaceChildren(...rules.map((rule, index) => {
-    const field = (name, label) => {
-      const input = make("input", { name, "aria-label": `${label} of rule ${index + 1}`, spellcheck: "false" });
-      input.value = rule[name];
-      input.addEventListener("input", () => { rule[name] = input.value; soon(); });
-      return input;
-    };
-    const drop = field("drop", "Condition"), parts = [field("name", "Name"), drop];
-    if (rule.threshold && rule.threshold.high > rule.threshold.low) {
-      const { column, operator, number, low, high } = rule.threshold;
-      const slider = make("input", { type: "range", min: Math.min(low, number), max: Math.max(high, number), step: (high - low) / 200 >= 1 ? 1 : (high - low) / 200,
-        "aria-label": `Threshold of rule ${rule.name}` });
-      slider.value = number;
-      slider.addEventListener("input", () => { rule.drop = drop.value = `${column} ${operator} ${Number(Number(slider.value).toPrecision(4))}`; soon(); });
-      parts.push(slider);
-    }
-    return make("div", { class: "rule" }, ...parts, make("button", { type: "button", onclick: () => { rules.splice(index, 1); drawRules(); soon(); } }, "Remove"));
-  }));
-}
-
-function soon() { clearTimeout(waiting); waiting = setTimeout(compare, 300); }
-
-async function compare() {
-  const turn = ++benched, count = byId("per_question").value;
-  let found;
-  try {
-    found = await call("/api/policy", { rules: rules.map(({ name, drop }) => ({ name, drop })), per_question: count ? Number(count) : null });
-  } catch (problem) {
-    if (turn === benched) byId("effect").replaceChildren(make("p", { class: "bad" }, problem.message));
-    return;
-  }
-  if (turn !== benched) return;
-  const change = (before, now) => [before.toLocaleString("en"), now.toLocaleString("en"), `${now === before ? "" : now > before ? "+" : "\u2212"}${Math.abs(now - before).toLocaleString("en")}`];
-  const block = (heads, rows) => make("table", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head))),
-    ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))));
-  const total = found.total;
-  byId("effect").replaceChildren(
-    block(["", "in the run", "with these rules", "change"], [["kept", ...change(total.kept, total.now_kept)], ["selected", ...change(total.selected, total.now_selected)],
-      ...Object.entries(found.groups.domain || {}).filter(() => Object.keys(found.groups.domain).length > 1)
-        .map(([name, one]) => [`selected, ${name || "no domain"}`, ...change(one.selected, one.now_selected)])]),
-    block(["dropped or left out by", "in the run", "with these rules", "change"], Object.entries(found.reasons).map(([name, both]) => [name, ...change(...both)])),
-    block(["trace by trace", "traces", "such as"], Object.entries(found.moved).map(([name, one]) => [name, one.count.toLocaleString("en"),
-      make("span", {}, ...one.ids.map((id) => make("button", { type: "button", onclick: () => ask({ id }) }, id.slice(0, 8))))])),
-    ...found.notes.map((note) => make("p", { class: "warn" }, note)));
-  byId("lines").textContent = found.recipe;
-}
-
-async function writePolicy() {
-  const count = byId("per_question").value, said = byId("written");
-  try {
-    const done = await call("/api/policy/write", { rules: rules.map(({ name, drop }) => ({ name, drop })), per_question: count ? Number(count) : null });
-    said.replaceChildren("Written. Next: ", make("code", {}, done.next));
-  } catch (problem) { said.textContent = problem.message; }
-}
-
-byId("bench").addEventListener("click", openBench);
-byId("reset").addEventListener("click", resetBench);
-byId("per_question").addEventListener("input", soon);
-byId("write").addEventListener("click", writePolicy);
-byId("add").addEventListener("click", () => { rules.push({ name: `rule_${rules.length + 1}`, drop: "false" }); drawRules(); });
-
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target.type !== "checkbox") {
     if (event.key === "Escape") event.target.blur();
-    if (event.key === "Enter" && event.target.id === "note" && shown) {
+    if (event.key === "Enter" && event.target.id === "note" && shown && !event.isComposing) {
       event.preventDefault();
       event.target.blur();
       setLabel(shown.pending || (shown.label && shown.label.label) || "unsure", false);
@@ -316,7 +264,7 @@ document.addEventListener("keydown", (event) => {
   const actions = {
     j: () => move(1), k: () => move(-1), n: () => byId("note") && byId("note").focus(), "/": () => byId("where").focus(),
     b: () => byId("blind").click(),
-    ...Object.fromEntries((state.labels || []).map((label) => [label[0], () => setLabel(label, true)])),
+    ...Object.fromEntries((state.labels || []).map((label) => [label[0], () => event.repeat || setLabel(label, true)])),
   };
   if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
 });
@@ -328,6 +276,7 @@ byId("ask").addEventListener("submit", (event) => {
 byId("order").addEventListener("change", () => ask({ order: byId("order").value }));
 byId("back").addEventListener("click", () => ask({ offset: String(Math.max(0, Number(wanted().get("offset") || 0) - SIZE)), id: "" }));
 byId("next").addEventListener("click", () => ask({ offset: String(Number(wanted().get("offset") || 0) + SIZE), id: "" }));
+window.addEventListener("hashchange", () => { readAddress(); search(); });
 byId("blind").addEventListener("change", () => { drawFacets(); drawRows(); if (shown) drawTrace(); });
 
 async function start() {
@@ -336,21 +285,35 @@ async function start() {
   byId("run").textContent = state.run;
   byId("write").hidden = !state.recipe;
   byId("write").textContent = `Write to ${state.recipe}`;
+  readAddress();
+  await search();
+  await drawAgreement();
+  setInterval(look, 5000);  // a run that is being generated grows, and one that is filtered gets its decisions
+}
+
+function readAddress() {
   const parameters = wanted();
   byId("words").value = parameters.get("words") || "";
   byId("where").value = parameters.get("where") || "";
   byId("order").replaceChildren(make("option", { value: "" }, "by id"), ...state.columns.flatMap((name) =>
     [make("option", { value: name }, `${name}, lowest first`), make("option", { value: `-${name}` }, `${name}, highest first`)]));
   byId("order").value = parameters.get("order") || "";
-  await search();
-  await drawAgreement();
-  setInterval(async () => {  // a run that is being generated grows, and one that is filtered gets its decisions
-    const now = await call("/api/state").catch(() => null);
-    if (!now) return;
-    const changed = now.filtered !== state.filtered || now.labelled !== state.labelled;  // another page may label too
+}
+
+let silent = false;
+
+async function look() {
+  try {
+    const now = await call("/api/state"), changed = String(now.version) !== String(state.version), other = String(now.columns) !== String(state.columns);
     state = now;
-    if (changed || !now.filtered) await search();
+    if (other) readAddress();
+    if (changed || silent || !now.filtered) await search();
     if (changed) await drawAgreement();
-  }, 5000);
+    if (changed && !byId("policy").hidden) await compare();
+    silent = false;
+  } catch (problem) {
+    silent = true;
+    tell(`What is shown may be old: ${problem.message}`);
+  }
 }
 start().catch((problem) => { byId("problem").textContent = problem.message; });

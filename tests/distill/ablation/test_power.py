@@ -80,6 +80,17 @@ def test_a_statement_is_kept_once_and_never_after_the_first_measured_arm(tmp_pat
     assert power.read_statement(late) is None
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_of_one_question_no_difference_is_promised(tmp_path: Path, seeds: int) -> None:
+    from distill.stats.paired_effects import Deviations, planned_detectable
+
+    parts = Deviations(seed=0.01, question=0.2, rest=0.4)
+    assert planned_detectable(parts, seeds=seeds, n=1, comparisons=3, level=0.05) == (1.0, float("inf"))
+    statement = power.state_power(STUDIES, tmp_path, ARMS, range(seeds))
+    statement["differences"][1] |= {"n": 1, "detectable": None, "detectable_corrected": None}
+    assert "1 question; no difference can be found" in power.statement_text(statement)
+
+
 def test_a_claim_about_a_domain_without_questions_is_refused_before_the_runs(tmp_path: Path) -> None:
     studies = dict(STUDIES.ablate.studies)
     claims = tuple(claim.model_copy(update={"domain": "maps"}) for claim in studies["filtering"].claims)

@@ -148,6 +148,14 @@ def test_a_few_questions_that_all_go_one_way_prove_nothing() -> None:
     assert many["p"] < 1e-8
 
 
+def test_one_seed_is_compared_by_the_exact_test_of_shares() -> None:
+    first, second = outcome([True] * 4 + [False] * 96), outcome([False] * 100)
+    measured = results.effect({0: first}, {0: second}, None)
+    assert measured["p"] == pytest.approx(0.125)  # of 4 questions that differ; a t test says 0.045
+    assert measured["ci95"] == measured["by_seed"]["0"]["ci95"] and measured["ci95"][0] < 0
+    assert measured["detectable"] > 0
+
+
 def test_arms_of_a_study_that_were_run_with_other_seeds_wait_for_a_common_one() -> None:
     found = arms(distilled=[0.6, 0.6], unfiltered=[0.3, 0.3], random=[0.3, 0.3])
     found["unfiltered"].pop(0)

@@ -12,7 +12,7 @@ from scipy import stats
 from distill.ablation.teacher_ranking import of_results
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, StaleError
-from distill.stats.rank_correlation import LOW_FITS, kendall, permutation_p, rank_correlation, spearman
+from distill.stats.rank_correlation import LOW_FITS, kendall, over_teachers, permutation_p, rank_correlation, spearman
 from distill.teacher_fits import TOKENS, fit_values
 from filters.decisions import decide
 from filters.tables.signal_database import Tables
@@ -70,6 +70,36 @@ def test_teachers_that_fit_better_and_make_better_students_correlate_positively(
         "agrees with" in found["text"]
         and rank_correlation("rank_surprisal", FITS, answers(0.6, 0.5, 0.45, 0.4)) == found
     )
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_the_interval_over_teachers_holds_the_truth_at_least_as_often_as_it_says(
+    count: int, correlation: float
+) -> None:
+    rng = np.random.default_rng(3)
+    true = 6 / np.pi * np.arcsin(correlation / 2)  # Spearman's of two normal variables
+    held = 0
+    for _ in range(1000):
+        first = rng.normal(size=count)
+        second = correlation * first + np.sqrt(1 - correlation**2) * rng.normal(size=count)
+        ranks = [values.argsort().argsort() for values in (first, second)]
+        rho = float(np.corrcoef(*ranks)[0, 1])
+        low, high = over_teachers(rho, count)
+        assert -1 <= low <= rho <= high <= 1
+        held += low <= true <= high
+    assert held / 1000 >= 0.94
+
+
+def test_two_equal_rankings_of_few_teachers_have_a_wide_interval() -> None:
+    found = rank_correlation("nll", FITS, answers(0.9, 0.7, 0.5, 0.3))
+    assert found["ci95"][0] < 0 and "the interval over teachers is wide" in found["text"]
+
+
+def test_the_p_value_of_more_than_eight_teachers_is_not_called_exact() -> None:
+    fits = {name: [float(place)] for place, name in enumerate("abcdefghi")}
+    shares = {name: [(800 - 50 * place, 900)] for place, name in enumerate("abcdefghi")}
+    assert "exact" not in rank_correlation("nll", fits, shares)["text"]
 
 
 def test_a_signal_that_is_better_high_is_ranked_the_other_way() -> None:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from distill.stats.intervals import wilson
 from distill.stats.paired_effects import (
     Deviations,
     PairedEffect,
@@ -13,6 +14,7 @@ from distill.stats.paired_effects import (
     paired_effect,
     planned_detectable,
     seed_spread,
+    share_of_seeds,
 )
 
 
@@ -166,3 +168,39 @@ def test_holm_keeps_false_findings_among_many_true_nulls_below_5_percent():
         for _ in range(2000)
     )
     assert wrong / 2000 < 0.065
+
+
+def shares(rng: np.random.Generator, seeds: int, shared: float, own: float, arms: int = 8, n: int = 300) -> list:
+    """Arms that are right in half of the questions; seeds change all arms alike, and each arm for itself."""
+    base = rng.uniform(0.2, 0.8, size=n)
+    common = base + rng.normal(0, shared, (seeds, 1))
+    return [(rng.random((seeds, n)) < common + rng.normal(0, own, (seeds, 1))).astype(float) for _ in range(arms)]
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 4])
+@pytest.mark.parametrize(("shared", "own"), [(0.0, 0.0), (0.02, 0.01), (0.0, 0.05), (0.05, 0.05)])
+def test_the_share_of_an_arm_with_few_seeds_holds_the_truth_about_as_often_as_its_interval_says(
+    seeds: int, shared: float, own: float
+):
+    rng = np.random.default_rng(4)
+    held = []
+    for _ in range(60):
+        arms = shares(rng, seeds, shared, own)
+        spread = seed_spread(paired_effect(arm, np.zeros_like(arm)) for arm in arms)
+        for arm in arms:
+            share, (low, high) = share_of_seeds(arm, spread)
+            assert 0 <= low <= share <= high <= 1
+            held.append(low <= 0.5 <= high)
+    # What a seed does to all arms makes the 8 arms of a study worth some 2: a deviation of 2 points.
+    assert np.mean(held) >= 0.9
+
+
+def test_a_share_of_one_seed_or_of_equal_outcomes_has_wilsons_interval():
+    assert share_of_seeds([[1.0, 0.0, 1.0, 1.0]]) == (0.75, wilson(3, 4))
+    assert share_of_seeds([[0.0] * 20] * 3) == (0.0, wilson(0, 20))
+    assert share_of_seeds([[1.0], [0.0]]) == (0.5, wilson(0.5, 1))
+    alike, apart = (
+        share_of_seeds([[1.0] * right + [0.0] * (200 - right) for right in rights])[1]
+        for rights in ([100, 100, 100], [60, 100, 140])
+    )
+    assert apart[1] - apart[0] > 2 * (alike[1] - alike[0])

@@ -133,3 +133,18 @@ def test_arms_of_an_ablation_are_read_by_the_traces_that_they_cost() -> None:
     assert found["text"].startswith("Accuracy grows")
     with pytest.raises(DataError, match=r"arm size_100: .*cost\.traces"):
         of_results({"arms": {"size_100": {"n": 900, "seeds": {}}}}, ["size_100"])
+
+
+def test_the_interval_of_a_size_with_two_seeds_holds_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(8)
+    held = []
+    for _ in range(300):
+        observations = [
+            Observation(x=x, correct=int(rng.binomial(900, np.clip(rng.normal(0.6, 0.05), 0, 1))), n=900)
+            for x in (100, 200)  # too few for a law, so none is fitted
+            for _ in range(2)
+        ]
+        held += [
+            point["ci95"][0] <= 0.6 <= point["ci95"][1] for point in scaling(observations, replicates=1)["points"]
+        ]
+    assert 0.93 <= np.mean(held) <= 0.99

@@ -75,6 +75,18 @@ def test_facets_add_up_to_all_traces_and_a_chosen_value_narrows_them(run: Path) 
     assert of_rule["total"] == count and all(rule in row["rules"] for row in of_rule["rows"])
 
 
+def test_values_of_one_heading_are_joined_by_or_and_each_shows_what_it_would_add(run: Path) -> None:
+    table = TraceTable(run)
+    fates = dict(table.search(Query())["facets"]["fate"])
+    found = table.search(Query(chosen={"fate": ["dropped"], "teacher": ["brief"]}))
+    assert found["total"] == table.search(Query(where="fate = 'dropped' AND teacher = 'brief'"))["total"] > 0
+    of_brief = dict(table.search(Query(where="teacher = 'brief'"))["facets"]["fate"])
+    of_dropped = dict(table.search(Query(where="fate = 'dropped'"))["facets"]["teacher"])
+    assert (dict(found["facets"]["fate"]), dict(found["facets"]["teacher"])) == (of_brief, of_dropped)
+    both = table.search(Query(chosen={"fate": list(fates)}))
+    assert both["total"] == sum(fates.values()) and dict(both["facets"]["fate"]) == fates
+
+
 def test_conditions_words_and_orders_are_those_of_sql(run: Path) -> None:
     table = TraceTable(run)
     wrong = table.search(Query(where="answer_verdict = 'wrong' -- as rules say", limit=1000))
@@ -392,6 +404,21 @@ def test_bad_requests_are_told_in_a_sentence(visitor: Visitor) -> None:
     assert visitor.ask("/api/traces/ffff")[0] == 400
 
 
+def test_the_state_has_a_version_that_every_label_and_new_decisions_change(run: Path, visitor: Visitor) -> None:
+    trace = visitor.ask("/api/traces")[1]["rows"][0]["id"]
+    versions = [visitor.ask("/api/state")[1]["version"]]
+    for label in ("wrong", "correct"):  # the second changes no number of labels
+        visitor.ask("/api/labels", {"trace": trace, "label": label})
+        versions.append(visitor.ask("/api/state")[1]["version"])
+    manifest = (run / "filter/manifest.json").read_bytes()
+    (run / "filter/manifest.json").write_bytes(orjson.dumps(orjson.loads(manifest) | {"created": "2031-01-01"}))
+    try:
+        versions.append(visitor.ask("/api/state")[1]["version"])
+    finally:
+        (run / "filter/manifest.json").write_bytes(manifest)
+    assert len({str(version) for version in versions}) == 4
+
+
 def test_a_second_view_of_a_run_shows_and_does_not_label(run: Path, visitor: Visitor) -> None:
     with viewed(run) as (second, _):
         assert second.ask("/api/traces")[1]["total"] > 0
@@ -512,6 +539,57 @@ def test_a_recipe_of_another_form_is_not_written(run: Path, tmp_path: Path) -> N
     write_policy(table, {"rules": rules, "per_question": 1}, mine)
     assert [rule.name for rule in load(mine).filter.rules] == ["short"]
     assert load(mine).filter.select.per_question == 1
+
+
+def test_a_limit_of_the_run_can_be_taken_away_on_the_page(run: Path, tmp_path: Path) -> None:
+    here = tmp_path / "run"
+    shutil.copytree(run, here, ignore=shutil.ignore_patterns("labels"))
+    text = (here / "recipe.toml").read_text(encoding="utf-8")
+    limited = text.replace("[filter.select]\n", "[filter.select]\nper_question = 1\n")
+    (here / "recipe.toml").write_text(limited, encoding="utf-8")
+    table = TraceTable(here)
+    asked = {"rules": policy(table)["rules"][:1], "per_question": None}
+    found = compare_policy(table, asked)
+    assert found["total"]["now_selected"] == found["total"]["now_kept"]
+    assert "per_question = " not in found["recipe"] and "remove per_question" in found["recipe"]
+    write_policy(table, asked, here / "recipe.toml")
+    assert load(here / "recipe.toml").filter.select.per_question is None
+
+
+def test_the_lines_for_the_recipe_fit_into_one_that_has_a_section_of_the_filter(run: Path) -> None:
+    found = compare_policy(TraceTable(run), {"rules": [{"name": "long", "drop": "steps > 9"}], "per_question": 2})
+    assert tomllib.loads('[filter]\nrationale = "think"\n' + found["recipe"])["filter"]["select"]["per_question"] == 2
+
+
+RULE = '[[filter.rules]]\n# why\ndrop = "steps > 90"  # ninety\nname = "long"\n'
+
+
+@pytest.mark.parametrize("drop", ["steps > 90", "steps > 80"])
+def test_a_written_recipe_keeps_comments_line_endings_mark_mode_and_secrets(
+    run: Path, tmp_path: Path, drop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "open-sesame-1")
+    mine = tmp_path / "mine.toml"
+    head = (run / "recipe.toml").read_text(encoding="utf-8").partition("[filter")[0]
+    text = f"# a comment with open-sesame-1\n{head}{RULE}"
+    mine.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    mine.chmod(0o600)
+    write_policy(TraceTable(run), {"rules": [{"name": "long", "drop": drop}], "per_question": None}, mine)
+    expected = text.replace("steps > 90", drop).rstrip() + "\n"
+    assert mine.read_bytes() == b"\xef\xbb\xbf" + expected.replace("\n", "\r\n").encode()
+    assert mine.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_recipe_that_cannot_be_written_stays_and_says_so(run: Path, tmp_path: Path) -> None:
+    table, mine = TraceTable(run), tmp_path / "mine.toml"
+    head = (run / "recipe.toml").read_text(encoding="utf-8").partition("[filter")[0]
+    text = f'{head}[[filter.rules]]\nname = "lists"\ndrop = """\n[1] = [2]\n"""\n'
+    mine.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="by hand"):
+        write_policy(table, {"rules": [{"name": "short", "drop": "steps < 1"}], "per_question": None}, mine)
+    assert mine.read_text(encoding="utf-8") == text
+    with pytest.raises(DataError, match="a shipped recipe is not written to"):
+        view_run(run, recipe=Path("tiny"), port=0, on_start=lambda address: None)
 
 
 # --- what became of a trace in the student --------------------------------------------------------------------------

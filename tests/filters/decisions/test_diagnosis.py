@@ -125,7 +125,9 @@ def test_questions_that_more_traces_would_give_a_correct_one_are_found(
     monkeypatch.setattr(run_fixtures, "RECIPE", run_fixtures.RECIPE.replace("samples = 3", "samples = 2"))
     (finding,) = diagnosed(tmp_path, mostly_wrong)
     assert finding["name"] == "few_traces" and "40 % (24 of 60)" in finding["problem"]
-    assert finding["change"].startswith("teachers.structured.samples, now 2: with 4, about 87% of the questions")
+    assert finding["change"].startswith(
+        "teachers.structured.samples, now 2: with 4, at most about 87% of the questions"
+    )
 
 
 SOUND = {
@@ -159,6 +161,21 @@ def facts(folder: Path, *, correct: int = 54, **counts: int) -> TraceFacts:
 def test_a_teacher_with_a_wrong_form_is_not_called_wrong_as_well(tmp_path: Path) -> None:
     assert [each.name for each in diagnose(facts(tmp_path, correct=6))] == ["teacher_wrong"]
     assert [each.name for each in diagnose(facts(tmp_path, correct=6, unformed=50))] == ["teacher_format"]
+
+
+def test_a_single_trace_without_a_rationale_does_not_hide_the_fault_of_many(tmp_path: Path) -> None:
+    (found,) = diagnose(facts(tmp_path, correct=6, unformed=50, untold=1))
+    assert "(50 of 60)" in found.problem and "have a wrong form" in found.problem
+
+
+def test_one_trace_a_question_does_not_tell_whether_teachers_agree(tmp_path: Path) -> None:
+    known = facts(tmp_path, correct=3)
+    known = replace(known, teachers={"brief": known.teachers["brief"]})
+    teachers = tuple(teacher.model_copy(update={"samples": 1}) for teacher in known.recipe.teachers)
+    single = replace(known, recipe=known.recipe.model_copy(update={"teachers": teachers}))
+    for each, said in ((single, "does not tell whether teachers agree"), (known, "the teachers do not agree")):
+        (found,) = diagnose(each)
+        assert found.name == "teachers_weak" and found.problem.endswith(said)
 
 
 @pytest.mark.parametrize(("agreed", "name"), [(31, "gold_or_images"), (30, "teachers_weak"), (25, "teachers_weak")])

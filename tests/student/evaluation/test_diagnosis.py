@@ -65,6 +65,22 @@ def test_the_loss_tells_what_is_wrong_with_the_steps(tmp_path: Path, losses: lis
     assert of_training(tmp_path, losses) == [name]
 
 
+def problem(folder: Path, losses: list[dict[str, Any]]) -> str:
+    recipe = read(folder, STAGE)
+    facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=losses, counts={"rows": 400}, measured=[])
+    (finding,) = of_stage.diagnose(facts)
+    return str(finding.problem)
+
+
+def test_a_loss_that_did_not_fall_is_not_said_to_have_fallen(tmp_path: Path) -> None:
+    assert "The loss fell from 2.00 to 0.53" in problem(tmp_path, log(*FALLING))
+    assert "The loss went from 0.30 to 0.32" in problem(tmp_path, log(0.3, 0.3, 0.31, 0.32))
+    assert "The loss did not fall in 200 steps (1.50 to 1.60" in problem(tmp_path, log(1.5, 1.5, 1.5, 1.6, right=0.6))
+    lost = log(1.5, 1.4, 1.3, 1.2)
+    lost[3]["loss"] = None
+    assert problem(tmp_path, lost) == "The loss is no number at step 200: the weights are destroyed"
+
+
 @pytest.mark.parametrize(
     ("form", "name"), [((1.7, 0.001), "learned"), ((1.7, 1.5), "learning_rate_low"), ((8.3, 0.9), "chat_template")]
 )
@@ -83,6 +99,11 @@ def test_settings_under_which_no_data_teaches_are_named(tmp_path: Path) -> None:
     assert of_training(tmp_path, log(*FALLING), STAGE, "[stages.loss]\nanswer = 0.0\n") == ["loss_weights"]
     assert of_training(tmp_path, log(*FALLING), counts={"rows": 36, "dropped_too_long": 5}) == ["rows_left_out"]
     assert of_training(tmp_path, log(*FALLING), counts={"rows": 36, "dropped_too_long": 3}) == ["learned"]
+    recipe = read(tmp_path, STAGE)
+    counts = {"rows": 36, "dropped_too_long": 1, "dropped_no_image": 20}
+    facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=log(*FALLING), counts=counts, measured=[])
+    (found,) = of_stage.diagnose(facts)
+    assert found.change == ""  # a larger max_length would bring one row of 21
 
 
 def test_a_loss_of_rows_kept_out_that_rises_again_is_overfitting(tmp_path: Path) -> None:
@@ -111,12 +132,17 @@ def of_student(folder: Path, said: list[dict[str, Any]], **metrics: Any) -> list
     return [finding.name for finding in found_of_student(folder, said, **metrics)]
 
 
-def found_of_student(folder: Path, said: list[dict[str, Any]], **metrics: Any) -> list[Finding]:
+ABOVE = {"answers": {"delta": 0.1, "ci95": [0.05, 0.15]}}
+
+
+def found_of_student(
+    folder: Path, said: list[dict[str, Any]], deltas: dict[str, Any] = ABOVE, **metrics: Any
+) -> list[Finding]:
     facts = of_replies.StudentFacts(
         recipe=read(folder, STAGE, "[eval]\nmax_new_tokens = 64\n"),
         arm="distilled",
         metrics={"accuracy": 0.75, "ci95": [0.63, 0.84]} | metrics,
-        deltas={"answers": {"delta": 0.1, "ci95": [0.05, 0.15]}},
+        deltas=deltas,
         replies=said,
         learned_tokens=40.0,
     )
@@ -157,6 +183,18 @@ def test_both_shares_of_a_blind_student_are_of_the_questions_with_images(tmp_pat
     unseen = {"n": 60, "accuracy": 0.4, "gain": {"delta": 0.02, "ci95": [-0.01, 0.04]}}
     (found,) = found_of_student(tmp_path, replies(), without_image=unseen)  # 0.75 over all questions
     assert "right in 42% with the images and in 40% without them" in found.problem
+
+
+def test_questions_that_need_no_image_call_no_student_blind(tmp_path: Path) -> None:
+    unseen = {"n": 60, "accuracy": 0.98, "gain": {"delta": 0.0, "ci95": [-0.03, 0.03]}}
+    assert of_student(tmp_path, replies(), without_image=unseen) == ["student"]
+
+
+def test_a_student_that_is_surely_worse_than_before_is_no_good_news(tmp_path: Path) -> None:
+    deltas = {"answers": {"delta": -0.1, "ci95": [-0.15, -0.05]}, "untouched": {"delta": 0.2, "ci95": [0.1, 0.3]}}
+    (found,) = found_of_student(tmp_path, replies(), deltas=deltas)
+    assert (found.kind, found.certainty) == ("fault", "certain")
+    assert found.problem == "distilled is right in 75% [63%, 84%], 10 points less than answers"
 
 
 def test_good_news_name_the_student_before(tmp_path: Path) -> None:
