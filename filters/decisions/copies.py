@@ -13,19 +13,6 @@ import duckdb
 
 from filters.decisions.rules import Condition
 
-_ORIGINALS = """
-    SELECT id, duplicate_of AS original FROM {traces} WHERE exact_duplicate"""
-_NEAR_ORIGINALS = """
-    SELECT near.id, coalesce(best.duplicate_of, near.duplicate_of) AS original
-    FROM (SELECT id, duplicate_of FROM {traces} WHERE near_duplicate) AS near
-    LEFT JOIN (SELECT id, duplicate_of FROM {traces} WHERE near_duplicate) AS best ON near.duplicate_of = best.id"""
-"""A trace with the same words as one that repeats the preferred trace names that one."""
-_CORPUS_ORIGINALS = """
-    SELECT id, corpus_duplicate_of AS original FROM {traces} WHERE corpus_duplicate"""
-_QUESTION_ORIGINALS = """
-    SELECT DISTINCT sample_id AS id, question_duplicate_of AS original FROM {traces}
-    WHERE question_duplicate_of IS NOT NULL"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
@@ -34,8 +21,9 @@ class _Kind:
     name: str
     key: str
     """The column that tells members of a group apart."""
-    originals: str
-    """SQL of each copy's `id` (a value of `key`) and `original`."""
+    is_copy: str
+    original: str
+    """SQL of the `key` that a copy repeats."""
     preferred: Mapping[str, str]
     """SQL of the kind's columns where nothing is repeated."""
 
@@ -44,20 +32,29 @@ _KINDS = (
     _Kind(
         name="question",
         key="sample_id",
-        originals=_QUESTION_ORIGINALS,
+        is_copy="question_duplicate_of IS NOT NULL",
+        original="question_duplicate_of",
         preferred={"question_duplicate_of": "NULL"},
     ),
-    _Kind(name="exact", key="id", originals=_ORIGINALS, preferred={"exact_duplicate": "false"}),
+    _Kind(
+        name="exact",
+        key="id",
+        is_copy="exact_duplicate",
+        original="duplicate_of",
+        preferred={"exact_duplicate": "false"},
+    ),
     _Kind(
         name="near",
         key="id",
-        originals=_NEAR_ORIGINALS,
+        is_copy="near_duplicate",
+        original="duplicate_of",
         preferred={"near_duplicate": "false", "duplicate_of": "NULL", "duplicate_jaccard": "NULL"},
     ),
     _Kind(
         name="corpus",
         key="id",
-        originals=_CORPUS_ORIGINALS,
+        is_copy="corpus_duplicate",
+        original="corpus_duplicate_of",
         preferred={"corpus_duplicate": "false", "corpus_duplicate_of": "NULL", "corpus_jaccard": "NULL"},
     ),
 )
@@ -101,13 +98,21 @@ def _choose(
     connection: duckdb.DuckDBPyConnection, kind: _Kind, traces: str, drops: Sequence[str], judged: bool
 ) -> int:
     """Make a table of the copies that take the place of their preferred one; returns how many there are."""
+    # A trace with the same words as one that repeats the preferred trace names that one.
+    connection.execute(f"""
+        CREATE OR REPLACE TEMP TABLE copies AS
+        SELECT DISTINCT {kind.key} AS unit, {kind.original} AS named FROM {traces} WHERE {kind.is_copy}""")
+    connection.execute("""
+        CREATE OR REPLACE TEMP TABLE units AS
+        WITH copies AS (
+            SELECT unit, coalesce(best.named, copies.named) AS original
+            FROM copies LEFT JOIN (SELECT unit AS named_unit, named FROM copies) AS best ON copies.named = named_unit)
+        FROM copies UNION SELECT original, original FROM copies""")
     correct = "answer_verdict IS NOT DISTINCT FROM 'correct'" if judged else "false"
     dropped = " OR ".join(drops) or "false"
     connection.execute(f"""
         CREATE OR REPLACE TEMP TABLE preferred_{kind.name} AS
-        WITH copies AS ({kind.originals.format(traces=traces)}),
-        units AS (SELECT id AS unit, original FROM copies UNION SELECT original, original FROM copies),
-        passing AS (
+        WITH passing AS (
             SELECT {kind.key} AS unit, outcome = 'complete' AS complete, {correct} AS correct
             FROM {traces} AS signals WHERE {kind.key} IN (SELECT unit FROM units) AND NOT ({dropped}))
         SELECT unit FROM (
