@@ -321,7 +321,7 @@ def _seed_spread(outcomes: Outcomes, domain: str | None = None) -> "SeedSpread |
 
     reference = outcomes[REFERENCE]
     pairs = [_paired(by_seed, reference, domain) for name, by_seed in outcomes.items() if name != REFERENCE]
-    return seed_spread(paired_effect(a, b) for seeds, a, b in pairs if len(seeds) > 1)
+    return seed_spread(paired_effect(a, b) for seeds, a, b in pairs if len(seeds) > 1 and a[0])
 
 
 def _share_spreads(outcomes: Outcomes) -> ShareSpreads:

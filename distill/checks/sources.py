@@ -21,7 +21,7 @@ def _lacking(survey: Survey, key: str, message: str, mend: str) -> CheckResult:
     """A problem; a warning where rows of the source were not read, which may have what the others lack."""
     if survey.whole:
         return problem(key, message, mend)
-    return warning(key, f"{message} (only {survey.extent} were read)", mend)
+    return warning(key, f"{message} (rows after {survey.extent} were not read)", mend)
 
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:

@@ -62,7 +62,9 @@ class Survey:
     @property
     def extent(self) -> str:
         """The questions that were read."""
-        return counted(self.samples, "question") if self.whole else f"the first {counted(self.samples, 'question')}"
+        if self.whole:
+            return counted(self.samples, "question")
+        return "the first question" if self.samples == 1 else f"the first {counted(self.samples, 'question')}"
 
     def describe(self) -> str:
         parts = [self.extent, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]

@@ -250,7 +250,7 @@ def test_a_full_disk_is_one_plain_error_and_keeps_every_whole_line(tmp_path: Pat
     assert written > 10
     assert [record["n"] for record in read_jsonl(tmp_path / "part.jsonl")] == list(range(written))
     assert (tmp_path / "part.jsonl").read_bytes().endswith(b"\n")
-    assert "free space" in journal and "free space" in file
+    assert "raise the limit" in journal and "raise the limit" in file
     assert (tmp_path / "big.bin").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["big.bin", "part.jsonl"]
 

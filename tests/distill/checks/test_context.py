@@ -10,7 +10,7 @@ import tomli_w
 from huggingface_hub import constants
 
 from distill.artifacts.manifest import Manifest, flatten
-from distill.checks import filtering, hub, machine, sources, student, teachers
+from distill.checks import context, filtering, hub, machine, sources, student, teachers
 from distill.checks.recipe_checks import RecipeCheck, check_recipe
 from distill.checks.results import CheckResult
 from distill.commands.whole_run import require_fit
@@ -61,9 +61,12 @@ ALIGN = {"name": "align", "data": "captions", "train": ["projector"], "max_steps
 REASON = {"name": "reason", "data": "traces", "train": ["language"], "max_steps": 1}
 
 
-def test_what_a_part_of_a_source_lacks_is_a_warning_that_says_how_much_was_read(tmp_path: Path) -> None:
+def test_what_a_part_of_a_source_lacks_is_a_warning_that_says_how_much_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "_LEAST_SECONDS", 0.0)
     last = {"question": "The last?", "domain": "charts", "answer": "1", "meta": {"caption": "Red."}}
-    rows = [*questions(20_000), last]
+    rows = [*questions(40), last]
     cued = {**TEACHER, "prompt": "{question} {cues}", "cues": "caption"}
     path = write(
         tmp_path,
@@ -76,7 +79,7 @@ def test_what_a_part_of_a_source_lacks_is_a_warning_that_says_how_much_was_read(
     assert results(path, *checks, seconds=0.0) == []
     warned = {each.key: each.message for each in results(path, *checks, state="warning", seconds=0.0)}
     assert warned.keys() >= {"teachers.charts.domains", "teachers.structured.cues", "data.captions.columns.answer"}
-    assert "questions were read" in warned["stages.align.train"]
+    assert "rows after the first " in warned["stages.align.train"]
 
 
 def test_cues_of_the_last_rows_count(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_metric_that_ends_or_fails_is_named(error):
 
 def test_the_largest_values_have_a_finite_mean_and_interval():
     made = metric("mean", lambda sample, prediction: prediction["n"] * 9e99)
-    said = [metric_values((made,), SAMPLE, {"n": n}) for n in (-1, 1, 1, 0.5)]
+    said = [metric_values((made,), SAMPLE, {"n": n}) for n in (-1, 1, 1, 0.5, 0)]
     found = aggregate(made, said)
     assert all(map(math.isfinite, (found["own_x"], *found["own_x_ci95"])))
 
