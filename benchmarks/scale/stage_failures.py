@@ -106,6 +106,11 @@ def require_end(process: Process, scratch: Path) -> None:
         raise SystemExit(f"a process ended with {process.returncode}:\n{scratch.with_suffix('.log').read_text()}")
 
 
+def require_ends(processes: Sequence[Process], scratches: Sequence[Path]) -> None:
+    for process, scratch in zip(processes, scratches, strict=True):
+        require_end(process, scratch)
+
+
 def filter_row(folder: Path, rng: random.Random, moments: int) -> None:
     with stub_server.serve(latency_s=0.0) as url:
         world = World(folder)
@@ -130,8 +135,7 @@ def filter_row(folder: Path, rng: random.Random, moments: int) -> None:
         processes[victim].kill()
         processes[victim].wait()
         processes[victim], scratches[victim] = start("filter", recipe, address, scratches[2]), scratches[2]
-        for process, scratch in zip(processes, scratches, strict=False):
-            require_end(process, scratch)
+        require_ends(processes, scratches[:2])
         pull_stage(store, "filter", here / "pulled" / "filter")
         unequal += outputs(here / "pulled") != wanted
         claims += len(store.list_objects("claims"))
@@ -156,8 +160,7 @@ def time_of_filter(folder: Path, recipe: Recipe) -> float:
     store, began = shutil.copytree(folder / "generated", folder / "undisturbed"), time.monotonic()
     scratches = [folder / f"undisturbed-{number}" for number in range(2)]
     processes = [start("filter", recipe, f"file://{store}", scratch) for scratch in scratches]
-    for process, scratch in zip(processes, scratches, strict=True):
-        require_end(process, scratch)
+    require_ends(processes, scratches)
     return time.monotonic() - began
 
 
@@ -196,6 +199,12 @@ def agents(store: ObjectStore) -> set[str]:
     return {stored.key for stored in store.list_objects("agents")}
 
 
+def wait_for_agent(store: ObjectStore, known: set[str], processes: Sequence[Process]) -> None:
+    """Wait until a machine has joined that is not known, or a process has ended."""
+    while not agents(store) - known and all(process.poll() is None for process in processes):
+        time.sleep(0.05)  # a busy machine takes seconds to load the libraries
+
+
 def train_row(folder: Path, rng: random.Random, moments: int) -> None:
     recipe, began, kills, runs, unequal = student_world(folder), time.monotonic(), 0, 0, 0
     train(recipe, folder / "run")
@@ -208,8 +217,7 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
             scratch, machines = folder / f"machine-{runs}-{machines}", machines + 1
             known = agents(store)
             process = start("train", recipe, f"file://{here}", scratch, slowly=True)
-            while process.poll() is None and not agents(store) - known:
-                time.sleep(0.05)  # a busy machine takes seconds to load the libraries
+            wait_for_agent(store, known, [process])
             if kills == moments:
                 require_end(process, scratch)
             try:
@@ -231,8 +239,7 @@ def train_row(folder: Path, rng: random.Random, moments: int) -> None:
 def nodes_row(folder: Path, rng: random.Random, moments: int) -> None:
     recipe, began, kills, runs, unequal = student_world(folder), time.monotonic(), 0, 0, 0
     plain = [folder / "plain-0", folder / "plain-1"]
-    for process, scratch in zip(start_ranks(recipe, str(folder / "run"), plain, machines=1), plain, strict=True):
-        require_end(process, scratch)
+    require_ends(start_ranks(recipe, str(folder / "run"), plain, machines=1), plain)
     while kills < moments:
         here, runs = folder / f"store-{runs}", runs + 1
         store = LocalStore(here)
@@ -242,11 +249,9 @@ def nodes_row(folder: Path, rng: random.Random, moments: int) -> None:
             scratches, attempts = [folder / f"machine-{runs}-{attempts}-{rank}" for rank in range(2)], attempts + 1
             known = agents(store)
             processes = start_ranks(recipe, f"file://{here}", scratches, machines=2)
-            while not agents(store) - known and all(each.poll() is None for each in processes):
-                time.sleep(0.05)
+            wait_for_agent(store, known, processes)
             if ended := kills == moments or not kill_one(processes, rng):
-                for process, scratch in zip(processes, scratches, strict=True):
-                    require_end(process, scratch)
+                require_ends(processes, scratches)
             kills += not ended
         unequal += not is_equal(store, folder / f"pulled-{runs}", folder / "run" / "train")
     print(

@@ -4,8 +4,9 @@ Reads what finished arms left and writes results.json, the report and the manife
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,7 @@ def table(
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
-    spread, of_shares = _seed_spread(outcomes), _share_spreads(outcomes)
+    spread_of, of_shares = cache(partial(_seed_spread, outcomes)), _share_spreads(outcomes)
     results: dict[str, Any] = {
         "recipe": recipe.name,
         "stage": stage_under_study(recipe),
@@ -171,7 +172,7 @@ def table(
         "n": len(some.predictions),
         "arms": {
             name: _arm(by_seed, folder, of_shares)
-            | {"effect": None if name == REFERENCE else effect(by_seed, reference, spread)}
+            | {"effect": None if name == REFERENCE else effect(by_seed, reference, spread_of(None))}
             for name, by_seed in outcomes.items()
         },
         "skipped": dict(skipped),
@@ -181,7 +182,7 @@ def table(
         if not _comparable(study, outcomes):
             continue
         try:
-            results["studies"][name] = _study(study, outcomes) | _analysis(recipe, study, results, fits)
+            results["studies"][name] = _study(study, outcomes, spread_of) | _analysis(recipe, study, results, fits)
         except DataError as error:
             results["skipped"][f"study {name}"] = str(error)
     _decide([claim for study in results["studies"].values() for claim in study["claims"]])
@@ -315,7 +316,7 @@ def _paired(
     return seeds, matrix(first_results, domain), matrix(second_results, domain)
 
 
-def _seed_spread(outcomes: Outcomes, domain: str | None = None) -> "SeedSpread | None":
+def _seed_spread(outcomes: Outcomes, domain: str | None) -> "SeedSpread | None":
     """How much seeds differ, estimated from all arms together; the reference aside."""
     from distill.stats.paired_effects import paired_effect, seed_spread
 
@@ -359,20 +360,21 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(study: Study, outcomes: Outcomes) -> dict[str, Any]:
-    spread = _seed_spread(outcomes)
+def _study(
+    study: Study, outcomes: Outcomes, spread_of: Callable[[str | None], "SeedSpread | None"]
+) -> dict[str, Any]:
     compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
         "arms": list(study.arms),
-        "effects": {name: effect(outcomes[name], outcomes[study.reference], spread) for name in compared},
+        "effects": {name: effect(outcomes[name], outcomes[study.reference], spread_of(None)) for name in compared},
         "claims": [],
         "notes": list(study.notes),
     }
     for claim in study.claims:
-        of_domain = _seed_spread(outcomes, claim.domain) if claim.domain else spread
-        measured = effect(outcomes[claim.better], outcomes[claim.than], of_domain, domain=claim.domain)
+        spread = spread_of(claim.domain)
+        measured = effect(outcomes[claim.better], outcomes[claim.than], spread, domain=claim.domain)
         result["claims"].append({**claim.model_dump(), "effect": measured})
     return result
 

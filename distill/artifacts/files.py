@@ -29,7 +29,7 @@ from distill.machine.file_locks import try_lock
 LOCK: Final = ".lock"
 _HOLDER_BYTES: Final = 400
 _HAS_FOLDERS_TO_SYNC: Final = hasattr(os, "O_DIRECTORY")
-"""Windows opens no folder: there the names in it are on disk when the system says so."""
+"""Windows cannot open a folder to sync it: the system writes the names in it to disk by itself."""
 _REPLACE_TRIES: Final = 20 if os.name == "nt" else 1
 _REPLACE_WAIT_S: Final = 0.05
 
@@ -195,7 +195,7 @@ def _holder_noted(file: IO[bytes]) -> Iterator[None]:
 
 
 def run_holder(run: Path) -> str:
-    """Who holds the lock of a run, in brackets; empty where nobody has noted it."""
+    """The holder of a run's lock, in brackets; empty if no holder is noted."""
     try:
         with (run / LOCK).open("rb", buffering=0) as file:
             file.seek(1)

@@ -1,6 +1,6 @@
 """That this process was interrupted, for threads that wait: a signal reaches the main thread alone.
 
-Whoever owns threads notes an interrupt before it waits for them. What is noted holds for a minute, so that a later
+A command that owns threads notes an interrupt before it waits for them. The note holds for a minute, so that a later
 command in the same process waits as ever.
 """
 

@@ -221,7 +221,7 @@ def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:
     while not closed.wait(agent.lease_s / BEATS):
         try:
             agent.beat()
-        except Exception as error:  # a thread that ended here would say nothing, and be missed by nobody
+        except Exception as error:  # a thread that ended here would leave no message
             if told != (told := f"{type(error).__name__}: {redact.message(str(error))}"):
                 logging.getLogger(__name__).warning(
                     f"this process can give no sign of life ({told}); others may take over its work; it tries again "

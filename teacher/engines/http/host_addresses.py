@@ -21,7 +21,7 @@ def written_address(host: str, port: int) -> list[AddrInfoType]:
 async def resolve(host: str, port: int) -> list[AddrInfoType]:
     """The addresses of a host. Raises OSError.
 
-    In a thread that nobody waits for: a name server may be silent for half a minute, and the end of an event loop
+    In a thread that no code waits for: a name server may be silent for half a minute, and the end of an event loop
     waits for the threads of its executor.
     """
     loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ async def resolve(host: str, port: int) -> list[AddrInfoType]:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except Exception as error:
             failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no code waits any more
             loop.call_soon_threadsafe(tell, addresses, failure)
 
     threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
