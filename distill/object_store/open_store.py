@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from distill import packages
+from distill import packages, redact
 from distill.errors import InputError
 from distill.local_paths import STORE_SCHEMES
 from distill.object_store.interface import ObjectStore
@@ -31,6 +31,11 @@ def open_store(
     One that is only read is not probed, and unless `patient` requests wait for it for seconds, not for hours.
     """
     parts = urlsplit(str(address))
+    if parts.scheme and (parts.fragment or (parts.scheme == "file" and parts.query)):
+        raise InputError(
+            f"{redact.url(str(address))}: what comes after # or ? is no part of an address, so two runs would share "
+            "one place; write %23 for #, and %3F for ?"
+        )
     if not parts.scheme or (parts.scheme == "file" and not parts.netloc):
         store: ObjectStore = LocalStore(Path(unquote(parts.path) if parts.scheme else address))
         if not read_only:

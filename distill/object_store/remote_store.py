@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _BEYOND_THE_END = "416"
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed when it is sent again."""
+_NO_BUCKET = "NoSuchBucket"
 _EXPIRED = "ExpiredToken"
 """Temporary credentials of a role: the client gets new ones by itself, which may take a while."""
 
@@ -69,14 +71,14 @@ class RemoteStore:
         """By the header `Date` of an answer, be it a refusal; obstore does not show headers."""
         try:
             address = obstore.sign(self._store, "GET", _NO_OBJECT, timedelta(seconds=TIMEOUT_S))
-            with urllib.request.urlopen(address, timeout=_CLOCK_S) as response:
-                headers = response.headers
-        except urllib.error.HTTPError as refusal:
-            headers = refusal.headers
-        except (BaseError, OSError, ValueError, TypeError):
+            try:
+                with urllib.request.urlopen(address, timeout=_CLOCK_S) as response:
+                    date = response.headers["Date"]
+            except urllib.error.HTTPError as refusal:
+                date = refusal.headers["Date"]
+            return parsedate_to_datetime(date).timestamp()
+        except (BaseError, HTTPException, OSError, ValueError, TypeError):
             return time.time()
-        date = headers.get("Date")
-        return parsedate_to_datetime(date).timestamp() if date else time.time()
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with self._errors("read", key):
@@ -118,9 +120,18 @@ class RemoteStore:
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
+        if not (listed := list(keys)):
+            return
         with self._errors("delete", ""):
-            if listed := list(keys):
+            try:
                 obstore.delete(self._store, listed)
+            except FileNotFoundError as error:
+                if _NO_BUCKET in str(error):
+                    raise
+                # GCS and Azure refuse a key that is not there, and what comes after it is left.
+                if len(listed) > 1:
+                    for key in listed:
+                        self.delete([key])
 
     @contextmanager
     def _errors(self, verb: str, key: str) -> Iterator[None]:
@@ -131,7 +142,7 @@ class RemoteStore:
         except AlreadyExistsError as error:  # 409 of a write without a condition, at the same moment as another one
             raise StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}") from error
         except FileNotFoundError as error:
-            if verb == "read" and "NoSuchBucket" not in str(error):
+            if verb == "read" and _NO_BUCKET not in str(error):
                 raise FileNotFoundError(where) from error
             raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
         except BaseError as error:
