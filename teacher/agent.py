@@ -6,14 +6,16 @@ so engines do not run dry while the longest traces of a plan come to their end. 
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.machine import event_loop
 from distill.recipe.sections.teachers import Teacher
-from distill.types import Sample
+from distill.types import ImageRef, Sample
 from teacher.engines.connect import connect
 from teacher.generation import Generation, TeacherJob, Writer
 from teacher.messages.completion import Completion, EngineInfo
@@ -117,7 +119,8 @@ class Agent:
             if job is None:
                 return
             try:
-                engine = await stack.enter_async_context(connect(job.generation.engine_settings(job)))
+                settings = replace(job.generation.engine_settings(job), upcoming=feed.upcoming)
+                engine = await stack.enter_async_context(connect(settings))
             except (TeacherError, CircuitOpen) as error:
                 if not self._may_miss:
                     raise
@@ -240,6 +243,10 @@ class TeacherFeed:
                 _close(job)
                 self._agent.retire(job)
         return None
+
+    def upcoming(self, samples: int) -> Iterator[ImageRef]:
+        """Images that come next, of about so many samples of each plan."""
+        return chain.from_iterable(job.queue.upcoming(samples) for job in self._jobs)
 
     def done(self, request: Request, completion: Completion) -> None:
         """Write down the answer to a request."""

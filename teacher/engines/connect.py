@@ -5,7 +5,7 @@ the methods of `Engine`. Does not decide what is asked, and does not read the an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +16,7 @@ from distill.data import sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
+from distill.types import ImageRef
 from teacher.engines.http.batch_records import BatchRecords
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
@@ -24,11 +25,18 @@ from teacher.messages.request import Model, Request
 Get = Callable[[], Awaitable[Request | None]]
 """The next request, once there is one; None when there will be no more."""
 Done = Callable[[Request, Completion], None]
+Upcoming = Callable[[int], Iterable[ImageRef]]
+"""Images that probably come next, of about so many samples. An answer does not depend on them."""
 
 
 def no_known_request() -> Request | None:
     """No request is known to have been answered."""
     return None
+
+
+def no_images(_: int) -> Iterable[ImageRef]:
+    """No image is known to come next."""
+    return ()
 
 
 def say_nothing(_: str) -> None:
@@ -53,6 +61,7 @@ class EngineSettings:
     """How long a server that is attached to may be away at the start."""
     known_request: Callable[[], Request | None] = no_known_request
     """A request that was answered in an earlier run, to find out whether a server answers at all."""
+    upcoming: Upcoming = no_images
     say: Callable[[str], None] = say_nothing
     """Gets one line for each outage and each start."""
     batch_records: BatchRecords | None = None

@@ -3,7 +3,8 @@
 A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). The first answers
 show whether a server that the run did not start may do so. Only files that need no conversion go by path. What is
 sent inside a request has no EXIF or other metadata, because it is not known who owns a server behind a tunnel. vLLM
-also gets a name for each image, so that it need not digest the pixels again for every question about it. An image
+also gets a name for each image, so that it need not digest the pixels again for every question about it. Images of
+the next requests are prepared while those before them are on their way. An image
 whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
 """
 
@@ -15,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,12 +29,17 @@ from distill.errors import ImageError
 from distill.local_paths import is_store_address
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
+from teacher.engines.connect import Upcoming, no_images
 from teacher.engines.http.server_info import LOCAL_HOSTS
 from teacher.engines.image_folders import Folders, UnreadableError
 
 _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 8 << 10
 """What an entry takes beside its URL, about; paths alone are short."""
+_AHEAD, _AHEAD_EACH = 256, 32
+"""For so many requests images are prepared ahead, anew after so many: a thread's answer takes as long as some 50
+requests when this process is busy."""
+_AHEAD_BYTES = _CACHE_BYTES // 4
 _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
 _STATE_LIMIT_S = 5.0
@@ -53,6 +60,7 @@ class ImageParts:
         local_media: bool,
         urls: tuple[str, ...],
         media_root: Path | None = None,
+        upcoming: Upcoming = no_images,
     ) -> None:
         """`local_media`: what answers may read image files: below `media_root`, or everywhere without it."""
         nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
@@ -70,6 +78,10 @@ class ImageParts:
         self._files: dict[str, tuple[str, _State]] = {}
         self._look_again: dict[str, float] = {}
         self._bytes = 0
+        self._upcoming = upcoming
+        self._asked = 0
+        self._failing = False
+        """Whether the last image could not be read: then none is read before a request needs it."""
 
     async def part(self, ref: ImageRef) -> orjson.Fragment:
         """The content part of one image. Raises UnreadableError."""
@@ -81,11 +93,25 @@ class ImageParts:
                 self._forget(ref.sha256)
             task = self._ready.get(ref.sha256)
         if task is None:
-            task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
-            task.add_done_callback(partial(self._weigh, ref.sha256))
+            task = self._start(ref)
         else:
             self._ready.move_to_end(ref.sha256)
+        if self._asked % _AHEAD_EACH == 0 and not self._failing:
+            self._prepare_ahead()
+        self._asked += 1
         return orjson.Fragment(task.result() if task.done() else await asyncio.shield(task))
+
+    def _start(self, ref: ImageRef) -> asyncio.Task[bytes]:
+        task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
+        task.add_done_callback(partial(self._weigh, ref.sha256))
+        return task
+
+    def _prepare_ahead(self) -> None:
+        """Start on the images of the next requests, as many as the cache has room for."""
+        room = _AHEAD_BYTES * len(self._weights) // self._bytes if self._weights else _AHEAD_EACH
+        for ref in islice(self._upcoming(_AHEAD), room):
+            if ref.sha256 not in self._ready:
+                self._start(ref)
 
     def may_not_read(self, body: bytes, message: str, *, refused: bool) -> bool:
         """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
@@ -158,7 +184,8 @@ class ImageParts:
     def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
         if self._ready.get(name) is not task:
             return
-        if task.cancelled() or task.exception() is not None:
+        self._failing = task.cancelled() or task.exception() is not None
+        if self._failing:
             del self._ready[name]  # the next request reads it again
             self._files.pop(name, None)
             return

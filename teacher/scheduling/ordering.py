@@ -8,7 +8,7 @@ any size streams through. How long a kind of question takes is learned from the 
 from collections import deque
 from collections.abc import Iterator
 
-from distill.types import Sample
+from distill.types import ImageRef, Sample
 
 WINDOW = 4096
 """Samples looked over at once."""
@@ -79,11 +79,24 @@ class Window:
                 self._kinds.setdefault(kind_of(sample), deque()).append(name)
             group.append(sample)
 
+    def upcoming(self, samples: int) -> Iterator[ImageRef]:
+        """Images that come next, of about so many samples, as long as no other kind is expected to take longest."""
+        seen = len(self._current)
+        for name in self._kinds[self._longest_kind()] if self._kinds else ():
+            if seen >= samples:
+                return
+            group = self._groups[name]
+            seen += len(group)
+            yield from group[0].images
+
+    def _longest_kind(self) -> Kind:
+        return max(self._kinds, key=lambda kind: (self._lengths.expected(kind), len(self._kinds[kind])))
+
     def _longest(self) -> deque[Sample]:
         """The questions about one image, of the kind that is expected to take longest."""
         if not self._kinds:
             return deque()
-        kind = max(self._kinds, key=lambda kind: (self._lengths.expected(kind), len(self._kinds[kind])))
+        kind = self._longest_kind()
         names = self._kinds[kind]
         group = self._groups.pop(names.popleft())
         if not names:

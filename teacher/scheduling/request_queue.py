@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
-from distill.types import Sample
+from distill.types import ImageRef, Sample
 from teacher.messages.request import Request, join_choices
 from teacher.scheduling.ordering import Lengths, Window
 from teacher.scheduling.sampling_policy import SampleState, SamplingPolicy, TeacherPolicy
@@ -67,6 +67,10 @@ class RequestQueue:
     def undrawn(self) -> int:
         """Samples that are read and not drawn; few only at the end of the source."""
         return self._window.count
+
+    def upcoming(self, samples: int) -> Iterator[ImageRef]:
+        """Images that come next, of about so many samples."""
+        return self._window.upcoming(samples)
 
     def holds(self, sample: Sample) -> bool:
         """Whether requests about a sample are under way."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import stub_server
 import tiny_models
@@ -18,7 +19,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.data.sample_files import read_samples
 from distill.errors import CircuitOpen, DataError, RecipeError, StaleError
-from distill.types import Progress
+from distill.types import ImageRef, Progress
+from teacher.engines.image_parts import ImageParts
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,24 @@ def test_every_sample_is_answered_as_often_as_asked_and_the_manifest_says_so(wor
         assert file_sha256(world.run / "generate" / name) == output.sha256
     assert manifest.outputs["stub/part-00000.jsonl"].count == 60
     assert (seen[-1].done, seen[-1].total, seen[-1].facts["complete"]) == (60, 60, 60)
+
+
+def test_images_are_read_while_the_requests_before_them_are_on_their_way(
+    world: World, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[str] = []
+    part = ImageParts.part
+
+    async def watched(self: ImageParts, ref: ImageRef) -> orjson.Fragment:
+        if ref.sha256 not in self._ready:
+            waited.append(ref.sha256)
+        return await part(self, ref)
+
+    monkeypatch.setattr(ImageParts, "part", watched)
+    world.add_rows(12, images=12)
+    world.add_teacher(url, images="base64", max_in_flight=1)
+    world.generate()
+    assert len(waited) == 1
 
 
 def test_a_record_holds_all_that_the_contract_names(world: World, url: str) -> None:

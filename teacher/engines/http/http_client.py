@@ -19,7 +19,7 @@ from distill.errors import TeacherError
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.connect import Done, Get, no_known_request, say_nothing
+from teacher.engines.connect import Done, Get, Upcoming, no_images, no_known_request, say_nothing
 from teacher.engines.http.chat_protocol import request_headers
 from teacher.engines.http.choices import ask_choices
 from teacher.engines.http.concurrency import FoundLimit, new_limit
@@ -60,12 +60,13 @@ class ChatClient:
         found: FoundLimit | None = None,
         revive: Callable[[str], Awaitable[bool]] | None = None,
         known_request: Callable[[], Request | None] = no_known_request,
+        upcoming: Upcoming = no_images,
         say: Say = say_nothing,
     ) -> None:
         """The servers may read the files below `media_root`. `revive` is asked to bring back a server that broke.
 
         `known_request` gives a request that was answered in an earlier run, to find out whether a server answers at
-        all; `say` gets one line for each outage that is waited for.
+        all; `upcoming` gives images to prepare ahead; `say` gets one line for each outage that is waited for.
         """
         self.teacher = teacher
         self.model = model
@@ -85,6 +86,7 @@ class ChatClient:
             local_media=media_root is not None,
             urls=tuple(urls),
             media_root=media_root,
+            upcoming=upcoming,
         )
         self._bodies = RequestBodies(teacher, self._images)
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
@@ -95,9 +97,7 @@ class ChatClient:
         self._next_control = 0.0
         self._slot_free = asyncio.Event()
         self._alone_lock = asyncio.Lock()
-        self._isolated = 0
-        self._waiting = 0
-        self._first_tries = 0
+        self._isolated = self._waiting = self._first_tries = 0
         self._drawing = False
 
     @property

@@ -84,6 +84,7 @@ class HttpEngine:
             patience_s=settings.patience_s,
             found=read_found(settings.folder),
             known_request=settings.known_request,
+            upcoming=settings.upcoming,
             say=settings.say,
             **options,
         )

@@ -141,6 +141,71 @@ def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
     asyncio.run(run())
 
 
+def ahead_of(tmp_path: Path, count: int, url: str) -> tuple[image_parts.ImageParts, list[ImageRef]]:
+    """A cache that knows that all of these images come next."""
+    refs = []
+    for number in range(count):
+        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=8)
+        refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
+    cache = image_parts.ImageParts(
+        teacher(url, images="base64"),
+        Folders(patience_s=0.5),
+        max_pixels=10**8,
+        local_media=False,
+        urls=(url,),
+        upcoming=lambda samples: refs[:samples],
+    )
+    return cache, refs
+
+
+async def read_to_the_end(cache: image_parts.ImageParts) -> None:
+    await asyncio.gather(*cache._ready.values(), return_exceptions=True)
+    await asyncio.sleep(0)  # the entries are weighed
+
+
+def test_images_prepared_ahead_leave_room_for_those_in_use(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_parts, "_AHEAD_EACH", 4)
+    monkeypatch.setattr(image_parts, "_AHEAD_BYTES", 6 * image_parts._ENTRY_BYTES)
+    cache, refs = ahead_of(tmp_path, 40, url)
+
+    async def run() -> list[int]:
+        started = []
+        for _ in range(2):
+            for _ in range(4):
+                await cache.part(refs[0])
+            started.append(len(cache._ready))
+            await read_to_the_end(cache)
+        return started
+
+    assert asyncio.run(run()) == [4, 5]  # at first by number, then by what an image takes
+
+
+def test_nothing_is_read_ahead_while_images_cannot_be_read(url: str, tmp_path: Path) -> None:
+    cache, refs = ahead_of(tmp_path, 3, url)
+    for ref in refs:
+        Path(ref.path).rename(f"{ref.path}.away")
+
+    async def run() -> None:
+        with pytest.raises(UnreadableError):
+            await cache.part(refs[0])
+        await read_to_the_end(cache)
+        assert not cache._ready
+        cache._asked = 0
+        with pytest.raises(UnreadableError):
+            await cache.part(refs[0])
+        assert not cache._ready
+        for ref in refs:
+            Path(f"{ref.path}.away").rename(ref.path)
+        await cache.part(refs[0])
+        cache._asked = 0
+        await cache.part(refs[0])
+        assert set(cache._ready) == {ref.sha256 for ref in refs}
+
+    asyncio.run(run())
+
+
 def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_request(url: str, tmp_path: Path) -> None:
     """vLLM refuses every path that is not below --allowed-local-media-path, links resolved."""
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"

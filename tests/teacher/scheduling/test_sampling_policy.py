@@ -253,6 +253,17 @@ def test_kinds_that_take_long_are_asked_first_once_that_is_known() -> None:
     assert order == ["slow"] * 20 + ["quick"] * 20
 
 
+def test_the_images_that_come_next_are_known_before_their_samples_are_drawn() -> None:
+    window = Window(iter(numbered(40, images=10)), Lengths())
+    assert list(window.upcoming(12)) == []  # nothing is read before it is needed
+    first = window.next()
+    assert first is not None
+    ahead = [ref.sha256 for ref in window.upcoming(12)]
+    assert ahead == ["1", "2", "3"]  # the three samples left of the first image count
+    drawn = list(dict.fromkeys(sample.images[0].sha256 for sample in drained(window)))
+    assert drawn[1:4] == ahead and list(window.upcoming(12)) == []
+
+
 def test_what_a_kind_is_expected_to_take_goes_from_the_mean_of_all_to_its_own() -> None:
     quick, slow = (numbered(1, domain=domain)[0] for domain in ("quick", "slow"))
     lengths = Lengths()
