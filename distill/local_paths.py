@@ -6,7 +6,7 @@ So these addresses are refused before anything is read or written.
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import urlsplit
 
 from distill.errors import RecipeError
@@ -69,6 +69,11 @@ def address_problem(value: str) -> str:
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
         f"{instead or _STORE_RUNS}"
     )
+
+
+def leads_outside(name: str) -> bool:
+    """Whether a name that comes from elsewhere would lead out of the folder that it is meant to lie in."""
+    return not name or ".." in PurePosixPath(name).parts or bool(PureWindowsPath(name).anchor)
 
 
 def real_path(path: Path) -> Path:

@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +39,7 @@ LEASE_S = 60.0
 BEATS = 4
 """Signs in the time of a lease."""
 _LOOK_S = 1.0
+_ENDS = "ends"
 Made = TypeVar("Made")
 
 
@@ -60,7 +61,8 @@ class AgentRecord:
     _silence_s: float = 0.0
     """Seconds in which this agent could give no sign, so that others may have been silent as long."""
     _forgiven_until_s: float = 0.0
-    _claimed: set[str] = field(default_factory=set)
+    _claimed: dict[str, int] = field(default_factory=dict)
+    """Work of this agent, and the number of its claim."""
 
     def beat(self) -> None:
         """Say that this agent is alive."""
@@ -126,18 +128,34 @@ class AgentRecord:
             number = int(taken[-1].key.rpartition("/")[2]) + 1
         if not self.store.create(f"{CLAIMS}/{work}/{number:06d}", self.name.encode()):
             return 0
-        self._claimed.add(work)
+        self._claimed[work] = number
         return number
 
     def release(self, work: str) -> None:
-        """Give back work, or end the claims of work that is done."""
-        self._claimed.discard(work)
+        """End the claims of work that is done, also those of others."""
+        self._claimed.pop(work, None)
         self.store.delete(stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}"))
 
-    def give_back(self) -> None:
-        """Release all work of this agent, which has not failed at it."""
-        for work in tuple(self._claimed):
-            self.release(work)
+    def give_back(self, *works: str) -> None:
+        """End this agent's claims of some work, or of all, with those of agents from which it has taken over.
+
+        An agent that took this one for lost, and has taken over from it, keeps its claim.
+        """
+        for work in works or tuple(self._claimed):
+            own = f"{CLAIMS}/{work}/{self._claimed.pop(work):06d}"
+            ended = [stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}") if stored.key <= own]
+            with suppress(FileNotFoundError):  # another agent has done the work
+                if self.store.read(own) == self.name.encode():
+                    self.store.delete(ended)
+
+    def end_last(self) -> bool:
+        """Tell others that this agent has found the end of the run's work; whether all others have found it.
+
+        Of agents that end at the same moment, each may be the last one.
+        """
+        self.facts = {**self.facts, _ENDS: True}
+        self.beat()
+        return all(other.get(_ENDS) for other in self.read_others())
 
     @contextmanager
     def alone(self, work: str) -> Iterator[None]:
@@ -151,7 +169,7 @@ class AgentRecord:
         try:
             yield
         finally:
-            self.release(work)
+            self.give_back(work)
 
     def make_once(self, work: str, find: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
         """What `find` finds. Where it finds nothing one agent makes it, and the others wait."""
@@ -161,7 +179,7 @@ class AgentRecord:
                     found = find()
                     return make() if found is None else found
                 finally:
-                    self.release(work)
+                    self.give_back(work)
             time.sleep(_LOOK_S)
         return found
 

@@ -23,7 +23,7 @@ import orjson
 
 from distill.artifacts.files import Output, remembered_sha256
 from distill.artifacts.manifest import MANIFEST, canonical
-from distill.errors import DataError, StorageError
+from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import AgentRecord
 from distill.units.stored_stage import (
@@ -175,7 +175,7 @@ def _copying(copy: FolderCopy, every_s: float) -> Iterator[None]:
 def _try_renew(copy: FolderCopy) -> None:
     try:
         copy.renew()
-    except StorageError as error:  # the stage goes on; the next copy, or its end, meets the same error
+    except OSError as error:  # a StorageError, or this machine's; the stage goes on, and the next copy tries again
         logging.getLogger(__name__).warning(f"stage {copy.stage} is not copied: {error}")
 
 

@@ -18,7 +18,8 @@ import orjson
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.layout import ENGINES, PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES, part_path, part_paths
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.errors import BusyError, StaleError
+from distill.errors import BusyError, DataError, StaleError
+from distill.local_paths import leads_outside
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import files_in, scratch_root
 from distill.recipe.recipe import Recipe
@@ -97,6 +98,8 @@ def collect_units(
     rounds = [each["teachers"] for each in plan["rounds"]]
     engines: dict[str, dict[str, Any]] = {name: {} for teachers in rounds for name in teachers}
     for name in engines:
+        if leads_outside(name):
+            raise DataError(f"{store.address}: {PLAN_KEY} names a teacher {name!r}, which is no name of a teacher")
         if part_paths(folder := run / "generate" / name, ".jsonl"):
             raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
     commits: dict[Unit, Commit] = {}

@@ -16,6 +16,7 @@ import orjson
 from distill.artifacts.files import Output, atomic_path, describe, remembered_sha256
 from distill.artifacts.manifest import MANIFEST, Manifest, canonical
 from distill.errors import DataError
+from distill.local_paths import leads_outside
 from distill.object_store.interface import ObjectStore
 
 _UNFINISHED = ".tmp"
@@ -60,7 +61,9 @@ def stage_files(store: ObjectStore, stage: str) -> dict[str, Output]:
 
 
 def parse_files(names: Mapping[str, Mapping[str, object]]) -> dict[str, Output]:
-    """The files that an object names."""
+    """The files that an object names. DataError for a name that leads out of the folder of its stage."""
+    if outside := sorted(filter(leads_outside, names)):
+        raise DataError(f"a file of a stage in the store is named {outside[0]!r}, which is no name of a run's file")
     return {name: Output(**output) for name, output in names.items()}  # type: ignore[arg-type]
 
 

@@ -170,11 +170,11 @@ class UnitQueue:
         if not aside:
             return
         store, reasons = self._agent.store, []
-        for stored in store.list_objects(FAILURES):
+        for stored in sorted(store.list_objects(FAILURES), key=lambda each: each.modified_s):
             failure = orjson.loads(store.read(stored.key))
             if aside.keys() & failure.get("units", ()):
                 reasons.append(f"{failure['host']} {failure['pid']}: {failure['error']}")
-        if self._agent.living() == {self._agent.name}:  # the last one; others would start with them again
+        if self._agent.end_last():  # others would start with them again
             for unit in self._open:
                 self._agent.release(_claim(unit))
         told = ", ".join(f"{name} ({count} agents)" for name, count in sorted(aside.items()))

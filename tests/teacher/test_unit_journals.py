@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from store_in_memory import MemoryStore
 
-from distill.errors import StaleError, StorageError
+from distill.errors import DataError, StaleError, StorageError
 from distill.object_store.local_store import LocalStore
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, decompress
@@ -72,6 +72,8 @@ def test_units_are_collected_when_all_are_committed_and_into_a_new_folder(tmp_pa
     write_sealed(attempt, tmp_path / "scratch" / "stub")
     (tmp_path / "scratch" / "stub" / "part-000001.jsonl").write_bytes(b"{}\n")
     attempt.commit(dict(put_journals(attempt, tmp_path / "scratch", ["stub"])))
+    with pytest.raises(DataError, match="no name of a teacher"):
+        collect_units(store, {**plan, "rounds": [{"teachers": ["../../stub"]}]}, tmp_path / "outside")
     collect_units(store, plan, tmp_path / "second")
     assert [part.read_bytes() for part in (tmp_path / "second" / "generate" / "stub").glob("part-*")] == [b"{}\n"]
     with pytest.raises(StaleError, match="holds traces"):

@@ -1,5 +1,6 @@
 """Agents of a run claim work; the claims of a silent one go to others, by the clock of the store."""
 
+import itertools
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -73,6 +74,23 @@ def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(st
         own_s = 600.0 + passed_s
         second.beat()
     assert second.claim("work")
+
+
+def test_an_agent_that_was_taken_for_lost_leaves_the_claim_of_the_one_that_took_over(store: MemoryStore) -> None:
+    slow, second, third = agent(store), agent(store), agent(store)
+    with slow.alone("train"):
+        assert slow.claim("unit")
+        store.clock = lambda: 1000.0 + LEASE_S
+        for each in (second, third):
+            each.beat()
+        assert second.claim("train") == second.claim("unit") == 2
+    slow.give_back()  # as for a signal
+    assert third.claim("train") == third.claim("unit") == 0, "the second one is at work"
+    second.give_back()
+    assert not store.list_objects("claims"), "those of the lost one end with the work"
+    assert third.claim("unit") == 1 and slow.claim("unit") == 0
+    slow.give_back()
+    assert second.claim("unit") == 0, "a claim of this number may be that of another agent"
 
 
 def test_an_agent_that_has_ended_leaves_its_work_at_once(store: MemoryStore) -> None:
@@ -265,6 +283,21 @@ def test_the_last_agent_gives_units_that_are_set_aside_free_for_the_next_command
             queue.require_all()
         assert store.list_objects("claims") or record is records[1]
         record.end()
+    assert not store.list_objects("claims") and lose_agent_at(store, UNITS[:1]) == UNITS[0]
+
+
+def test_of_agents_that_end_at_the_same_moment_one_frees_the_units_that_are_set_aside(store: MemoryStore) -> None:
+    failure = {"host": "node", "pid": 7, "units": [UNITS[0].name], "error": "first"}
+    store.put("failures/zz.json", orjson.dumps(failure))
+    moments = itertools.count(1001.0, 0.001)
+    store.clock = moments.__next__
+    for error in ("second", "third", "last"):
+        lose_agent_at(store, UNITS[:1], error=error)
+    queues = [UnitQueue(agent(store), UNITS[:1], retries=2) for _ in range(2)]
+    assert [queue.draw() for queue in queues] == [None, None]
+    for queue in queues:  # neither has removed its record when the other one looks
+        with pytest.raises(DistillError, match=r"node 7: second\n  node 7: third\n  node 7: last\n"):
+            queue.require_all()
     assert not store.list_objects("claims") and lose_agent_at(store, UNITS[:1]) == UNITS[0]
 
 

@@ -1,9 +1,14 @@
 """The store's copy of a stage that is being made: whole, of the newest attempt, ended by the result."""
 
+import errno
+import hashlib
+import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
+import orjson
 import pytest
 from store_in_memory import MemoryStore
 
@@ -12,7 +17,7 @@ from distill.errors import DataError, StorageError
 from distill.object_store.local_store import LocalStore
 from distill.units.agent_record import AgentRecord
 from distill.units.kept_stage import FolderCopy, kept_stage, pull_newest
-from distill.units.stored_stage import push_stage, stage_files
+from distill.units.stored_stage import pull_stage, push_stage, stage_files
 
 ATTEMPTS = "run/train/attempts"
 
@@ -56,10 +61,11 @@ def test_a_copy_is_the_folder_at_one_moment_while_checkpoints_come_and_go(tmp_pa
             complete = [path.parent for path in (tmp_path / "pulled").rglob("complete")]
             if not complete:
                 continue
-            for checkpoint in complete:
-                assert (checkpoint / "weights").read_text() == f"{checkpoint.name} " * 1000
-            lines = (tmp_path / "pulled" / "a" / "metrics.jsonl").read_text().splitlines()
+            # Training goes on from the newest one; the one before may be half removed at this moment.
             newest = max(int(checkpoint.name) for checkpoint in complete)
+            weights = tmp_path / "pulled" / "a" / "checkpoints" / f"{newest}" / "weights"
+            assert weights.read_text() == f"{newest} " * 1000
+            lines = (tmp_path / "pulled" / "a" / "metrics.jsonl").read_text().splitlines()
             assert newest <= len(lines) <= newest + 1
             seen.add(newest)
     finally:
@@ -136,6 +142,40 @@ def test_a_stage_goes_on_while_the_store_refuses_copies_and_says_so(
     assert "not copied: the store refuses" in caplog.text
     pull_newest(store, "train", tmp_path / "pulled")
     assert (tmp_path / "pulled" / "checkpoint").read_text() == "2"
+
+
+def test_a_stage_is_copied_again_after_an_error_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread that copies ended, so an hour of training could be lost with the machine."""
+    store, full = MemoryStore(), threading.Event()
+
+    def refuse(*_: object) -> None:
+        full.set()
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", refuse)
+            write(tmp_path / "train" / "checkpoint", "1")
+            assert full.wait(60)
+        deadline = time.monotonic() + 60
+        while not store.list_objects(ATTEMPTS) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert store.list_objects(ATTEMPTS)
+    assert "not copied: [Errno 28] no space left" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["../outside", "/", "a/../../outside", "C:\\outside", "\\outside", ""])
+def test_a_name_in_the_store_that_leads_out_of_a_stage_is_refused(tmp_path: Path, name: str) -> None:
+    store, data = MemoryStore(), b"of another user of the bucket"
+    output = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    name = str(tmp_path / "outside") if name == "/" else name
+    store.put("run/filter/stage.json", orjson.dumps({name: output}))
+    store.put(f"run/filter/files/{output['sha256']}", data)
+    with pytest.raises(DataError, match="no name of a run's file"):
+        pull_stage(store, "filter", tmp_path / "run" / "filter")
+    assert not list(tmp_path.rglob("*outside*"))
 
 
 def test_an_error_or_a_signal_leaves_the_last_state_in_the_store(tmp_path: Path) -> None:
