@@ -51,7 +51,7 @@ class UnitExchange:
         others = [name for name in names if not name.startswith(f"{self.attempt.name}/")]
         for name in others:
             attempt, _, rest = name.partition("/")
-            if rest.startswith(_AGENT):
+            if rest.startswith(_AGENT) and "/" not in rest:  # a teacher may be called so
                 self._agents[attempt] = rest.removeprefix(_AGENT)
         self.shared = False
         if others:
@@ -73,7 +73,8 @@ class UnitExchange:
             if not segment or name in self._seen:
                 continue
             is_drawn = stream.endswith(_DRAWN)
-            if is_drawn and attempt not in alive:
+            # An error of a lost agent is asked again, as after every kill; one of an agent that lives counts.
+            if attempt not in alive and (is_drawn or name in self.attempt.begun_with):
                 continue
             try:
                 data = decompress(store.read(f"{unit.folder}/{name}"))

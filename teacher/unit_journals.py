@@ -30,6 +30,16 @@ def write_sealed(attempt: Attempt, folder: Path) -> None:
     part_path(folder, 1, ".jsonl").touch()
 
 
+def seal_left_over(attempt: Attempt, folder: Path, streams: Sequence[str]) -> None:
+    """Seal the lines in the folder of an attempt that has ended here which the store does not have."""
+    for stream in streams:
+        known = {line for data in attempt.sealed(stream) for line in data.splitlines(keepends=True)}
+        written = (part.read_bytes().splitlines(keepends=True) for part in trace_parts(folder / stream)[1:])
+        left = [line for lines in written for line in lines if line.endswith(b"\n") and line not in known]
+        if left:
+            attempt.seal(stream, b"".join(left))
+
+
 def put_journals(attempt: Attempt, folder: Path, teachers: Sequence[str]) -> Counter[str]:
     """Put the journal of every teacher as one file. Returns the number of lines of each."""
     lines = Counter[str]()
@@ -68,7 +78,12 @@ class Sealer:
         if kind is not None:
             # A unit that is finished is committed whole: its last lines need no segment.
             self._seal_new_lines()
-        elif self._failure is not None:
+        else:
+            self.require_sealing()
+
+    def require_sealing(self) -> None:
+        """Raise what has ended the sealing: traces that nothing keeps are not worth their price."""
+        if self._failure is not None:
             raise self._failure
 
     def _keep_sealing(self) -> None:
@@ -76,7 +91,7 @@ class Sealer:
             try:
                 self._seal_new_lines()
                 self.exchange.look()
-            except Exception as error:  # raised where the unit ends
+            except Exception as error:  # raised by the thread of the engines
                 self._failure = error
                 return
 

@@ -12,15 +12,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import orjson
+
+from distill.artifacts.files import write_json
 from distill.artifacts.layout import SAMPLES, part_path
 from distill.data import sample_files
 from distill.data.images import stored_images
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord
-from distill.units.commits import Attempt, Unit
+from distill.units.commits import Attempt, Unit, read_commit
 from distill.units.stored_run import finished_commit, read_traces, samples_key, write_bytes
 from distill.units.unit_queue import UnitQueue
 from teacher.generation import Generation
@@ -30,8 +33,10 @@ from teacher.scheduling.routing import route
 from teacher.store.question_plan import QuestionPlan
 from teacher.stored_batches import StoredBatches
 from teacher.unit_exchange import UnitExchange
-from teacher.unit_journals import Sealer, put_journals, write_sealed
+from teacher.unit_journals import Sealer, put_journals, seal_left_over, write_sealed
 
+_NOTE = "unit.json"
+"""In the folder of an open unit: which one it is."""
 _SHARED_PART = 64
 """An agent without a unit joins one of which more than this part of the samples of a unit is not drawn."""
 
@@ -87,6 +92,7 @@ class UnitPlans:
         """Open a unit of this agent, or one of others, as the first, second, ... that joins it."""
         attempt = Attempt(store=self._store, unit=unit)
         folder = self._scratch / "units" / attempt.name
+        write_json(folder / _NOTE, self._note_of(unit))
         write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
         if joined_as:
             # The first one begins at the far end, the others anywhere, so that few samples are drawn twice.
@@ -135,6 +141,7 @@ class UnitPlans:
 
     def take_news(self) -> None:
         for _, _, sealer in [*self._open.values()]:
+            sealer.require_sealing()
             sealer.exchange.take_news()
 
     def finish(self, generation: Generation) -> None:
@@ -149,9 +156,21 @@ class UnitPlans:
         self._queue.done(attempt.unit)
         shutil.rmtree(generation.plan.folder)
 
+    def _note_of(self, unit: Unit) -> dict[str, Any]:
+        return {"planned_by": self._planned_by, "round": unit.round, "partition": unit.partition}
+
     def __enter__(self) -> Self:
+        for note in sorted((self._scratch / "units").glob(f"*/{_NOTE}")):
+            self._seal_left_over(note)
         shutil.rmtree(self._scratch / "units", ignore_errors=True)
         return self
+
+    def _seal_left_over(self, note: Path) -> None:
+        """Seal what a process that has ended in this scratch folder has not sealed of a unit that is still open."""
+        left = orjson.loads(note.read_bytes())
+        unit = Unit(round=left["round"], partition=left["partition"])
+        if left == self._note_of(unit) and read_commit(self._store, unit) is None:
+            seal_left_over(Attempt(store=self._store, unit=unit), note.parent, self._rounds[unit.round])
 
     def __exit__(self, *_: object) -> None:
         for generation, attempt, sealer in self._open.values():

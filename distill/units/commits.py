@@ -67,6 +67,8 @@ class Attempt:
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     files: dict[str, Output] = field(default_factory=dict)
     segments: int = 0
+    begun_with: set[str] = field(default_factory=set)
+    """Segments of earlier attempts that this one has read, by their names in the folder of the unit."""
 
     @property
     def folder(self) -> str:
@@ -75,12 +77,14 @@ class Attempt:
     def sealed(self, stream: str) -> Iterator[bytes]:
         """The segments of a stream that earlier attempts left, in the order of their names."""
         for stored in self.store.list_objects(self.unit.folder):
-            attempt, _, rest = stored.key.removeprefix(f"{self.unit.folder}/").partition("/")
+            name = stored.key.removeprefix(f"{self.unit.folder}/")
+            attempt, _, rest = name.partition("/")
             if attempt != self.name and rest.startswith(f"{stream}{_SEGMENT}"):
                 try:
                     yield decompress(self.store.read(stored.key))
                 except FileNotFoundError:  # another attempt has just committed the unit
                     return
+                self.begun_with.add(name)
 
     def seal(self, stream: str, lines: bytes) -> None:
         """Keep whole lines of a stream for later attempts, should this one not finish."""

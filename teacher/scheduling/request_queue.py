@@ -212,6 +212,8 @@ class RequestQueue:
         sample = self._held.pop(sample_id, None)
         if sample is not None:
             self._add_sample(sample)
+        elif sample_id in self._left:
+            self._settle(sample_id)
         self.on_change()
 
     def _release(self) -> None:

@@ -24,11 +24,11 @@ from teacher.scheduling.sampling_policy import TraceStatus
 
 OUTCOMES = tuple(str(outcome) for outcome in Outcome)
 USAGE = ("prompt", "image", "reasoning", "answer")
-_ENTRY = struct.Struct("<BHQIIII")
+_ENTRY = struct.Struct("<BIQIIII")
 """Outcome, number of the part, position of the line in it, token counts."""
 _usage_of = itemgetter(*USAGE)
 _SNAPSHOT = ".index"
-_SNAPSHOT_VERSION = 1
+_SNAPSHOT_VERSION = 2
 
 Prefix = tuple[int, int, str]
 """Number of a part, and size and digest of its beginning."""

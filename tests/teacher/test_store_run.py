@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from distill.artifacts.files import file_sha256
 from distill.cli import app
 from distill.commands import store_runs
-from distill.errors import DistillError, StaleError
+from distill.errors import DistillError, StaleError, StorageError
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.types import Progress
-from distill.units.commits import committed_units
+from distill.units.commits import Attempt, committed_units
 from distill.units.stored_run import pull_generate, samples_key
 from distill.units.unit_queue import claimed_units
 from filters.apply import apply
@@ -209,6 +209,52 @@ def test_a_refused_pull_leaves_nothing_and_an_interrupted_one_goes_on(
     done = CliRunner().invoke(app, ["pull", address, str(pulled)])
     assert done.exit_code == 0 and "90 traces" in done.output, done.output
     assert not list(pulled.glob(".pulled*"))
+
+
+def test_traces_that_a_killed_process_has_not_sealed_are_not_asked_again_on_its_machine(
+    world: World, url: str, tmp_path: Path
+) -> None:
+    sections(world)
+    world.head = world.head.replace("seal_s = 0.05", "seal_s = 600.0")
+    address, scratch = f"file://{tmp_path / 'store'}", tmp_path / "scratch"
+    program = (
+        "import sys; from pathlib import Path; from distill.recipe.loading import load\n"
+        "from teacher.store_run import generate_in_store\n"
+        "generate_in_store(load(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))"
+    )
+    command = [sys.executable, "-c", program, str(world.recipe().path), address, str(scratch)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while asked_of(url) < 15 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    set_mode(url, "hold")
+    time.sleep(0.5)  # longer than the journals are held back
+    process.kill()
+    process.wait()
+    set_mode(url, "")
+    generate_in_store(world.recipe(), address, scratch)
+    assert asked_of(url) <= 90 + 4, "what was in flight"
+    pull_generate(open_store(address), tmp_path / "pulled")
+    ids = Counter(str(record["id"]) for record in lines_of(world, tmp_path / "pulled"))
+    assert len(ids) == 90 and set(ids.values()) == {1}
+
+
+def test_a_process_that_can_seal_nothing_asks_no_more(
+    world: World, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("the store refuses the credentials")
+
+    sections(world)
+    world.head = world.head.replace("unit_rows = 8", "unit_rows = 64")
+    monkeypatch.setattr(Attempt, "seal", refuse)
+    with pytest.raises(StorageError, match="refuses the credentials"):
+        generate_in_store(world.recipe(), f"file://{tmp_path / 'store'}", tmp_path / "scratch")
+    assert asked_of(url) < 60
+    monkeypatch.undo()
+    asked = asked_of(url)
+    generate_in_store(world.recipe(), f"file://{tmp_path / 'store'}", tmp_path / "scratch")
+    assert asked < asked_of(url) <= 90 + 4, "its traces were kept on its machine"
 
 
 def test_processes_that_run_the_same_command_share_a_run_and_outlive_a_killed_one(

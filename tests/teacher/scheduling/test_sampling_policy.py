@@ -355,6 +355,28 @@ def test_samples_of_a_lost_agent_go_to_one_that_lives_or_are_asked_here() -> Non
     assert [request and request.sample.id for request in (feed.take(), feed.take())] == ids[2:] and not feed.waits
 
 
+@pytest.mark.parametrize("order", [("t", "editor"), ("editor", "t")])
+def test_a_sample_that_another_agent_has_done_ends_for_all_teachers_in_whatever_order_it_is_told(
+    order: tuple[str, str],
+) -> None:
+    desk = Desk({"samples": 1}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question} {draft}"})
+    samples = numbered(1)
+    feeds = {"t": RequestQueue(desk.lines["t"], iter(samples))}
+    feeds["editor"] = RequestQueue(desk.lines["editor"], iter(samples), feeds["t"])
+    for feed in feeds.values():
+        feed.leave([samples[0].id], "another")
+        assert feed.take() is None and feed.waits
+    made = {}
+    for name in ("t", "editor"):
+        (made[name],) = desk.look(samples[0], name).open
+        desk.write(made[name])
+    desk.written.clear()
+    for name in order:
+        desk.write(made[name])
+        feeds[name].found({"id": made[name].id, "sample_id": samples[0].id, "outcome": "complete"})
+    assert all(feed.finished for feed in feeds.values())
+
+
 def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:
     desk = Desk({"samples": 1}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question} {draft}"})
     samples = numbered(2)

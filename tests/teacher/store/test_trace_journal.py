@@ -6,7 +6,7 @@ import resource
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -142,3 +142,11 @@ def test_of_lines_that_are_written_together_those_that_fit_on_the_disk_stay(tmp_
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         journal.close()
+
+
+def test_an_index_holds_the_parts_of_a_run_with_very_many_units(tmp_path: Path) -> None:
+    """Each unit of a run in a store is a part: a run of more than 65,536 units failed when it was finished."""
+    index, units = TraceIndex(tmp_path), 1 << 20
+    index.add(asdict(finished(1)), units, 0)
+    entry = index.entry(finished(1).id)
+    assert entry is not None and entry.part == units
