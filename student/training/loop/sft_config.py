@@ -39,8 +39,9 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
         max_steps=steps,
         learning_rate=stage.learning_rate,
         lr_scheduler_type=schedule,
-        # As a whole number: a share of 1.0 would be taken for one step.
-        warmup_steps=math.ceil(steps * stage.warmup_share),
+        # As a whole number: a share of 1.0 would be taken for one step. The rate rises from 0, at which a single step
+        # would learn nothing.
+        warmup_steps=math.ceil(steps * stage.warmup_share) if steps > 1 else 0,
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_grad_norm,
         gradient_checkpointing=stage.gradient_checkpointing is True,

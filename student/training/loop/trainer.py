@@ -4,7 +4,6 @@ A checkpoint holds the trainable tensors only (the frozen ones are the start mod
 states. Does not know about runs or manifests (student/train.py).
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
 from distill.artifacts.layout import CHECKPOINTS
-from distill.errors import DistillError
+from distill.recipe.sections.stages import Stage
 from student.distributed import fsdp, own_disks, processes
 from student.distributed.step_watch import StepWatch
 from student.loss.preference import PairLoss
@@ -46,6 +45,7 @@ from student.training.checkpoints.checkpoint_files import (
 from student.training.checkpoints.checkpoint_writer import CheckpointWriter, write_together
 from student.training.loop import sft_config
 from student.training.loop.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
+from student.training.loop.finite_checks import require_finite_loss, require_finite_weights
 from student.training.loop.halving import Halving, sum_in_float32
 from student.training.loop.interrupts import Interrupts, leave_to_parent
 from student.training.loop.metrics_log import MetricsLog, OnLog, StepLog, flat
@@ -83,6 +83,7 @@ def fit(
             data_collator=_only,
             processing_class=work.processor,
             steps=steps,
+            stage=stage,
             on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
             metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
@@ -111,18 +112,19 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self,
         *,
         steps: StepDataset,
+        stage: Stage,
         metrics_log: MetricsLog,
         projector: nn.Module,
         on_notice: Callable[[str], None],
         early_stopping: EarlyStopping | None,
         **kwargs: Any,
     ) -> None:
-        self._steps, self._projector = steps, projector
+        self._steps, self._stage, self._projector = steps, stage, projector
         self._halving = Halving(steps.data, on_notice)
         self._metrics_log, self._early_stopping = metrics_log, early_stopping
         self._writer, self._watch = CheckpointWriter(), StepWatch()
         self._interrupts = Interrupts(lambda: self._writer.busy)
-        self._loader: DataLoader[Any] | None = None
+        self._steps_made: Any = None
         self.stopper = StopWhenAsked(self._interrupts)
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
@@ -181,7 +183,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The steps in order. A resumed run does not make the steps before its own: the loop skips their numbers."""
-        self._loader = DataLoader(
+        return DataLoader(
             self._steps.data,
             batch_size=1,
             collate_fn=_only,
@@ -192,16 +194,17 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             worker_init_fn=leave_to_parent,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self._loader
 
     def _end_workers(self) -> None:
-        """End the processes that decode images. They ignore SIGTERM, so Python could wait for them at exit."""
-        if self._loader is not None and self._loader._iterator is not None:
-            self._loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
+        """End the processes that decode images. They ignore SIGTERM, so Python would wait for them at exit."""
+        if hasattr(self._steps_made, "_shutdown_workers"):
+            self._steps_made._shutdown_workers()
 
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+    def get_batch_samples(self, epoch_iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        # Of a resumed run it is that of a loader which transformers makes to skip steps.
+        self._steps_made = epoch_iterator
         started = time.perf_counter()
-        result = super().get_batch_samples(*args, **kwargs)
+        result = super().get_batch_samples(epoch_iterator, *args, **kwargs)
         self._metrics_log.waited(time.perf_counter() - started)
         return result
 
@@ -277,15 +280,11 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 reduce=lambda sums: self.accelerator.reduce(sums, "sum"),
             )
             logs.update(flat(asdict(report)))
-            if not math.isfinite(report.loss):
-                # Before a save: the checkpoint that is there is from when all was well.
-                raise DistillError(
-                    f"the loss is {report.loss} since step {step} of {report.steps} or shortly before; "
-                    f"training cannot recover from it. Set a lower learning_rate "
-                    f"(now {self.args.learning_rate:g}) or "
-                    f"max_grad_norm (now {self.args.max_grad_norm:g}), and start the stage over with --fresh"
-                )
+            # Before a save: the checkpoint that is there is from when all was well.
+            require_finite_loss(report, self._stage)
         super().log(logs, start_time)
+        # All of it would be written with every checkpoint, and metrics.jsonl has it.
+        self.state.log_history.clear()
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         with self._watch.paused():
@@ -306,6 +305,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if shared is None:
             self._early_stopping.measurement_pending = self.stopper.stopped = True
             self.control.should_training_stop = self.control.should_save = True
+            # transformers asks again at the end of its epoch, and would write the whole checkpoint once more.
+            self.control.should_evaluate = False
             return {}
         metrics, best, stopped = shared
         if best is not None:
@@ -351,6 +352,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
         with self._watch.paused():
+            require_finite_weights(self._trainable(), self.state.global_step, self._stage)
             self._writer.wait()
             weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
             with refused_writes(folder):

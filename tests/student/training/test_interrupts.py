@@ -20,6 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
 from student.training.checkpoints import checkpoint_files
+from student.training.loop import trainer
 from student.training.loop.interrupts import Interrupts
 from student.validation import measure
 
@@ -145,10 +146,18 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
                 os.kill(os.getpid(), signal.SIGTERM)
             return ask(*args, **options)
 
+        written: list[str] = []
+
+        def write(folder: Path, *rest: Any) -> None:
+            written.append(folder.name)
+            checkpoint_files.write_checkpoint(folder, *rest)
+
         monkeypatch.setattr(measure, "generate_replies", replies)
+        monkeypatch.setattr(trainer, "write_checkpoint", write)
         with pytest.raises(KeyboardInterrupt):
             train(recipe, place / "run")
         monkeypatch.undo()
+        assert written == [f"checkpoint-{step}"]
     assert checkpoints(place) == [f"checkpoint-{step}"]
     assert [line["step"] for line in measured(place)] == ([4] if moment == "last" else [])
     train(recipe, place / "run")

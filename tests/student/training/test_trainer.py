@@ -1,5 +1,8 @@
 """Every class of student trains one stage through SFTTrainer; checkpoints count only when they are complete."""
 
+import json
+import math
+import multiprocessing
 import resource
 import threading
 import time
@@ -12,7 +15,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.errors import DistillError, ModelError, StorageError
+from distill.errors import DataError, DistillError, ModelError, StorageError
 from distill.recipe.sections.stages import Lora, Stage
 from student.data import encode, images
 from student.loss import training_loss
@@ -273,6 +276,20 @@ def test_the_learning_rate_rises_over_its_share_of_the_steps(share: float, steps
     assert settings.get_warmup_steps(20) == steps
 
 
+def test_a_stage_of_a_single_step_learns(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, max_steps=1)
+    before = run.trained()
+    assert run.fit().learning_rate == run.stage.learning_rate
+    assert all(not torch.equal(value, run.trained()[name]) for name, value in before.items())
+
+
+def test_weights_that_the_last_step_makes_no_numbers_end_the_stage_and_are_never_saved(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, max_steps=2, learning_rate=1e39)
+    with pytest.raises(DistillError, match=r"after step 2 the weights .* hold values that are no numbers.*1e\+39"):
+        run.fit()
+    assert all(math.isfinite(log.loss) for log in run.logs) and checkpoints.last_checkpoint(run.folder) is None
+
+
 def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     run = Run("siq-vl", world, tmp_path, save_every_steps=1)
     capfd.readouterr()
@@ -290,6 +307,30 @@ def test_worker_processes_change_nothing_whatever_way_python_starts_processes(wo
         assert helped.fit(workers=1).loss == alone.fit().loss
     finally:
         torch.multiprocessing.set_start_method(before, force=True)
+
+
+def test_a_resumed_stage_that_fails_leaves_no_process_behind(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A process that is left ignores SIGTERM, and Python waits for it at exit."""
+    run = Run("siq-vl", world, tmp_path, max_steps=1, schedule="constant", warmup_share=0.0)
+    run.fit()
+    run.stage = run.stage.model_copy(update={"max_steps": 3})
+
+    def lose(data: StepData, step: int) -> None:
+        raise DataError(f"step {step} is lost")
+
+    monkeypatch.setattr(StepData, "_made", lose)
+    with pytest.raises(DataError, match="step 1 is lost"):
+        Run.fit(_extended(run), workers=2)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_checkpoint_does_not_hold_what_the_metrics_hold(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path)
+    run.fit()
+    assert len(run.logs) == 3
+    assert json.loads((run.folder / "checkpoint-3" / "trainer_state.json").read_text())["log_history"] == []
 
 
 def test_a_checkpoint_without_its_marker_is_removed_and_the_one_before_it_used(tmp_path: Path):
@@ -383,8 +424,6 @@ def test_a_refused_write_is_one_message_and_the_checkpoint_before_it_stays(world
 
 def _extended(run: Run) -> Run:
     """The same run as if its first stage had been longer all the time."""
-    import json
-
     for name, key in (("meter.json", "steps"), ("trainer_state.json", "max_steps")):
         path = run.folder / "checkpoint-1" / name
         values = json.loads(path.read_text())
