@@ -28,6 +28,7 @@ from distill.artifacts.layout import (
 )
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, DistillError
+from distill.local_paths import as_argument
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
@@ -81,7 +82,8 @@ def damage_named(run: Path) -> Iterator[None]:
         first = f"{found[0].path.relative_to(run)}: {found[0].what}"
         said = str(error).strip().partition("\n")[0]
         raise DataError(
-            f"{run}: {count}, such as {first} ({said:.200}); `distill repair {run}` lists them and what they cost"
+            f"{run}: {count}, such as {first} ({said:.200}); `distill repair {as_argument(run)}` "
+            "lists them and what they cost"
         ) from error
 
 

@@ -6,6 +6,7 @@ So these addresses are refused before anything is read or written.
 
 import os
 import re
+import shlex
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import urlsplit
 
@@ -69,6 +70,11 @@ def address_problem(value: str) -> str:
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
         f"{instead or _STORE_RUNS}"
     )
+
+
+def as_argument(value: str | Path) -> str:
+    """A path or an address as a command that is shown names it: it may hold spaces."""
+    return shlex.quote(str(value))
 
 
 def leads_outside(name: str) -> bool:

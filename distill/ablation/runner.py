@@ -22,6 +22,7 @@ from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_num
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
+from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.stages import lineage
@@ -63,7 +64,7 @@ def ablate(
         result = finished_arms(recipe, run, names)
         if REFERENCE not in result:
             raise StaleError(
-                f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
+                f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {as_argument(recipe.path)}` first"
             )
         fits: Fits | DataError | None
         try:

@@ -12,6 +12,7 @@ from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
 from distill.artifacts.layout import KNOWN_AS, QUARANTINE, RECIPE, SAMPLES
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.errors import DataError
+from distill.local_paths import as_argument
 
 MISSING = "it is missing"
 CHANGED = "its bytes are not those that were written"
@@ -53,7 +54,7 @@ def require_finished(run: Path, stage: str, *, next_step: str) -> Manifest:
     file that is gone would be read as if its rows had never been.
     """
     manifest = require(run, stage, next_step=next_step)
-    require_whole(run / stage, manifest, remedy=f"`distill repair {run}` says what that costs")
+    require_whole(run / stage, manifest, remedy=f"`distill repair {as_argument(run)}` says what that costs")
     return manifest
 
 

@@ -14,6 +14,7 @@ from distill.artifacts.files import LOCK, atomic_path, lock_file, make_folder, s
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError, StorageError
+from distill.local_paths import as_argument
 from distill.machine.file_locks import HIDES_LOCKED_BYTES
 
 
@@ -172,8 +173,9 @@ def read_jsonl_at(
         elif record.reason != BLANK:
             line = record.line + _lines_before(path, begin)
             raise DataError(
-                f"{path}:{line}: this line is damaged: {record.reason}; `distill repair {_run_of(path)}` says "
-                "what damaged files cost and how to get the lost records again"
+                f"{path}:{line}: this line is damaged: {record.reason}; "
+                f"`distill repair {as_argument(_run_of(path))}` says what damaged files cost and how to get the lost "
+                "records again"
             )
 
 

@@ -14,6 +14,7 @@ from distill.artifacts.json_lines import Damaged, scan
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.damaged_runs import Fault, Seen, faults, line_check
+from distill.local_paths import as_argument
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
@@ -31,10 +32,11 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
             _set_aside(found)
     count = f"{len(found):,} damaged {'file' if len(found) == 1 else 'files'}"
     listed = [f"  {fault.path.relative_to(run)}: {fault.what}; {fault.cost}" for fault in found]
+    shown, recipe = as_argument(run), as_argument(run / RECIPE)
     end = (
-        f"set aside as *{SUFFIX}; now `distill run {run / RECIPE} --run {run}` makes again what is lost"
+        f"set aside as *{SUFFIX}; now `distill run {recipe} --run {shown}` makes again what is lost"
         if apply
-        else f"nothing was changed; `distill repair {run} --apply` sets the damaged files aside as *{SUFFIX}"
+        else f"nothing was changed; `distill repair {shown} --apply` sets the damaged files aside as *{SUFFIX}"
     )
     return "\n".join([f"{run}: {count}", *listed, end])
 

@@ -15,6 +15,7 @@ from distill.commands.status import FUNNEL, damage, funnel, run_status, status_f
 from distill.commands.store_metrics import metrics_text
 from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
+from distill.local_paths import as_argument
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.object_store.recipe_stores import open_run_store
@@ -59,7 +60,7 @@ def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str]
     with watch() as on_progress:
         manifest = _filter_here(recipe, address, fresh=fresh, on_progress=on_progress)
     counts = table(("filter", "traces"), [(name, f"{manifest.counts[name]:,}") for name in FUNNEL["filter"]])
-    return f"{counts}\ndataset: {address}; distill pull {address} DIR"
+    return f"{counts}\ndataset: {address}; distill pull {as_argument(address)} DIR"
 
 
 def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[str], options: Sequence[str]) -> str:
@@ -69,7 +70,7 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
     command = [sys.executable, "-m", *local_command(recipe, verb, address, overrides), *options]
     folder, agents = slurm_folder(recipe), recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
-    return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {address}"
+    return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {as_argument(address)}"
 
 
 def local_command(recipe: Recipe, verb: str, address: str, overrides: Sequence[str]) -> list[str]:
@@ -223,10 +224,10 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
         begun.unlink()
     there = f"{folder}: {generated.counts['traces']:,} traces"
     if filtered is None:
-        return f"{there}; distill filter RECIPE --run {folder}"
+        return f"{there}; distill filter RECIPE --run {as_argument(folder)}"
     there += f", {filtered.counts['selected']:,} selected"
     if Manifest.read(folder / "train") is None:
-        return f"{there}; distill train RECIPE --run {folder}"
+        return f"{there}; distill train RECIPE --run {as_argument(folder)}"
     if Manifest.read(folder / "eval") is None:
-        return f"{there}, all stages trained; distill eval RECIPE --run {folder}"
-    return f"{there}, trained and evaluated; distill status {folder}"
+        return f"{there}, all stages trained; distill eval RECIPE --run {as_argument(folder)}"
+    return f"{there}, trained and evaluated; distill status {as_argument(folder)}"

@@ -24,6 +24,7 @@ from distill.commands.status import evaluation_fields
 from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store, local_command, slurm_folder
 from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import DistillError, RecipeError
+from distill.local_paths import as_argument
 from distill.machine.child_process import interrupt
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import open_run_store
@@ -61,7 +62,7 @@ def _train_here(recipe: Recipe, address: str, *, stage: str | None, jobs: int, f
 
 
 def _students(address: str) -> str:
-    return f"students: {address}; distill pull {address} DIR"
+    return f"students: {address}; distill pull {as_argument(address)} DIR"
 
 
 def _submit_training(
@@ -73,7 +74,7 @@ def _submit_training(
     command = local_command(recipe, "train", address, overrides) + (["--stage", stage] if stage else [])
     nodes, folder, options = recipe.engine.nodes or 1, slurm_folder(recipe), recipe.engine.slurm
     job = submit_training(command, folder, name=f"distill-{recipe.name}", nodes=nodes, options=options, fresh=fresh)
-    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: distill status {address}"
+    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: distill status {as_argument(address)}"
 
 
 def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh: bool) -> str:
@@ -119,7 +120,10 @@ def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool) -> tuple[s
     """Evaluate here, as `distill eval` does; a text, and the same as plain values. Replies go to the store."""
     with _run_of_stage(recipe, address, "eval") as run:
         text = evaluate_students(recipe, run, fresh=fresh)
-        fields = evaluation_fields(run) | {"run": address, "report": f"{address}; distill pull {address} DIR"}
+        fields = evaluation_fields(run) | {
+            "run": address,
+            "report": f"{address}; distill pull {as_argument(address)} DIR",
+        }
     return f"{text}\nreport:  {fields['report']}", fields
 
 
@@ -155,7 +159,8 @@ def _require_no_scores(recipe: Recipe, address: str) -> None:
         if getattr(stage, kind) is not None:
             raise RecipeError(
                 f"stages.{stage.name}.{kind}: texts are scored in a run directory; bring the run there "
-                f"(distill pull {address} DIR), then run distill train {recipe.path} --run DIR"
+                f"(distill pull {as_argument(address)} DIR), then run distill train {as_argument(recipe.path)} "
+                "--run DIR"
             )
 
 

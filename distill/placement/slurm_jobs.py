@@ -9,6 +9,7 @@ from pathlib import Path
 
 from distill.artifacts.files import write_text
 from distill.errors import DistillError, InputError
+from distill.local_paths import as_argument
 
 _LAUNCH = """\
 host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -60,11 +61,13 @@ def _submit(file: Path, ours: Sequence[str], commands: str, options: Mapping[str
         raise InputError(f"engine.slurm.{taken[0]}: the toolkit sets it; remove it from [engine.slurm]")
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = [*ours, *(f"--{option}={value}" for option, value in options.items())]
-    head = "".join(f"#SBATCH {line}\n" for line in lines)
+    head = "".join(f"#SBATCH {shlex.quote(line)}\n" for line in lines)
     write_text(file, f"#!/bin/sh\n{head}{commands}")
     sbatch = shutil.which("sbatch")
     if sbatch is None:
-        raise DistillError(f"sbatch is not on this machine; on a machine that has it, run: sbatch {file}")
+        raise DistillError(
+            f"sbatch is not on this machine; on a machine that has it, run: sbatch {as_argument(file)}"
+        )
     done = subprocess.run([sbatch, "--parsable", str(file)], capture_output=True, text=True)
     if done.returncode:
         raise DistillError(f"sbatch {file} ended with {done.returncode}: {done.stderr.strip()}")

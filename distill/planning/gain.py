@@ -19,6 +19,7 @@ from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
+from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.stats.gain_model import GainModel, Prediction
@@ -186,8 +187,8 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
         if Manifest.read(run / "train" / name) is None:
             raise StaleError(
                 f"{run}: the student that meets the traces is that of stage {name!r}, which is not trained; run "
-                f"`distill train {recipe.name} --run {run} --stage {name}` first, or name another checkpoint with "
-                "--set filter.student.checkpoint=DIR"
+                f"`distill train {recipe.name} --run {as_argument(run)} --stage {name}` first, or name another "
+                "checkpoint with --set filter.student.checkpoint=DIR"
             )
         return str(model_folder(run, name))
     if recipe.student is None or recipe.student.model is None:
@@ -250,15 +251,17 @@ def _require_traces(recipe: Recipe, run: Path) -> None:
         has = f"has {written:,} traces of an unfinished stage" if written else "has no traces"
         raise StaleError(_more_traces(recipe, run, has))
     require_finished(
-        run, "filter", next_step=f"run `distill filter {recipe.name} --run {run}` first; it judges the traces"
+        run,
+        "filter",
+        next_step=f"run `distill filter {recipe.name} --run {as_argument(run)}` first; it judges the traces",
     )
 
 
 def _more_traces(recipe: Recipe, run: Path, has: str) -> str:
     return (
         f"{run} {has}; a prediction needs {FEWEST_TRACES} of a teacher, better {MEASURED}. Make them with "
-        f"`distill generate {recipe.name} --run {run} --limit {MEASURED}` (more where a teacher is asked about some "
-        f"domains only), then `distill filter {recipe.name} --run {run}`"
+        f"`distill generate {recipe.name} --run {as_argument(run)} --limit {MEASURED}` (more where a teacher is "
+        f"asked about some domains only), then `distill filter {recipe.name} --run {as_argument(run)}`"
     )
 
 

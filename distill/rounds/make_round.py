@@ -10,6 +10,7 @@ from typing import Any
 
 from distill.artifacts.manifest import require
 from distill.errors import TooFewRows
+from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import QUESTIONS, attempt_folder, questioning, round_folder, round_recipe
@@ -56,7 +57,7 @@ def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Rou
     if not traces:
         ended = (
             f"there is no round {number}: the filter kept no new trace of {returned:,} questions; "
-            f"`distill status {folder}` says why"
+            f"`distill status {as_argument(folder)}` says why"
         )
         return RoundMade(returned=returned, ended=ended)
     try:

@@ -13,6 +13,7 @@ from distill.artifacts.manifest import Manifest
 from distill.commands.explain import gather, records
 from distill.commands.explain_text import Explanation, fate
 from distill.errors import DataError
+from distill.local_paths import as_argument
 from distill.recipe.sections.stages import TRACES
 from distill.trace_records.token_counts import known_usage
 from distill.types import Sample
@@ -38,7 +39,8 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     record = _record_at(journal, start)
     if record is None:
         raise DataError(
-            f"{journal}: the record at byte {start:,} is damaged; `distill repair {table.run}` tells more"
+            f"{journal}: the record at byte {start:,} is damaged; `distill repair {as_argument(table.run)}` tells "
+            "more"
         )
     samples = table.samples([record["sample_id"]])
     others = table.others(record["sample_id"], record["id"])

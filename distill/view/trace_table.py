@@ -20,6 +20,7 @@ from distill.artifacts.json_lines import record_at
 from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError
+from distill.local_paths import as_argument
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
@@ -71,14 +72,14 @@ class TraceTable:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self._require_run("run `distill generate RECIPE --run {run}` first")
+        self._require_run(f"run `distill generate RECIPE --run {as_argument(run)}` first")
         self._lock = threading.Lock()
         self._labels: dict[str, str] = {}
         self._open()
 
     def _require_run(self, step: str) -> None:
         if not (self.run / "generate").is_dir():
-            raise DataError(f"{self.run}: no run directory with traces; {step.format(run=self.run)}")
+            raise DataError(f"{self.run}: no run directory with traces; {step}")
 
     def _open(self) -> None:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
@@ -123,10 +124,7 @@ class TraceTable:
         self.version = version  # last: what failed on the way is tried again
 
     def refresh(self) -> None:
-        """Take in what other commands have written since: new records, or a finished filter stage.
-
-        Raises DataError where the run is gone.
-        """
+        """Take in new records, or a filter stage that has finished since. Raises DataError where the run is gone."""
         self._require_run("it was moved or deleted while this page was open")
         with self._lock:
             if _filter_version(self.run) != self.version:

@@ -16,6 +16,7 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
+from distill.local_paths import as_argument
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent
@@ -102,7 +103,7 @@ def evaluated_students(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]
 
 
 def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
-    manifest = require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first")
+    manifest = require(run / "train", stage, next_step=f"run `distill train {as_argument(recipe.path)}` first")
     require_saved(run, stage)
     return EvaluatedStudent(
         arm=arm,

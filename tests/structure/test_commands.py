@@ -128,3 +128,17 @@ def _execute(command: str) -> None:
     bare = re.sub(r" && cd .*", "", command).replace("RECIPE", "recipe.toml")
     done = CliRunner().invoke(cli.app, shlex.split(bare)[1:])
     assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
+
+
+_SHOWN = re.compile(r"distill [a-z]+[^`\"\n]*\{(?:[a-z_]+\.)?(?:run|folder|address|path)(?: / [A-Z]+)?\}")
+
+
+def test_commands_that_are_shown_quote_their_paths() -> None:
+    """A run may lie in a folder whose name holds spaces; `as_argument` quotes it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {shown[0]}"
+        for package in ("distill", "filters", "student", "teacher")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for shown in _SHOWN.finditer(path.read_text())
+    ]
+    assert not found, "\n".join(found)

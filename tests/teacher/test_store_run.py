@@ -195,7 +195,7 @@ def test_a_refused_pull_leaves_nothing_and_an_interrupted_one_goes_on(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sections(world)
-    address, pulled = f"file://{tmp_path / 'store'}", tmp_path / "pulled"
+    address, pulled = f"file://{tmp_path / 'store'}", tmp_path / "pulled run"
     assert CliRunner().invoke(app, ["pull", address, str(pulled)]).exit_code != 0
     assert not pulled.exists() and not (tmp_path / "store").exists()
     generate_in_store(world.recipe(), address, tmp_path / "scratch")
@@ -207,7 +207,7 @@ def test_a_refused_pull_leaves_nothing_and_an_interrupted_one_goes_on(
         interrupted.setattr(store_runs, "pull_stage", interrupt)
         assert CliRunner().invoke(app, ["pull", address, str(pulled)]).exit_code == 130
     done = CliRunner().invoke(app, ["pull", address, str(pulled)])
-    assert done.exit_code == 0 and "90 traces" in done.output, done.output
+    assert done.exit_code == 0 and f"90 traces; distill filter RECIPE --run '{pulled}'" in done.output, done.output
     assert not list(pulled.glob(".pulled*"))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from distill.artifacts.integrity import require_whole
 from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
+from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
 from student.distributed import processes
@@ -22,8 +23,8 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
     manifest = Manifest.read(folder)
     if manifest is not None:
         remedy = (
-            f"put a copy of them back, or let `distill repair {run} --apply` set them aside, after which "
-            f"`distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
+            f"put a copy of them back, or let `distill repair {as_argument(run)} --apply` set them aside, after "
+            f"which `distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
             f"{manifest.seconds:,.0f} s last time)"
         )
         require_whole(folder, manifest, below=f"{MODEL}/", digests=digests, remedy=remedy)

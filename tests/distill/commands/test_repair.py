@@ -76,6 +76,13 @@ def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
     assert "2 files damaged" in run_status(run)
 
 
+def test_the_next_command_can_be_pasted_where_a_path_holds_spaces(run: Path) -> None:
+    spaced = run.rename(run.with_name("my run"))
+    flip(spaced / "filter" / "report.html")
+    assert f"`distill repair '{spaced}' --apply`" in repair_run(spaced)
+    assert f"`distill run '{spaced / 'recipe.toml'}' --run '{spaced}'`" in repair_run(spaced, apply=True)
+
+
 def test_damaged_lines_and_files_are_set_aside_and_the_stages_are_unfinished(run: Path) -> None:
     journal = min(run.glob("generate/structured/part-*.jsonl"))
     lines = journal.read_bytes().splitlines(keepends=True)

@@ -81,6 +81,10 @@ def test_without_sbatch_the_file_is_written_and_named_and_options_of_the_toolkit
     with pytest.raises(Exception, match=r"on a machine that has it, run: sbatch .*array\.sh"):
         submit_array(["a b", "c"], tmp_path / "slurm", name="n", elements=3, options={})
     assert (tmp_path / "slurm" / "array.sh").read_text().endswith("exec 'a b' c\n")
+    with pytest.raises(Exception, match=r"run: sbatch '.*my runs/slurm/array\.sh'$"):
+        submit_array(["c"], tmp_path / "my runs" / "slurm", name="n", elements=3, options={"comment": "a b"})
+    text = (tmp_path / "my runs" / "slurm" / "array.sh").read_text()
+    assert f"#SBATCH '--output={tmp_path}/my runs/slurm/%A_%a.log'\n#SBATCH '--comment=a b'\n" in text
     with pytest.raises(Exception, match=r"engine\.slurm\.array"):
         submit_array(["a"], tmp_path / "slurm", name="n", elements=3, options={"array": "0-9"})
 
