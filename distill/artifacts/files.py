@@ -96,20 +96,24 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure.
 
-    Threads, and processes of several machines, may write one path at once: each has a name of its own.
+    Threads, and processes of several machines, may write one path at once: each has a name of its own. Without
+    `durable`, no disk is waited for: a power cut may leave the file old, empty or torn. That is for files that can be
+    made again and whose readers take such a file for none.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with storage_errors(path):
         make_folder(path.parent)
         try:
             yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
+            if durable:
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
             _replace(temporary, path)
-            sync(path.parent)
+            if durable:
+                sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -124,9 +128,9 @@ def _replace(new: Path, path: Path) -> None:
     new.replace(path)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Text, encoded. Known secrets in it are masked; for other bytes there is `atomic_path`."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=durable) as temporary:
         temporary.write_bytes(redact.text_bytes(data))
 
 
@@ -134,9 +138,10 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Indented JSON with sorted keys, for files a person may open."""
-    write_bytes(path, redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+    text = redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+    write_bytes(path, text, durable=durable)
 
 
 def make_folder(path: Path) -> None:

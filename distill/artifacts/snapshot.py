@@ -21,7 +21,7 @@ def write_snapshot(path: Path, header: Mapping[str, Any], pieces: Sequence[bytes
     crc = 0
     for piece in pieces:
         crc = zlib.crc32(piece, crc)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, durable=False) as temporary, temporary.open("wb") as file:
         file.write(seal({**header, "pieces": [len(piece) for piece in pieces], "pieces_crc": f"{crc:08x}"}))
         file.writelines(pieces)
 

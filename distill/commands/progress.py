@@ -171,7 +171,7 @@ def watch(note: Path | None = None) -> "Iterator[ProgressCallback]":
         watcher(progress, line)
         if note is not None and time.monotonic() - noted_s > NOTE_INTERVAL_S:
             noted_s = time.monotonic()
-            write_json(note, {**asdict(progress), "line": line(), "pid": os.getpid()})
+            write_json(note, {**asdict(progress), "line": line(), "pid": os.getpid()}, durable=False)
 
     try:
         yield show_and_note

@@ -103,9 +103,9 @@ def read_progress(run: Path) -> dict[str, Any] | None:
     try:
         note = (run / PROGRESS).read_bytes()
         age_s = max(0.0, time.time() - (run / PROGRESS).stat().st_mtime)
-    except FileNotFoundError:
+        return {**orjson.loads(note), "age_s": round(age_s, 1)}
+    except (FileNotFoundError, orjson.JSONDecodeError):  # what a power cut leaves may be empty
         return None
-    return {**orjson.loads(note), "age_s": round(age_s, 1)}
 
 
 def running(run: Path) -> str:

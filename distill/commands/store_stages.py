@@ -202,7 +202,7 @@ def _live(run: Path, stage: str) -> dict[str, Any]:
     """What the agent of a stage tells: how far the stage is."""
     try:
         note = orjson.loads((run / PROGRESS).read_bytes())
-    except FileNotFoundError:  # it has not begun
+    except (FileNotFoundError, orjson.JSONDecodeError):  # it has not begun, or a power cut ended another one
         return {"units": [stage]}
     return {"units": [stage], "progress": {each.name: note[each.name] for each in fields(Progress)}}
 

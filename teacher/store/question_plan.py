@@ -216,7 +216,8 @@ def write_pending_plan(
             check_coverage(recipe, coverage)
     files = source_files(recipe, ASKED) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()
-    write_json(pending / PLAN_STATE, {"rows": sum(rows_read), "source": files, "extends": extends})
+    state = {"rows": sum(rows_read), "source": files, "extends": extends}
+    write_json(pending / PLAN_STATE, state, durable=False)  # it is read at once, and then removed
     return pending, dict(routed)
 
 

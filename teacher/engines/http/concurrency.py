@@ -254,4 +254,4 @@ def write_found(folder: Path, limits: Iterable[ConcurrencyLimit]) -> None:
     found = [limit.found for limit in limits if limit.found is not None]
     if found:
         largest = max(found, key=lambda each: each.limit)
-        write_json(folder / _FOUND, {"limit": largest.limit, "rising": largest.rising})
+        write_json(folder / _FOUND, {"limit": largest.limit, "rising": largest.rising}, durable=False)

@@ -26,11 +26,13 @@ from distill.artifacts.files import (
     set_aside,
     storage_errors,
     write_bytes,
+    write_json,
     write_text,
 )
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
 from distill.artifacts.manifest import Manifest
+from distill.artifacts.snapshot import read_snapshot, write_snapshot
 from distill.errors import BusyError, DataError, StaleError, StorageError
 from distill.object_store.local_store import LocalStore
 
@@ -186,6 +188,18 @@ def test_the_names_of_new_folders_and_journals_are_on_disk_with_what_is_in_them(
     store.create("commits/00.json", b"commit")
     for path in tmp_path.rglob("*"):
         assert path.name in synced.get(path.parent.stat().st_ino, set()), path
+
+
+def test_no_disk_is_waited_for_where_a_file_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    write_snapshot(tmp_path / "snapshot", {"version": 1}, [b"values"])
+    write_json(tmp_path / "note.json", {}, durable=False)
+    assert not waits and read_snapshot(tmp_path / "snapshot") is not None
+    write_json(tmp_path / "note.json", {})
+    assert len(waits) == 2
 
 
 def test_a_file_is_never_seen_half_written_even_when_its_writer_is_killed(tmp_path: Path) -> None:

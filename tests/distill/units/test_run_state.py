@@ -140,3 +140,5 @@ def test_status_of_a_run_in_a_folder_shows_the_stage_that_runs(tmp_path: Path) -
         fields = orjson.loads(CliRunner().invoke(cli.app, ["status", str(tmp_path), "--json"]).output)
         assert fields["running"]["done"] == 5
     assert "5/20" not in CliRunner().invoke(cli.app, ["status", str(tmp_path)]).output
+    (tmp_path / "progress.json").write_text("")  # what a power cut may leave
+    assert CliRunner().invoke(cli.app, ["status", str(tmp_path)]).exit_code == 0
