@@ -225,7 +225,8 @@ class Writer:
         job = self.job
         if job.index.status_of(request.id) is not None:
             return  # another agent that works on the same unit was faster
-        record = self.journal.append(make_trace(self._form, request, completion))
+        record = make_trace(self._form, request, completion)
+        self.journal.append(record)
         job.queue.done(request, record)
         self._progress.count(job.teacher, record)
 

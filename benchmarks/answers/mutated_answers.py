@@ -26,7 +26,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -157,7 +157,7 @@ class Campaign:
         journal = TraceJournal(TraceIndex(folder), flush_interval_s=3600.0)
         for trace in traces:
             number = int(trace.id, 16)
-            self.note("journal", self.timed("journal", number, partial(journal.append, trace))[1], number)
+            self.note("journal", self.timed("journal", number, partial(journal.append, asdict(trace)))[1], number)
         journal.close()
         found = {}
         for record in read_jsonl(part_path(folder, 0, ".jsonl"), check=trace_fault, on_damage=lambda _: None):

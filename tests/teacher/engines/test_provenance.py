@@ -1,9 +1,11 @@
 """What is known of the engine behind a trace: on the record as a key, whole in a file beside it."""
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 import stub_server
@@ -14,7 +16,7 @@ from distill.errors import DataError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
-from distill.types import Sample
+from distill.types import Sample, Trace, Usage
 from teacher.engines.http.chat_protocol import completion_from_body
 from teacher.engines.provenance import ENGINES, read_engines, record_engine
 from teacher.generate import generate
@@ -89,6 +91,28 @@ def test_both_are_on_the_record_only_where_the_engine_said_so(tmp_path: Path) ->
     first, second = read_jsonl(tmp_path / "part-00000.jsonl")
     assert (first["stop_reason"], first["usage"]["cached"]) == ("\n\n", 0)
     assert "stop_reason" not in second and "cached" not in second["usage"]
+
+
+def test_a_record_has_the_fields_of_a_trace_and_no_others() -> None:
+    teacher, model = Teacher(name="t", model="m"), Model(name="m", revision="", local=False)
+    (asked,) = requests(Recipe(), teacher, model, Sample(id="s", images=(), question="How many?"))
+    form = TraceForm(teacher, model, EngineInfo(model="m", engine={"name": "vllm", "version": "1"}))
+    numbers = np.zeros((1, 2), np.int32)
+    said = Completion(
+        text="7",
+        stop_reason="x",
+        cached_tokens=1,
+        notes=("odd",),
+        choice={"index": 1, "of": 2, "seed": 5},
+        token_ids=numbers,
+        token_logprobs=numbers.astype(np.float32),
+    )
+    record = make_trace(form, asked, said)
+    failed = make_trace(form, asked, Completion(error="timeout: no answer"))
+    assert set(record) | {"proven"} == {field.name for field in fields(Trace)}
+    assert set(record["usage"]) == {field.name for field in fields(Usage)}
+    assert record["seed"] == 5 and record["choice"] == {"index": 1, "of": 2}
+    assert failed["proven"] and failed["seed"] == asked.seed and set(failed) < set(record) | {"proven"}
 
 
 def test_options_that_change_a_servers_answers_are_not_mixed_in_one_run(tmp_path: Path) -> None:

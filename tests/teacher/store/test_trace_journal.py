@@ -54,7 +54,7 @@ def test_a_trace_becomes_durable_without_a_further_call(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "fsync", sync)
     journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.2)
     for number in range(3):
-        journal.append(finished(number))
+        journal.append(asdict(finished(number)))
         deadline = time.monotonic() + 60  # how long it takes is a benchmark's business: other work slows this down
         written = part_path(tmp_path, 0, ".jsonl").stat().st_size
         while time.monotonic() < deadline and durable[-1:] != [written]:
@@ -72,14 +72,14 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
 
     for ending in ("append", "close"):
         journal = TraceJournal(TraceIndex(tmp_path / ending), flush_interval_s=0.01)
-        journal.append(finished(0))
+        journal.append(asdict(finished(0)))
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", refuse)
-            journal.append(finished(1))
+            journal.append(asdict(finished(1)))
             journal._flusher.join(timeout=5)
         if ending == "append":
             with pytest.raises(StorageError, match="No space left on device"):
-                journal.append(finished(2))
+                journal.append(asdict(finished(2)))
         with pytest.raises(StorageError, match="No space left on device"):
             journal.close()
         written = [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0, ".jsonl"))]
@@ -92,7 +92,7 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
     monkeypatch.setattr("teacher.store.trace_journal.PART_RECORDS", 5)
     journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.0001)
     for number in range(200):
-        journal.append(finished(number))
+        journal.append(asdict(finished(number)))
     journal.close()
     found = [record["id"] for number in range(40) for record in read_jsonl(part_path(tmp_path, number, ".jsonl"))]
     assert found == [finished(number).id for number in range(200)]
@@ -100,8 +100,10 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
 
 def test_half_of_a_surrogate_pair_in_a_trace_is_kept_as_the_sign_for_an_unreadable_character(tmp_path: Path) -> None:
     journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=1.0)
-    journal.append(replace(finished(0), text="<a\ud800b>\udfff", reasoning="7 \U0001f600", stop_reason="\ude00"))
-    journal.append(replace(finished(1), text="\ud83d\ude00 is one character"))
+    journal.append(
+        asdict(replace(finished(0), text="<a\ud800b>\udfff", reasoning="7 \U0001f600", stop_reason="\ude00"))
+    )
+    journal.append(asdict(replace(finished(1), text="\ud83d\ude00 is one character")))
     journal.close()
     first, second = read_jsonl(part_path(tmp_path, 0, ".jsonl"))
     assert (first["text"], first["reasoning"], first["stop_reason"]) == ("<a\ufffdb>\ufffd", "7 \U0001f600", "\ufffd")
@@ -114,14 +116,14 @@ def test_traces_of_one_moment_are_written_together_and_can_be_read_before(tmp_pa
     journal = TraceJournal(index, flush_interval_s=1.0, soon=called.append)
     part = part_path(tmp_path, 0, ".jsonl")
     for number in range(3):
-        journal.append(finished(number))
+        journal.append(asdict(finished(number)))
     assert part.stat().st_size == 0
     (write,) = called
     write()
     assert [record["id"] for record in read_jsonl(part)] == [finished(number).id for number in range(3)]
-    journal.append(finished(3))
+    journal.append(asdict(finished(3)))
     assert index.read(finished(3).id)["id"] == finished(3).id
-    journal.append(finished(4))
+    journal.append(asdict(finished(4)))
     journal.close()
     assert len(list(read_jsonl(part))) == 5
     index.close()
