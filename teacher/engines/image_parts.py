@@ -1,11 +1,12 @@
 """How images reach a server: by path where it may read them, else inside the request; each prepared once.
 
-A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). The first answers
-show whether a server that the run did not start may do so. Only files that need no conversion go by path. What is
-sent inside a request has no EXIF or other metadata, because it is not known who owns a server behind a tunnel. vLLM
-also gets a name for each image, so that it need not digest the pixels again for every question about it. Images of
-the next requests are prepared while those before them are on their way. An image
-whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
+A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). One request shows
+whether a server that the run did not start may do so; until it is answered, the images of others go inside. Only
+files that need no conversion go by path. What is sent inside a request has no EXIF or other metadata, because it is
+not known who owns a server behind a tunnel. vLLM also gets a name for each image, so that it need not digest the
+pixels again for every question about it. Images of the next requests are prepared while those before them are on
+their way. An image whose file has changed since it was read is read again: no answer is about other bytes than its
+trace says.
 """
 
 import asyncio
@@ -44,6 +45,8 @@ _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
 _STATE_LIMIT_S = 5.0
 """A file of which nothing is known after this time counts as changed: it is read again."""
+_FILE = b'"file://'
+"""How an image that goes by path stands in a body."""
 _REFUSAL = "allowed-local-media-path"
 """vLLM's error names this option when it may not read a file."""
 
@@ -64,10 +67,16 @@ class ImageParts:
     ) -> None:
         """`local_media`: what answers may read image files: below `media_root`, or everywhere without it."""
         nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
-        self.by_path = teacher.images == "file" or (
+        may_read = teacher.images == "file" or (
             teacher.images == "auto" and teacher.capabilities.reads_files and (local_media or nearby)
         )
         self._sure = teacher.images == "file" or local_media
+        self.reads_paths: bool | None = may_read if self._sure or not may_read else None
+        """Whether what answers can read paths; None as long as that is not known."""
+        self._on_trial = False
+        """Whether a request is on its way that will show it."""
+        self._paths: dict[str, bytes] = {}
+        """The parts of images that could go by path, until it is known."""
         self._root = media_root and media_root.resolve()
         self._named = teacher.capabilities.reads_files
         self._settings = canonical(dict(teacher.mm_processor_kwargs))
@@ -85,6 +94,14 @@ class ImageParts:
 
     async def part(self, ref: ImageRef) -> orjson.Fragment:
         """The content part of one image. Raises UnreadableError."""
+        part = await self._shared(ref)
+        if self.reads_paths is None and not self._on_trial and ref.sha256 in self._paths:
+            self._on_trial = True
+            return orjson.Fragment(self._paths[ref.sha256])
+        return part
+
+    async def _shared(self, ref: ImageRef) -> orjson.Fragment:
+        """The part that all requests about an image share."""
         task = self._ready.get(ref.sha256)
         now = time.monotonic()
         if task is not None and now >= self._look_again.get(ref.sha256, now + 1):
@@ -102,7 +119,8 @@ class ImageParts:
         return orjson.Fragment(task.result() if task.done() else await asyncio.shield(task))
 
     def _start(self, ref: ImageRef) -> asyncio.Task[bytes]:
-        task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
+        preparing = asyncio.to_thread(self._prepare, ref, bool(self.reads_paths))
+        task = self._ready[ref.sha256] = asyncio.create_task(preparing)
         task.add_done_callback(partial(self._weigh, ref.sha256))
         return task
 
@@ -118,22 +136,36 @@ class ImageParts:
 
         vLLM tells 400 or 500 and the reason; once that was said, nothing goes by path any more.
         """
-        if self._sure or b'"file://' not in body:
+        if self._sure or _FILE not in body:
             return False
-        if _REFUSAL in message and self.by_path:
-            self.by_path = False
+        self._on_trial = False  # unless it shows it, another request will
+        if _REFUSAL in message:
+            self._learn(reads_paths=False)
+        return refused or _REFUSAL in message
+
+    def check_unchanged(self, refs: Iterable[ImageRef], body: bytes = b"") -> None:
+        """Learn from an answer to a request with this body whether paths can be read.
+
+        Raises UnreadableError when a server may have read another image than the one that was asked about.
+        """
+        shown = self.reads_paths is None and _FILE in body
+        if not (self.reads_paths or shown):
+            return
+        self._on_trial = False
+        for ref in refs:
+            if self._changed(ref):
+                error = ImageError("changed_image", f"{ref.path}: the image changed while a server read it")
+                raise UnreadableError(ref, error)
+        if shown:
+            self._learn(reads_paths=True)
+
+    def _learn(self, *, reads_paths: bool) -> None:
+        if bool(self.reads_paths) != reads_paths:
             for name in list(self._weights):
                 self._forget(name)
             self._ready.clear()
-        return refused or _REFUSAL in message
-
-    def check_unchanged(self, refs: Iterable[ImageRef]) -> None:
-        """Raises UnreadableError when a server may have read another image than the one that was asked about."""
-        if self.by_path:
-            for ref in refs:
-                if self._changed(ref):
-                    error = ImageError("changed_image", f"{ref.path}: the image changed while a server read it")
-                    raise UnreadableError(ref, error)
+        self.reads_paths = reads_paths
+        self._paths.clear()
 
     def _changed(self, ref: ImageRef) -> bool:
         """Whether the file of an image is another one than when it was read."""
@@ -145,41 +177,42 @@ class ImageParts:
         """The content part of one image with its bytes inside, whatever the server may read."""
         return (
             orjson.Fragment(await asyncio.to_thread(self._prepare, ref, False))
-            if self.by_path
-            else await self.part(ref)
+            if self.reads_paths
+            else await self._shared(ref)
         )
 
     def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:
         """The content part of an image as JSON text. Raises UnreadableError."""
-        part = b'{"type":"image_url","image_url":{"url":%b}' % self._url(ref, by_path)
-        if not self._named:
-            return part + b"}"
-        name = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
-        return b'%b,"uuid":"%b"}' % (part, name.encode())
-
-    def _url(self, ref: ImageRef, by_path: bool) -> bytes:
-        """The URL of an image as JSON text. Raises UnreadableError."""
         try:
             if is_store_address(ref.path):
                 self._folders.read(ref)  # which brings it to this machine
             state = _state(_file(ref))
             original = self._folders.read(ref)
             self._files[ref.sha256] = (_file(ref), state)
-            file = image_files.own_file(ref)
-            if (
-                by_path
-                and file is not None
-                and self._in_root(file)
-                and image_files.is_portable(original, max_pixels=self._max_pixels)
-            ):
-                return orjson.dumps(file.resolve().as_uri())
+            if (by_path or self.reads_paths is None) and (path := self._path(ref, original)):
+                part = self._part(ref, orjson.dumps(path.as_uri()))
+                if by_path:
+                    return part
+                self._paths[ref.sha256] = part
             data, mime = image_files.portable(original, max_pixels=self._max_pixels)
         except ImageError as error:
             raise UnreadableError(ref, error) from None
-        return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
+        return self._part(ref, b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data)))
 
-    def _in_root(self, file: Path) -> bool:
-        return self._root is None or file.resolve().is_relative_to(self._root)
+    def _part(self, ref: ImageRef, url: bytes) -> bytes:
+        part = b'{"type":"image_url","image_url":{"url":%b}' % url
+        if not self._named:
+            return part + b"}"
+        name = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
+        return b'%b,"uuid":"%b"}' % (part, name.encode())
+
+    def _path(self, ref: ImageRef, data: bytes) -> Path | None:
+        """The file by which an image can go. Raises ImageError."""
+        file = image_files.own_file(ref)
+        if file is None or not image_files.is_portable(data, max_pixels=self._max_pixels):
+            return None
+        file = file.resolve()
+        return file if self._root is None or file.is_relative_to(self._root) else None
 
     def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
         if self._ready.get(name) is not task:
@@ -201,6 +234,7 @@ class ImageParts:
     def _forget(self, name: str) -> None:
         del self._ready[name]
         self._files.pop(name, None)
+        self._paths.pop(name, None)
         self._look_again.pop(name, None)
         self._bytes -= self._weights.pop(name)
 

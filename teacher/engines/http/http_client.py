@@ -291,7 +291,7 @@ class ChatClient:
         answers = await self._exchange.send(replica, body, after_timeout=after_timeout, given=request.given)
         finished = answers[0]
         self._check_model(finished)
-        self._images.check_unchanged(request.prompt.images)
+        self._images.check_unchanged(request.prompt.images, body)
         self._servers.passed(request.sample.id)
         replica.passed()
         for _ in answers:
@@ -363,7 +363,7 @@ class ChatClient:
         self._next_control = now + MAX_WAIT_S
         replica.in_flight += 1
         try:
-            body = await self.body(control.request, inside=control.inside)
+            body = await self.body(control.request, inside=control.inside or not self._images.reads_paths)
             given = control.request.given
             self._check_model((await self._exchange.send(replica, body, after_timeout=False, given=given))[0])
         except UnreadableError:

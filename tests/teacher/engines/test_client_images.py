@@ -66,9 +66,9 @@ def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> N
     assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
 
 
-@pytest.mark.parametrize(("way", "reads_expected"), [("base64", 1), ("auto", 2)])
-def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sending(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
+@pytest.mark.parametrize("way", ["base64", "auto"])
+def test_an_image_shared_by_many_samples_is_read_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     who = teacher(url, samples=10, images=way)
     from distill.data.images import image_files
@@ -79,7 +79,7 @@ def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sendin
     original = image_files.read_bytes
     monkeypatch.setattr(image_files, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
     answers(who, asked(who, "a", "b", images=(ref,)))
-    assert len(reads) == reads_expected
+    assert len(reads) == 1
 
 
 def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:
@@ -98,6 +98,35 @@ def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_w
     assert tried["image_url"] == by_path["image_url"]
     assert inside["image_url"]["url"].startswith("data:image/png;base64,")
     assert tried["uuid"] == inside["uuid"] == by_path["uuid"]
+
+
+def ways(url: str) -> list[str]:
+    """How the image of each request went, in the order of the requests."""
+    urls = [body["messages"][0]["content"][0]["image_url"]["url"] for body in seen(url)["bodies"]]
+    return ["path" if each.startswith("file://") else "inside" for each in urls]
+
+
+def test_one_request_shows_whether_paths_can_be_read_and_the_others_do_not_wait_for_it(tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    with stub_server.serve(latency_s=0.2) as url:
+        who = teacher(url)
+        done = answers(who, asked(who, *map(str, range(20)), images=(ref,)))
+        assert not any(each.error for each in done.values())
+        assert sorted(ways(url)) == ["inside"] * 20 + ["path"]
+    with stub_server.serve(allowed_local_media_path=tmp_path) as url:
+        who = teacher(url, max_in_flight=2)
+        answers(who, asked(who, *map(str, range(20)), images=(ref,)))
+        assert ways(url)[0] == "path" and ways(url).count("inside") <= 2 and ways(url)[4:] == ["path"] * 16
+
+
+def test_a_request_that_fails_for_another_reason_does_not_show_whether_paths_can_be_read(tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    with stub_server.serve(allowed_local_media_path=tmp_path) as url:
+        who = teacher(url, max_in_flight=1)
+        answers(who, asked(who, "fault=500x1", "b", "c", images=(ref,)))
+        assert ways(url) == ["path"] * 4
 
 
 def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
