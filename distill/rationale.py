@@ -69,6 +69,8 @@ def split(text: str, style: Style = "think") -> SplitText:
 
 def _tags_in(text: str) -> tuple[str, str] | None:
     """The kind of think tags that occurs first."""
+    if text.startswith(OPEN):
+        return TAGS[0]
     first, kind = len(text), None
     if not any(mark in text for mark in _FIRST_CHARACTERS):
         return None

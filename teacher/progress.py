@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
-from distill.trace_records.token_counts import known_usage, output_tokens
+from distill.trace_records.token_counts import known_usage
 from distill.types import Outcome, Progress, ProgressCallback
 
 _REPORT_INTERVAL_S = 0.25
@@ -67,14 +67,17 @@ class GenerateProgress:
 
     def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
         usage = known_usage(record)
-        output = output_tokens(record["usage"], record["outcome"])
+        reasoning, answer = usage["reasoning"], usage["answer"]
+        output = None if reasoning is None or answer is None else reasoning + answer
         self._done += 1
         self._now = ""
         self._tokens += output or 0
         self._without_usage += output is None
-        self._cost += teacher.token_cost(usage["prompt"] or 0, output or 0)
         price = teacher.price
-        self._cost_is_known &= not ((price.output and output is None) or (price.input and usage["prompt"] is None))
+        if price.input or price.output:
+            prompt = usage["prompt"]
+            self._cost += teacher.token_cost(prompt or 0, output or 0)
+            self._cost_is_known &= not ((price.output and output is None) or (price.input and prompt is None))
         self._outcomes[record["outcome"]] += 1
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()

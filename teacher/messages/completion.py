@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Completion:
     """One raw completion, or the reason why there is none.
 

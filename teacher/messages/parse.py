@@ -190,6 +190,8 @@ def _last_cue(text: str) -> tuple[int, int] | None:
 
 def _final(content: str) -> str:
     """The final answer that a piece of text states, without the markup and phrases around it."""
+    if (word := content.strip()).isalnum():
+        return word  # most short answers: nothing is around them
     tagged = _tagged(content)
     if tagged is not None:
         content = content[slice(*tagged)]

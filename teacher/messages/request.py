@@ -42,7 +42,7 @@ class Model:
         return self.revision if self.local else f"{self.name}@{self.revision}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
     """One wanted trace: one attempt of one teacher at one sample."""
 

@@ -175,7 +175,7 @@ class RequestQueue:
         """Queue the open requests of a sample, or drop the sample when it is done."""
         state = sample_policy.state_of(self.policy.status_of)
         sample = sample_policy.sample
-        if first:
+        if first and len(state.open) < len(sample_policy.attempts):
             self._count_known(sample_policy)
         if state.done:
             self._active.pop(sample.id, None)

@@ -17,7 +17,7 @@ from teacher.messages.request import Author, Request
 from teacher.scheduling.routing import route
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TraceStatus:
     """A finished trace: its outcome at hand, the rest of its record read only when a policy needs it."""
 
@@ -33,7 +33,7 @@ StatusLookup = Callable[[str], TraceStatus | None]
 """The finished trace with an id, if there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FinalAttempt:
     """The last attempt at one k, and whether later stages see it."""
 
@@ -48,7 +48,7 @@ class FinalAttempt:
         return self.status.outcome == Outcome.COMPLETE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SampleState:
     """One teacher's work on one sample. Done when no request is pending and no upstream teacher is unfinished."""
 

@@ -184,7 +184,7 @@ def make_trace(form: TraceForm, request: Request, completion: Completion) -> dic
         "reasoning": parsed.reasoning,
         "answer": parsed.answer,
         "text": text,
-        "outcome": parsed.outcome.value,
+        "outcome": str(parsed.outcome),
         "finish_reason": completion.finish_reason,
         "usage": {
             "prompt": completion.prompt_tokens,
@@ -253,6 +253,7 @@ class TraceJournal:
         self._journal: Journal | None = None
         self._part = max(index.records, default=part_path(index.folder, 0, ".jsonl"))
         self._number = part_number(self._part)
+        self._count = index.records.get(self._part, 0)
         self._changing = threading.Lock()
         self._closed = threading.Event()
         self._failure: StorageError | None = None
@@ -271,7 +272,8 @@ class TraceJournal:
         """Write the record of a trace, also of one that another agent has made."""
         journal = self._open()
         start = journal.append(record, hold=self._soon is not None)
-        self._index.records[self._part] = self._index.records.get(self._part, 0) + 1
+        self._count += 1
+        self._index.records[self._part] = self._count
         self._index.ends[self._part] = journal.end
         self._index.add(record, self._number, start)
         if self._soon is not None and not self._is_called:
@@ -288,11 +290,12 @@ class TraceJournal:
             self._failure = error
 
     def _open(self) -> Journal:
-        if self._index.records.get(self._part, 0) >= PART_RECORDS:
+        if self._count >= PART_RECORDS:
             self._close_part()
             self._index.save()
             self._number += 1
             self._part = part_path(self._index.folder, self._number, ".jsonl")
+            self._count = 0
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
             self._index.extend(self._part, self._journal.end)

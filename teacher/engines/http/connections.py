@@ -10,7 +10,6 @@ import base64
 import socket
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -228,34 +227,27 @@ class ConnectionPool:
         A server may drop a kept connection at the moment of the next request. That is no failure of the request: it
         is sent again at once, over a new connection.
         """
-        started = asyncio.get_running_loop().time()
-        kept = self._kept(started)
-        if kept is not None:
-            with suppress(StaleConnectionError):
-                return await self._exchange(kept, body, started, total_s, silence_s, on_body)
-        connection = await self._connected(min(_CONNECT_S, total_s))
-        return await self._exchange(connection, body, started, total_s, silence_s, on_body)
-
-    async def _exchange(
-        self,
-        connection: HttpConnection,
-        body: bytes,
-        started: float,
-        total_s: float,
-        silence_s: float | None,
-        on_body: OnBody | None,
-    ) -> HttpResponse:
-        try:
-            data = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
-            return await connection.exchange(
-                data, started=started, total_s=total_s, silence_s=silence_s, on_body=on_body
-            )
-        finally:
-            if connection.open:
-                connection.idle_since = asyncio.get_running_loop().time()
-                self._idle.append(connection)
-            else:
-                self._all.discard(connection)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        data = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+        connection = self._kept(started)
+        while True:
+            kept = connection is not None
+            connection = connection or await self._connected(min(_CONNECT_S, total_s))
+            try:
+                return await connection.exchange(
+                    data, started=started, total_s=total_s, silence_s=silence_s, on_body=on_body
+                )
+            except StaleConnectionError:
+                if not kept:
+                    raise
+            finally:
+                if connection.open:
+                    connection.idle_since = loop.time()
+                    self._idle.append(connection)
+                else:
+                    self._all.discard(connection)
+            connection = None
 
     def _kept(self, now: float) -> HttpConnection | None:
         """The connection that was used last, if it can be used again."""

@@ -5,7 +5,7 @@ cause. Does not decide what caused a failure.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
@@ -115,7 +115,7 @@ class Exchange:
         except GarbledError as error:
             raise Failure(error.reason, error.detail, tries=self._tries) from None
 
-    async def _post(self, replica: Replica, body: bytes, *, streamed: bool) -> HttpResponse:
+    def _post(self, replica: Replica, body: bytes, *, streamed: bool) -> Awaitable[HttpResponse]:
         url = replica.url
         pool = self._pools.get(url)
         if pool is None:
@@ -124,10 +124,10 @@ class Exchange:
                 address, self._headers, proxy=proxy_of(url), max_body_bytes=MAX_ANSWER_BYTES
             )
         if not streamed:
-            return await pool.send(body, total_s=self._teacher.timeout_s)
+            return pool.send(body, total_s=self._teacher.timeout_s)
         data = b"%s,%s" % (body[:-1], _STREAMED)
         silence_s, hear = self._streaming.silence_s(), self._hearer(replica)
-        return await pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
+        return pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
 
     def _hearer(self, replica: Replica) -> OnBody | None:
         """The listener to the pieces of the next answer: that of the progress display, or the limit of its server."""

@@ -395,6 +395,6 @@ class ChatClient:
             self._isolated -= 1
             self._slot_free.set()
 
-    async def body(self, request: Request, *, inside: bool = False) -> bytes:
+    def body(self, request: Request, *, inside: bool = False) -> Awaitable[bytes]:
         """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
-        return await self._bodies.body(request, self.info.model, inside=inside)
+        return self._bodies.body(request, self.info.model, inside=inside)
