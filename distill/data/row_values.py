@@ -20,7 +20,7 @@ PLACEHOLDER = "<image>"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ImageCell:
     """One image of a row: a path, candidate paths, or a cell with bytes at `column`, item `index`."""
 
@@ -29,7 +29,7 @@ class ImageCell:
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RowQuestion:
     """One question of a row."""
 
@@ -40,7 +40,7 @@ class RowQuestion:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ParsedRow:
     """What a row holds: its images and the questions about them."""
 

@@ -68,7 +68,7 @@ class SourceTable:
         return os.path.relpath(file, self.root)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SourceRow:
     """One row. `number` counts from 1 over the source; `table` and `table_row` (from 0) are set when image bytes lie
     in the file itself and can be referred to."""

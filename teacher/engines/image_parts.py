@@ -92,15 +92,15 @@ class ImageParts:
         self._failing = False
         """Whether the last image could not be read: then none is read before a request needs it."""
 
-    async def part(self, ref: ImageRef) -> orjson.Fragment:
-        """The content part of one image. Raises UnreadableError."""
+    async def part(self, ref: ImageRef) -> bytes:
+        """The content part of one image as JSON text. Raises UnreadableError."""
         part = await self._shared(ref)
         if self.reads_paths is None and not self._on_trial and ref.sha256 in self._paths:
             self._on_trial = True
-            return orjson.Fragment(self._paths[ref.sha256])
+            return self._paths[ref.sha256]
         return part
 
-    async def _shared(self, ref: ImageRef) -> orjson.Fragment:
+    async def _shared(self, ref: ImageRef) -> bytes:
         """The part that all requests about an image share."""
         task = self._ready.get(ref.sha256)
         now = time.monotonic()
@@ -116,7 +116,7 @@ class ImageParts:
         if self._asked % _AHEAD_EACH == 0 and not self._failing:
             self._prepare_ahead()
         self._asked += 1
-        return orjson.Fragment(task.result() if task.done() else await asyncio.shield(task))
+        return task.result() if task.done() else await asyncio.shield(task)
 
     def _start(self, ref: ImageRef) -> asyncio.Task[bytes]:
         preparing = asyncio.to_thread(self._prepare, ref, bool(self.reads_paths))
@@ -173,13 +173,9 @@ class ImageParts:
         path, state = self._files.get(ref.sha256, (file, None))
         return state is not None and (_state(path) != state or (file != path and _state(file) is None))
 
-    async def inside(self, ref: ImageRef) -> orjson.Fragment:
+    async def inside(self, ref: ImageRef) -> bytes:
         """The content part of one image with its bytes inside, whatever the server may read."""
-        return (
-            orjson.Fragment(await asyncio.to_thread(self._prepare, ref, False))
-            if self.reads_paths
-            else await self._shared(ref)
-        )
+        return await (asyncio.to_thread(self._prepare, ref, False) if self.reads_paths else self._shared(ref))
 
     def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:
         """The content part of an image as JSON text. Raises UnreadableError."""

@@ -45,6 +45,8 @@ def may_share(first: Teacher, second: Teacher) -> bool:
 def route(teachers: Sequence[Teacher], sample: Sample) -> tuple[Teacher, ...]:
     """The teachers that answer a sample, in the recipe's order; those that come after another one only with it."""
     covering = [teacher for teacher in teachers if covers(teacher, sample)]
+    if len(covering) == 1 and covering[0].weight >= 1 and covering[0].after is None:
+        return (covering[0],)  # most samples
     regular = [teacher for teacher in covering if not teacher.fallback]
     chosen: dict[str, Teacher] = {}
     for teacher in regular or covering:

@@ -179,11 +179,11 @@ class SamplingPolicy:
         if attempts is None:
             attempts = self._attempts[slot.k] = [self._first(slot)]
         while (status := status_of(attempts[-1].id)) is not None:
-            following = next_attempt(self._author, outcomes, attempts[-1], status.outcome)
+            policy = _outcome_policy(outcomes, status.outcome)
+            following = None if policy == "keep" else next_attempt(self._author, outcomes, attempts[-1], policy)
             if following is None:
                 *replaced, last = attempts
-                dropped = _outcome_policy(outcomes, status.outcome) == "drop"
-                return FinalAttempt(request=last, status=status, dropped=dropped, replaced=replaced)
+                return FinalAttempt(request=last, status=status, dropped=policy == "drop", replaced=replaced)
             attempts.append(following)
         return attempts[-1]
 
@@ -212,12 +212,12 @@ def draft_text(record: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in (record["reasoning"], record["answer"]) if part)
 
 
-def next_attempt(author: Author, outcomes: Outcomes, request: Request, outcome: str) -> Request | None:
-    """The attempt that follows an attempt with this outcome; None when it was the last. Never the same request."""
+def next_attempt(author: Author, outcomes: Outcomes, request: Request, policy: str) -> Request | None:
+    """The attempt after one whose outcome has this policy; None when it was the last. Never the same request."""
     sampling = request.sampling
     if request.attempt + 1 >= outcomes.attempts:
         return None
-    match _outcome_policy(outcomes, outcome):
+    match policy:
         case "resample" if sampling.temperature > 0:
             return author.next_attempt(request, sampling, reseed=True)
         case "raise_cap":

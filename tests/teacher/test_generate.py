@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import stub_server
 import tiny_models
@@ -63,7 +62,7 @@ def test_images_are_read_while_the_requests_before_them_are_on_their_way(
     waited: list[str] = []
     part = ImageParts.part
 
-    async def watched(self: ImageParts, ref: ImageRef) -> orjson.Fragment:
+    async def watched(self: ImageParts, ref: ImageRef) -> bytes:
         if ref.sha256 not in self._ready:
             waited.append(ref.sha256)
         return await part(self, ref)

@@ -28,7 +28,9 @@ class ImageReferences:
     def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
         self._source, self._table, self._decode = source, table, decode
         self._copies = {stored.address: file for file, stored in table.stored.items()}
-        self._checked: OrderedDict[tuple[tuple[str, ...], tuple[int, int]], Future[ImageRef]] = OrderedDict()
+        self._checked: OrderedDict[tuple[tuple[str, ...], tuple[int, int]], ImageRef | Future[ImageRef]] = (
+            OrderedDict()
+        )
         self._lock = threading.Lock()
 
     def reference(self, cell: ImageCell, row: SourceRow) -> ImageRef:
@@ -58,6 +60,9 @@ class ImageReferences:
         Of threads that want the same file at the same time one reads it.
         """
         key = names, part
+        known = self._checked.get(key)
+        if isinstance(known, ImageRef):  # most rows of a source with several questions an image
+            return known
         with self._lock:
             known = self._checked.get(key)
             if known is None and decode:
@@ -65,14 +70,18 @@ class ImageReferences:
                 while len(self._checked) > _FILES_REMEMBERED:
                     self._checked.popitem(last=False)
         if known is not None:
-            return known.result()
+            return known if isinstance(known, ImageRef) else known.result()
         if not decode:
             return self._look_up(names, part, decode=False)
         try:
             found.set_result(self._look_up(names, part, decode=True))
         except BaseException as error:  # belongs to each of the threads
             found.set_exception(error)
-        return found.result()
+        ref = found.result()
+        with self._lock:
+            if key in self._checked:
+                self._checked[key] = ref
+        return ref
 
     def _look_up(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
         outside = self._source.allow_outside_root

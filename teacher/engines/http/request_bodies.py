@@ -1,5 +1,7 @@
 """The body of a chat request as it is sent; what all requests of a teacher have in common is written once."""
 
+from collections.abc import Iterator, Sequence
+
 import orjson
 
 from distill.recipe.sections.sampling import Sampling
@@ -7,7 +9,7 @@ from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.http.given_texts import scoring_body
 from teacher.engines.image_parts import ImageParts
-from teacher.messages.prompts import messages
+from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
 
 
@@ -24,14 +26,15 @@ class RequestBodies:
         part = self._images.inside if inside else self._images.part
         parts = [await part(ref) for ref in request.prompt.images]
         if request.given is not None:
-            return orjson.dumps(scoring_body(self._teacher, request.given, messages(request.prompt, parts), model))
-        chat = orjson.dumps(messages(request.prompt, parts))
-        settings = self._settings(request.sampling, model)[1:]
+            chat = messages(request.prompt, list(map(orjson.Fragment, parts)))
+            return orjson.dumps(scoring_body(self._teacher, request.given, chat, model))
+        # An image may have megabytes: it is copied once.
+        pieces = [b'{"messages":', *_chat(request.prompt, parts)]
+        if "seed" not in self._teacher.omit:
+            pieces.append(b',"seed":%d' % request.seed)
         if request.siblings:
-            settings = b'"n":%d,%b' % (len(request.parts), settings)
-        if "seed" in self._teacher.omit:
-            return b'{"messages":%b,%b' % (chat, settings)
-        return b'{"messages":%b,"seed":%d,%b' % (chat, request.seed, settings)
+            pieces.append(b',"n":%d' % len(request.parts))
+        return b"".join([*pieces, b",", self._settings(request.sampling, model)[1:]])
 
     def _settings(self, sampling: Sampling, model: str) -> bytes:
         """The model and the sampling values as JSON text."""
@@ -40,3 +43,15 @@ class RequestBodies:
             settings = orjson.dumps({"model": model, **sampling_body(self._teacher, sampling)})
             self._known = (sampling, model, settings)
         return settings
+
+
+def _chat(prompt: Prompt, image_parts: Sequence[bytes]) -> Iterator[bytes]:
+    """The pieces of `messages` as JSON text."""
+    yield b"["
+    if prompt.system:
+        yield b'{"role":"system","content":[{"type":"text","text":%b}]},' % orjson.dumps(prompt.system)
+    yield b'{"role":"user","content":['
+    for part in image_parts:
+        yield part
+        yield b","
+    yield b'{"type":"text","text":%b}]}]' % orjson.dumps(prompt.text)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from distill import redact
 from distill.errors import RecipeError
@@ -163,7 +164,7 @@ class OfflineEngine:
 
     async def _body(self, request: Request) -> dict[str, Any]:
         """The request as the process gets it. Raises UnreadableError."""
-        parts = [await self._images.part(ref) for ref in request.prompt.images]
+        parts = [orjson.Fragment(await self._images.part(ref)) for ref in request.prompt.images]
         return {
             "messages": messages(request.prompt, parts),
             "seed": request.seed,

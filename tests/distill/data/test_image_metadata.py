@@ -119,7 +119,7 @@ def test_no_server_gets_metadata_and_one_that_reads_files_gets_the_path(tmp_path
         pictures = ImageParts(
             teacher, Folders(patience_s=0.0), max_pixels=MAX_PIXELS, local_media=False, urls=teacher.urls
         )
-        part = orjson.loads(orjson.dumps(asyncio.run(pictures.part(ref))))
+        part = orjson.loads(asyncio.run(pictures.part(ref)))
         found: str = part["image_url"]["url"]
         return found.encode() if found.startswith("file://") else base64.b64decode(found.partition(",")[2])
 

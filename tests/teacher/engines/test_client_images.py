@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
 import stub_server
 import tiny_models
@@ -249,7 +248,7 @@ def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_requ
 
     async def sent(path: Path) -> bytes:
         parts._ready.clear()
-        return orjson.dumps(await parts.part(ImageRef(sha256=digest, path=str(path))))
+        return await parts.part(ImageRef(sha256=digest, path=str(path)))
 
     assert b'"file://' in asyncio.run(sent(root / "a.png"))
     assert b'"data:' in asyncio.run(sent(elsewhere / "a.png"))
