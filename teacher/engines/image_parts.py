@@ -15,7 +15,7 @@ import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -131,24 +131,24 @@ class ImageParts:
             if ref.sha256 not in self._ready:
                 self._start(ref)
 
-    def may_not_read(self, body: bytes, message: str, *, refused: bool) -> bool:
+    def may_not_read(self, body: Sequence[bytes], message: str, *, refused: bool) -> bool:
         """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
 
         vLLM tells 400 or 500 and the reason; once that was said, nothing goes by path any more.
         """
-        if self._sure or _FILE not in body:
+        if self._sure or not _goes_by_path(body):
             return False
         self._on_trial = False  # unless it shows it, another request will
         if _REFUSAL in message:
             self._learn(reads_paths=False)
         return refused or _REFUSAL in message
 
-    def check_unchanged(self, refs: Iterable[ImageRef], body: bytes = b"") -> None:
+    def check_unchanged(self, refs: Iterable[ImageRef], body: Sequence[bytes] = ()) -> None:
         """Learn from an answer to a request with this body whether paths can be read.
 
         Raises UnreadableError when a server may have read another image than the one that was asked about.
         """
-        shown = self.reads_paths is None and _FILE in body
+        shown = self.reads_paths is None and _goes_by_path(body)
         if not (self.reads_paths or shown):
             return
         self._on_trial = False
@@ -233,6 +233,10 @@ class ImageParts:
         self._paths.pop(name, None)
         self._look_again.pop(name, None)
         self._bytes -= self._weights.pop(name)
+
+
+def _goes_by_path(body: Sequence[bytes]) -> bool:
+    return any(_FILE in piece for piece in body)
 
 
 def _file(ref: ImageRef) -> str:

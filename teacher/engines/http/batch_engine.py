@@ -235,7 +235,7 @@ class BatchEngine(HttpEngine):
         """The body of a request, or the error of its image. Raises CircuitOpen when the images stay away."""
         while True:
             try:
-                return await self._client.body(request, inside=True)
+                return b"".join(await self._client.body(request, inside=True))
             except UnreadableError as failure:
                 if await self._client.blames_image(failure):
                     return Completion(error=str(failure))

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -74,7 +74,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def exchange(
         self,
-        data: bytes,
+        pieces: Sequence[bytes],
         *,
         started: float,
         total_s: float,
@@ -93,9 +93,9 @@ class HttpConnection(asyncio.Protocol):
         self._parser = ResponseParser(self._max_body_bytes, has_body=has_body, on_body=on_body)
         self._answer = self._loop.create_future()
         self._started, self._total_s, self._silence_s = started, total_s, silence_s
-        self._heard, self._unsent = self._loop.time(), len(data)
+        self._heard, self._unsent = self._loop.time(), sum(map(len, pieces))
         self._watch()
-        self._transport.write(data)
+        self._transport.writelines(pieces)
         try:
             response = await self._answer
         except BaseException:
@@ -220,23 +220,23 @@ class ConnectionPool:
         self._head = _head(f"{method} {target}", fields)[:-2] + b"content-length: "
 
     async def send(
-        self, body: bytes, *, total_s: float, silence_s: float | None = None, on_body: OnBody | None = None
+        self, body: Sequence[bytes], *, total_s: float, silence_s: float | None = None, on_body: OnBody | None = None
     ) -> HttpResponse:
-        """The answer to a request with this body. Raises what HttpConnection.exchange raises.
+        """The answer to a request with these pieces as its body. Raises what HttpConnection.exchange raises.
 
         A server may drop a kept connection at the moment of the next request. That is no failure of the request: it
         is sent again at once, over a new connection.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        data = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+        pieces = [b"%b%d\r\n\r\n" % (self._head, sum(map(len, body))), *body]
         connection = self._kept(started)
         while True:
             kept = connection is not None
             connection = connection or await self._connected(min(_CONNECT_S, total_s))
             try:
                 return await connection.exchange(
-                    data, started=started, total_s=total_s, silence_s=silence_s, on_body=on_body
+                    pieces, started=started, total_s=total_s, silence_s=silence_s, on_body=on_body
                 )
             except StaleConnectionError:
                 if not kept:
@@ -305,7 +305,7 @@ class ConnectionPool:
         target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
         asked = _head(f"CONNECT {target}", {"host": target} | _authorization("proxy-authorization", proxy))
         started = asyncio.get_running_loop().time()
-        response = await connection.exchange(asked, started=started, total_s=limit_s, has_body=False)
+        response = await connection.exchange([asked], started=started, total_s=limit_s, has_body=False)
         if response.status != 200 or not connection.open:
             connection.close()
             raise ConnectionRefusedError(f"the proxy {proxy.hostname} answers HTTP {response.status}")
@@ -330,7 +330,7 @@ async def fetch(
     """The answer to a GET, or to a POST of this body. Raises ValueError and what HttpConnection.exchange raises."""
     pool = ConnectionPool(url, headers, proxy=proxy, max_body_bytes=max_bytes, method="POST" if body else "GET")
     try:
-        return await pool.send(body, total_s=limit_s)
+        return await pool.send([body], total_s=limit_s)
     finally:
         pool.close()
 

@@ -19,6 +19,7 @@ from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.given_texts import scored_text
 from teacher.engines.http.heard_pieces import FirstText, HeardPieces
 from teacher.engines.http.replicas import Replica
+from teacher.engines.http.request_bodies import Body
 from teacher.engines.http.response_parser import HttpResponse, OnBody, OversizedResponseError
 from teacher.engines.http.server_info import moved_to, proxy_of
 from teacher.engines.http.streaming import STREAM_SETTINGS, Streaming, assemble_body, comes_in_pieces
@@ -64,7 +65,7 @@ class Exchange:
             pool.close()
 
     async def send(
-        self, replica: Replica, body: bytes, *, after_timeout: bool, given: str | None = None
+        self, replica: Replica, body: Body, *, after_timeout: bool, given: str | None = None
     ) -> list[Completion]:
         """The answers to one request, one for each choice. Raises Failure.
 
@@ -86,7 +87,7 @@ class Exchange:
         return answers
 
     async def _send_once(
-        self, replica: Replica, body: bytes, *, streamed: bool, given: str | None = None
+        self, replica: Replica, body: Body, *, streamed: bool, given: str | None = None
     ) -> list[Completion]:
         started = time.monotonic()
         try:
@@ -115,7 +116,7 @@ class Exchange:
         except GarbledError as error:
             raise Failure(error.reason, error.detail, tries=self._tries) from None
 
-    def _post(self, replica: Replica, body: bytes, *, streamed: bool) -> Awaitable[HttpResponse]:
+    def _post(self, replica: Replica, body: Body, *, streamed: bool) -> Awaitable[HttpResponse]:
         url = replica.url
         pool = self._pools.get(url)
         if pool is None:
@@ -125,7 +126,7 @@ class Exchange:
             )
         if not streamed:
             return pool.send(body, total_s=self._teacher.timeout_s)
-        data = b"%s,%s" % (body[:-1], _STREAMED)
+        data = [*body[:-1], body[-1][:-1], b",", _STREAMED]
         silence_s, hear = self._streaming.silence_s(), self._hearer(replica)
         return pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
 

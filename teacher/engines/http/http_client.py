@@ -25,7 +25,7 @@ from teacher.engines.http.choices import ask_choices
 from teacher.engines.http.concurrency import FoundLimit, new_limit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
 from teacher.engines.http.replicas import Replica, available, choose_other, take_slot
-from teacher.engines.http.request_bodies import RequestBodies
+from teacher.engines.http.request_bodies import Body, RequestBodies
 from teacher.engines.http.server_info import follow_queue, other_model, require_same_name, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
@@ -228,7 +228,7 @@ class ChatClient:
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
         """
-        body = b""
+        body: Body = ()
         self._first_tries += 1
         try:
             body = await self.body(request)
@@ -242,7 +242,7 @@ class ChatClient:
         return await self._ask_again(request, replica, body, failure)
 
     async def _ask_again(
-        self, request: Request, server: Replica, body: bytes, failure: Failure | UnreadableError
+        self, request: Request, server: Replica, body: Body, failure: Failure | UnreadableError
     ) -> list[Completion]:
         """The completion of a request whose first try failed."""
         row_failures = RowFailures(request.sample.id)
@@ -274,7 +274,7 @@ class ChatClient:
                     tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
                     return [Completion(error=f"{failure}{tries}")]
                 server.in_flight += len(request.parts)
-                body = b""
+                body = ()
                 try:
                     body = await self.body(request, inside=inside)
                     return await self._try_once(request, server, body, inside=inside, after_timeout=after_timeout)
@@ -285,7 +285,7 @@ class ChatClient:
                     self._slot_free.set()
 
     async def _try_once(
-        self, request: Request, replica: Replica, body: bytes, *, inside: bool = False, after_timeout: bool = False
+        self, request: Request, replica: Replica, body: Body, *, inside: bool = False, after_timeout: bool = False
     ) -> list[Completion]:
         """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
         answers = await self._exchange.send(replica, body, after_timeout=after_timeout, given=request.given)
@@ -395,6 +395,6 @@ class ChatClient:
             self._isolated -= 1
             self._slot_free.set()
 
-    def body(self, request: Request, *, inside: bool = False) -> Awaitable[bytes]:
+    def body(self, request: Request, *, inside: bool = False) -> Awaitable[Body]:
         """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
         return self._bodies.body(request, self.info.model, inside=inside)

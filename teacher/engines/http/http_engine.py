@@ -101,7 +101,7 @@ class HttpEngine:
             "method": "POST",
             "url": redact.url(f"{client.replicas[0].url}/chat/completions"),
             "headers": shown_headers(teacher),
-            "body": orjson.loads(await client.body(request, inside=True)),
+            "body": orjson.loads(b"".join(await client.body(request, inside=True))),
         }
 
     async def close(self) -> None:

@@ -12,6 +12,9 @@ from teacher.engines.image_parts import ImageParts
 from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
 
+Body = Sequence[bytes]
+"""The pieces of a body. They are joined when they are sent: an image may have megabytes."""
+
 
 class RequestBodies:
     """Makes the bodies of one teacher's requests."""
@@ -21,20 +24,20 @@ class RequestBodies:
         self._images = images
         self._known: tuple[Sampling | None, str, bytes] = (None, "", b"")
 
-    async def body(self, request: Request, model: str, *, inside: bool = False) -> bytes:
+    async def body(self, request: Request, model: str, *, inside: bool = False) -> Body:
         """The body of a request to `model`; with `inside` its images are in it. Raises UnreadableError."""
         part = self._images.inside if inside else self._images.part
         parts = [await part(ref) for ref in request.prompt.images]
         if request.given is not None:
             chat = messages(request.prompt, list(map(orjson.Fragment, parts)))
-            return orjson.dumps(scoring_body(self._teacher, request.given, chat, model))
-        # An image may have megabytes: it is copied once.
+            return [orjson.dumps(scoring_body(self._teacher, request.given, chat, model))]
         pieces = [b'{"messages":', *_chat(request.prompt, parts)]
         if "seed" not in self._teacher.omit:
             pieces.append(b',"seed":%d' % request.seed)
         if request.siblings:
             pieces.append(b',"n":%d' % len(request.parts))
-        return b"".join([*pieces, b",", self._settings(request.sampling, model)[1:]])
+        pieces += (b",", self._settings(request.sampling, model)[1:])
+        return pieces
 
     def _settings(self, sampling: Sampling, model: str) -> bytes:
         """The model and the sampling values as JSON text."""

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,7 @@ async def asked(
     pool = ConnectionPool(f"http://127.0.0.1:{port}/v1", {}, proxy=None, max_body_bytes=1000)
     for _ in range(requests):
         try:
-            results.append((await pool.send(b"{}", total_s=total_s, silence_s=silence_s)).body)
+            results.append((await pool.send([b"{}"], total_s=total_s, silence_s=silence_s)).body)
         except (OSError, BrokenResponseError) as error:
             results.append(type(error))
     pool.close()
@@ -185,7 +186,7 @@ def test_a_server_that_takes_no_connection_has_not_kept_a_request_waiting(monkey
 
     async def send() -> None:
         replica = Replica(teacher.urls[0], new_limit(teacher, None))
-        await Exchange(teacher, {}, lambda: None).send(replica, b"{}", after_timeout=False)
+        await Exchange(teacher, {}, lambda: None).send(replica, [b"{}"], after_timeout=False)
 
     with pytest.raises(Failure, match=r"connection: no connection to 127.0.0.1:9 within 0.05 s") as failure:
         asyncio.run(send())
@@ -194,7 +195,7 @@ def test_a_server_that_takes_no_connection_has_not_kept_a_request_waiting(monkey
 
 def test_a_peer_that_is_gone_without_a_word_is_a_broken_connection_and_no_late_answer() -> None:
     class Transport:
-        def write(self, data: bytes) -> None:
+        def writelines(self, pieces: Sequence[bytes]) -> None:
             asyncio.get_running_loop().call_soon(connection.connection_lost, TimeoutError(110, "timed out"))
 
         def abort(self) -> None:
@@ -204,7 +205,7 @@ def test_a_peer_that_is_gone_without_a_word_is_a_broken_connection_and_no_late_a
         nonlocal connection
         connection = connections.HttpConnection(1000)
         connection._transport = Transport()
-        await connection.exchange(b"", started=asyncio.get_running_loop().time(), total_s=5)
+        await connection.exchange([b""], started=asyncio.get_running_loop().time(), total_s=5)
 
     connection: connections.HttpConnection
     with pytest.raises(ConnectionError, match="timed out"):
@@ -245,9 +246,9 @@ async def _ask_at_once(host: str, requests: int) -> list[bytes]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     pool = ConnectionPool(f"http://{host}:{port}/v1", {}, proxy=None, max_body_bytes=1000)
-    first = asyncio.create_task(pool.send(b"{}", total_s=5))
-    given_up = asyncio.create_task(pool.send(b"{}", total_s=5))
-    others = [asyncio.create_task(pool.send(b"{}", total_s=5)) for _ in range(requests - 1)]
+    first = asyncio.create_task(pool.send([b"{}"], total_s=5))
+    given_up = asyncio.create_task(pool.send([b"{}"], total_s=5))
+    others = [asyncio.create_task(pool.send([b"{}"], total_s=5)) for _ in range(requests - 1)]
     await asyncio.sleep(0)
     given_up.cancel()
     responses = await asyncio.gather(first, *others)
@@ -319,10 +320,10 @@ def test_a_server_behind_tls_is_asked_directly_and_through_a_tunnel(
             pool = ConnectionPool(f"https://localhost:{port}/v1", {}, proxy=proxy, max_body_bytes=1000)
             for _ in range(2):
                 if trusted:
-                    bodies.append((await pool.send(b"{}", total_s=30)).body)
+                    bodies.append((await pool.send([b"{}"], total_s=30)).body)
                 else:
                     with pytest.raises(ssl.SSLCertVerificationError):
-                        await pool.send(b"{}", total_s=30)
+                        await pool.send([b"{}"], total_s=30)
             pool.close()
         server.close()
         through.close()
