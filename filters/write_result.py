@@ -71,7 +71,7 @@ class ResultWriter:
             if not written.unreadable:
                 break
             unreadable |= written.unreadable
-        parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
+        parts = written.files
         card = render_card(
             self.recipe,
             counted,

@@ -101,15 +101,13 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
                 "look at the generate stage"
             )
         dataset.replace(temporary, folder)
+        listed = {PAIRS_TABLE: describe(folder / PAIRS_TABLE)} if counts else {}
         Manifest(
             stage=f"filter/{ARM_DATASETS}/{arm}",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"filter": filtered.fingerprint},
-            outputs={
-                name: describe(folder / name, rows)
-                for name, rows in sorted((written.files | ({PAIRS_TABLE: None} if counts else {})).items())
-            },
+            outputs=dict(sorted((written.files | listed).items())),
             counts={"rows": written.rows, "unreadable": len(written.unreadable), **counts},
         ).write(folder)
     return folder

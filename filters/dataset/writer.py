@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import numpy as np
@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.files import atomic_path, storage_errors
+from distill.artifacts.files import Output, atomic_path, describe, storage_errors
 from distill.artifacts.layout import part_path
 from distill.data.images import image_files
 from distill.data.source_answer_types import load_answer_types
@@ -55,6 +55,9 @@ SCHEMA = pa.schema(
     metadata={"huggingface": orjson.dumps({"info": {"features": _FEATURES}}).decode()},
 )
 
+Row = dict[str, Any]
+"""An example by the names of SCHEMA."""
+
 _FILE_BYTES = 500_000_000
 _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
@@ -71,19 +74,20 @@ _FILES = 64
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    rows: int = 0
-    files: dict[str, int] = field(default_factory=dict)
-    """Rows of each file, by its path below the dataset's folder."""
+    files: dict[str, Output] = field(default_factory=dict)
+    """By their path below the dataset's folder."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Questions left out because an image of theirs can no longer be read, with the reason."""
 
+    @property
+    def rows(self) -> int:
+        return sum(file.count or 0 for file in self.files.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RowsTask:
-    """Rows that one process writes: all that it needs to know."""
+class RowsTask:
+    """Rows that one process makes: all that it needs to know."""
 
-    folder: Path
-    number: int
     signals: pa.Table
     """Signals of the selected traces, in their order."""
     journals: list[Path]
@@ -93,6 +97,23 @@ class _RowsTask:
     style: Style
     max_pixels: int
     relative_tolerance: float
+
+
+class DatasetWriter(Protocol):
+    """Writes the dataset of a filter stage."""
+
+    def __call__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        index: PlannedTraces,
+        folder: Path,
+        recipe: Recipe,
+        /,
+        *,
+        select: Select,
+        workers: Workers,
+    ) -> Written:
+        """Write the traces that the `decisions` of a database select below `folder`, which is new."""
 
 
 def write(
@@ -110,58 +131,82 @@ def write(
     `chosen` is a query of their ids; `select` has the signals they are ordered by, and an expression of their weight.
     The number of rows alone says which rows are in a file, and not the number of `workers`.
     """
-    load_answer_types(recipe)
     written = Written()
-    ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
-    rows = min(_BATCH, max(_GROUP_ROWS, -(-count // _FILES)))
-    train = folder / "train"
-    train.mkdir(parents=True, exist_ok=True)
-
-    def tasks() -> Iterator[_RowsTask]:
-        for number, table in enumerate(_cut(_chosen(database, index, chosen, select), rows)):
-            sample_files, samples = index.sample_locations(table["sample_id"].to_pylist())
-            yield _RowsTask(
-                folder=train,
-                number=number,
-                signals=table,
-                journals=index.journals,
-                traces=index.locations(index.rows_of(table["id"].to_pylist())),
-                sample_files=sample_files,
-                samples=samples,
-                style=recipe.filter.rationale,
-                max_pixels=recipe.max_pixels,
-                relative_tolerance=recipe.filter.answer.relative_tolerance,
-            )
-
-    for part in workers.map(_write_rows, tasks()):
-        for name, file_rows in part.files.items():
-            path = part_path(train, len(written.files), ".parquet")
-            (train / name).rename(path)
-            written.files[f"train/{path.name}"] = file_rows
-        written.rows += part.rows
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = file_tables(database, index, recipe, select=select, chosen=chosen)
+    tasks = ((folder, number, rows_task(index, recipe, table)) for number, table in enumerate(tables))
+    for part in workers.map(_write_task, tasks):
+        for name, file in part.files.items():
+            path = folder / file_name(len(written.files))
+            path.parent.mkdir(exist_ok=True)
+            (folder / name).rename(path)
+            written.files[file_name(len(written.files))] = file
         written.unreadable |= part.unreadable
     return written
 
 
-def _write_rows(task: _RowsTask) -> Written:
-    """Write the rows of a task; the files have names of their own until all files before them are counted."""
-    written = Written()
-    groups = _groups(_rows(task, written))
+def file_name(number: int) -> str:
+    """The path of a file of the dataset below its folder."""
+    return part_path(Path("train"), number, ".parquet").as_posix()
+
+
+def file_tables(
+    database: duckdb.DuckDBPyConnection,
+    index: PlannedTraces,
+    recipe: Recipe,
+    *,
+    select: Select = _PLAIN,
+    chosen: str = SELECTED,
+) -> Iterator[pa.Table]:
+    """The signals of the chosen traces and what each row counts, in their order: a table for each file.
+
+    A file whose rows are very large is cut in several.
+    """
+    load_answer_types(recipe)
+    ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
+    rows = min(_BATCH, max(_GROUP_ROWS, -(-count // _FILES)))
+    return _cut(_chosen(database, index, chosen, select), rows)
+
+
+def rows_task(index: PlannedTraces, recipe: Recipe, table: pa.Table) -> RowsTask:
+    """What a process needs for the rows of a table that `file_tables` gave."""
+    sample_files, samples = index.sample_locations(table["sample_id"].to_pylist())
+    return RowsTask(
+        signals=table,
+        journals=index.journals,
+        traces=index.locations(index.rows_of(table["id"].to_pylist())),
+        sample_files=sample_files,
+        samples=samples,
+        style=recipe.filter.rationale,
+        max_pixels=recipe.max_pixels,
+        relative_tolerance=recipe.filter.answer.relative_tolerance,
+    )
+
+
+def _write_task(task: tuple[Path, int, RowsTask]) -> Written:
+    folder, number, rows = task
+    unreadable: dict[str, str] = {}
+    return Written(files=write_files(read_rows(rows, unreadable), folder, number), unreadable=unreadable)
+
+
+def write_files(rows: Iterator[Row], folder: Path, number: int) -> dict[str, Output]:
+    """Write rows as one file, or several if they are very large; they have names of their own in `folder`."""
+    files: dict[str, Output] = {}
+    groups = row_groups(rows)
     group = next(groups, None)
     while group is not None:
-        name = f"rows-{task.number:05d}-{len(written.files):05d}.parquet"
+        path = folder / f"rows-{number:05d}-{len(files):05d}.parquet"
         size = count = 0
         with (
-            atomic_path(task.folder / name) as temporary,
+            atomic_path(path) as temporary,
             pq.ParquetWriter(temporary, SCHEMA, compression="zstd", store_schema=True) as writer,
         ):
             while group is not None and (not size or size + group[1] <= _FILE_BYTES):
                 writer.write_table(pa.Table.from_pylist(group[0], schema=SCHEMA), row_group_size=_GROUP_ROWS)
                 size, count = size + group[1], count + len(group[0])
                 group = next(groups, None)
-        written.files[name] = count
-        written.rows += count
-    return written
+        files[path.name] = describe(path, count)
+    return files
 
 
 def replace(new: Path, folder: Path) -> None:
@@ -180,7 +225,7 @@ def row(
     style: Style,
     weight: float = 1.0,
     relative_tolerance: float = 0.0,
-) -> dict[str, Any]:
+) -> Row:
     """One example: the plain question, and the assistant's turn with its rationale."""
     # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are. Of
     # several gold answers it is the one that the rationale leads to.
@@ -237,7 +282,8 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _rows(task: _RowsTask, written: Written) -> Iterator[dict[str, Any]]:
+def read_rows(task: RowsTask, unreadable: dict[str, str]) -> Iterator[Row]:
+    """The rows of a task. Questions with an image that cannot be read are left out, and go to `unreadable`."""
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     names, values = _signals_of(task.signals)
     samples = read_samples_at(task.sample_files, task.samples)
@@ -245,7 +291,7 @@ def _rows(task: _RowsTask, written: Written) -> Iterator[dict[str, Any]]:
     for trace, asked, row_values in zip(traces, task.signals[_WEIGHT].to_pylist(), values, strict=True):
         sample = samples[trace.sample_id]
         if shown[0] != sample.id:
-            shown = (sample.id, _pictures(sample, task.max_pixels, written))
+            shown = (sample.id, _pictures(sample, task.max_pixels, unreadable))
         if shown[1] is not None:
             weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
             signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
@@ -265,7 +311,7 @@ def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
     return names, zip(*columns, strict=True) if columns else [()] * len(table)
 
 
-def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[str, Any]] | None:
+def _pictures(sample: Sample, max_pixels: int, unreadable: dict[str, str]) -> list[dict[str, Any]] | None:
     """The encoded images of a sample in a form that every decoder reads alike; None when one cannot be read."""
     pictures = []
     try:
@@ -273,14 +319,14 @@ def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[st
             data, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
             pictures.append({"bytes": data, "path": f"{image_files.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
     except ImageError as error:
-        written.unreadable[sample.id] = error.reason
+        unreadable[sample.id] = error.reason
         return None
     return pictures
 
 
-def _groups(rows: Iterator[dict[str, Any]]) -> Iterator[tuple[list[dict[str, Any]], int]]:
+def row_groups(rows: Iterable[Row]) -> Iterator[tuple[list[Row], int]]:
     """Row groups with their size in bytes."""
-    group: list[dict[str, Any]] = []
+    group: list[Row] = []
     size = 0
     for row in rows:
         group.append(row)
