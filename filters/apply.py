@@ -28,6 +28,7 @@ from distill.trace_records.human_labels import TraceLabel, read_labels
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset.card import VERSION
 from filters.dataset.export_formats import format_codes
+from filters.dataset.writer import DatasetWriter, LocalDataset
 from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.run_signals import corpus_duplicates, human_verdicts, question_duplicates
@@ -55,6 +56,7 @@ def apply(
     *,
     fresh: bool = False,
     measurers: Mapping[str, ModelSignal] | None = None,
+    dataset: DatasetWriter | None = None,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
@@ -62,8 +64,9 @@ def apply(
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
     asked, say, or failed ones again. Signals that need a model come from `measurers`, by name
-    (distill.wiring.model_signals). Raises RecipeError before anything is read when a rule cannot be right, StaleError
-    when the stage was made from other settings, DataError when nothing is kept.
+    (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. Raises
+    RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from other
+    settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     leave_pandas_out()
@@ -90,7 +93,9 @@ def apply(
             give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
-            counts, outputs = ResultWriter(recipe, rules, traces, tables, labels, folder, workers).write()
+            dataset = dataset or LocalDataset(recipe)
+            traces.bring_images = dataset.bring_images
+            counts, outputs = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset).write()
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),

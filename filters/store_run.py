@@ -1,27 +1,26 @@
 """`filter` of a run in an object store, by this process and any others that join it.
 
     filter/signals/<fingerprint>/*   attempts and commits: the signals of each partition, by what measures them
+    filter/dataset/*                 the rows of the dataset, while agents write them (filters/stored_dataset.py)
     run/filter/*                     the finished stage
 
 Each process is an agent: it claims a partition of the run, measures its traces and commits their signals. When all
 are measured, one agent collects traces and signals in its scratch folder, where the filter of a run in a folder takes
-the signals over and does the rest. So a run in a store has the decisions and the dataset of a run in a folder.
+the signals over and decides. Then all agents write the dataset. So a run in a store has the decisions and the dataset
+of a run in a folder.
 """
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
+from distill.artifacts.layout import PLAN, RECIPE, SAMPLES, SIGNALS
 from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
 from distill.data import sample_files
-from distill.data.images import stored_images
 from distill.errors import StaleError
 from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
@@ -33,24 +32,23 @@ from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Unit, committed_units, read_file
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
-    collect_units,
     finished_commit,
     finished_plan,
     generate_units,
     pull_generate,
     pull_manifest,
-    samples_key,
-    write_bytes,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
 from filters.signals.base import Extractor
+from filters.stored_dataset import DatasetUnits, StoredDataset
 from filters.tables import measure
 from filters.tables.fork_server import count_planned
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import index, partition_count
+from filters.tables.trace_index import partition_count
 from filters.tables.workers import Workers
+from filters.unit_traces import UnitTraces
 
 _TABLE = "signals.parquet"
 _LOOK_S = 0.5
@@ -85,29 +83,40 @@ def filter_in_store(
     def find() -> Manifest | None:
         return _read_finished(store, inputs, scratch / "finished", fresh=fresh)
 
-    def make() -> Manifest:
+    def make(rows: DatasetUnits) -> Manifest:
         pull_generate(store, run)
-        planned = sample_files.read_samples(run / "generate" / SAMPLES)
-        image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
-        folder = run / "filter"
+        if "question" in recipe.filter.signals or measurers:
+            planned = sample_files.read_samples(run / "generate" / SAMPLES)
+            image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
+        folder, dataset = run / "filter", StoredDataset(units=rows, fields=inputs.fields)
         (folder / MANIFEST).unlink(missing_ok=True)
-        partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
         commits = {unit: finished_commit(store, unit) for unit in units}
-        tables = (
-            pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE))) for unit, commit in commits.items()
-        )
-        measure.take_over(tables, partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
-        manifest = apply(recipe, run, measurers=measurers, on_progress=on_progress)
+
+        def tables() -> Iterator[pa.Table]:
+            for unit, commit in commits.items():
+                table = pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE)))
+                dataset.add_partition(unit.partition, table["sample_id"].to_pylist())
+                yield table
+
+        partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
+        measure.take_over(tables(), partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
+        manifest = apply(recipe, run, measurers=measurers, dataset=dataset, on_progress=on_progress)
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
-        push_stage(store, "filter", folder)
+        written = {name: output for name, output in manifest.outputs.items() if not (folder / name).exists()}
+        push_stage(store, "filter", folder, written)
+        dataset.remove()
         remove_all_leftovers(store, commits, work)
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
         if (finished := find()) is not None:
             return finished
-        _measure_units(recipe, agent, plan, units, inputs.extractors, scratch, on_progress)
-        return agent.make_once("filter", find, make)
+        shutil.rmtree(scratch / "units", ignore_errors=True)
+        (scratch / PLAN).unlink(missing_ok=True)
+        traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch)
+        _measure_units(agent, traces, units, inputs.extractors, on_progress)
+        rows = DatasetUnits(agent=agent, traces=traces)
+        return agent.make_once("filter", find, lambda: make(rows), rows.help)
 
 
 def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fresh: bool) -> Manifest | None:
@@ -127,16 +136,15 @@ def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fr
 
 
 def _measure_units(
-    recipe: Recipe,
     agent: AgentRecord,
-    plan: Mapping[str, Any],
+    traces: UnitTraces,
     units: Sequence[Unit],
     extractors: tuple[Extractor, ...],
-    scratch: Path,
     on_progress: ProgressCallback,
 ) -> None:
     """Let this process measure until the signals of every unit are committed."""
-    store, started, work = agent.store, time.monotonic(), units[0].work if units else SIGNAL_UNITS
+    store, recipe, plan, started = agent.store, traces.recipe, traces.plan, time.monotonic()
+    work = units[0].work if units else SIGNAL_UNITS
     done, own = set(committed_units(store, work)), 0
 
     def tell(unit: Unit) -> None:
@@ -146,59 +154,34 @@ def _measure_units(
 
     queue = UnitQueue(agent, set(units) - done, tell, work, retries=recipe.engine.retries)
     agent.live = lambda: {"traces": own, "seconds": time.monotonic() - started, "units": queue.at_work}
-    shutil.rmtree(scratch / "units", ignore_errors=True)
-    if not queue.ended:
-        write_bytes(scratch / PLAN, store.read(f"run/generate/{PLAN}"))
     with Workers(recipe.filter.workers or available_cores()) as workers:
         while not queue.ended:
             unit = queue.draw()
             if unit is None:
                 time.sleep(_LOOK_S)
                 continue
-            own += _measure_unit(recipe, Attempt(store=store, unit=unit), plan, extractors, scratch, workers)
+            own += _measure_unit(traces, Attempt(store=store, unit=unit), extractors, workers)
             queue.done(unit)
             tell(unit)
     queue.require_all()
 
 
-def _measure_unit(
-    recipe: Recipe,
-    attempt: Attempt,
-    plan: Mapping[str, Any],
-    extractors: tuple[Extractor, ...],
-    scratch: Path,
-    workers: Workers,
-) -> int:
+def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extractor, ...], workers: Workers) -> int:
     """Measure the traces of a unit, and commit. Returns their number."""
-    store, folder = attempt.store, scratch / "units" / attempt.name
-    partition = attempt.unit.partition
-    collect_units(store, plan, folder, generate_units(plan, [partition]))
-    write_bytes(folder / "generate" / SAMPLES, store.read(samples_key(partition)))
-    _write_plan(scratch / PLAN, folder / "generate")
-    images: set[str] = set()
-    if _LOOKING & {extractor.name for extractor in extractors}:
-        images |= image_shards.stored_refs(sample_files.read_samples(folder / "generate" / SAMPLES)).keys()
-        image_shards.fetch_shards(store, plan["attempt"], images, partition)
-    traces = index(folder / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
-    files = measure.measure(
-        traces,
-        extractors,
-        folder / SIGNALS,
-        scheme=corpus_scheme(recipe),
-        workers=workers,
-        readers=recipe.filter.workers or available_cores(),
-    )
-    table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
+    recipe = traces.recipe
+    images = bool(_LOOKING & {extractor.name for extractor in extractors})
+    with traces.opened(attempt.unit.partition, images=images, workers=workers) as (folder, index):
+        files = measure.measure(
+            index,
+            extractors,
+            folder / SIGNALS,
+            scheme=corpus_scheme(recipe),
+            workers=workers,
+            readers=recipe.filter.workers or available_cores(),
+        )
+        table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
     attempt.commit({"traces": len(table)})
-    stored_images.forget(images)
-    shutil.rmtree(folder)
     return len(table)
-
-
-def _write_plan(plan: Path, generate: Path) -> None:
-    """The plan of a unit: the rows of the run's plan for its samples."""
-    samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
-    pq.write_table(pq.read_table(plan, filters=pc.field("sample_id").isin(samples)), generate / PLAN)

@@ -1,6 +1,6 @@
 """What `distill filter` makes of the signals: decisions, dataset, card, ablation arms, checks and the report.
 
-Processes write the dataset while this one makes the rest. The manifest is written by `filters.apply`.
+Other processes write the dataset while this one makes the rest. The manifest is written by `filters.apply`.
 """
 
 import shutil
@@ -54,6 +54,7 @@ class ResultWriter:
     labels: Mapping[str, TraceLabel]
     folder: Path
     workers: Workers
+    dataset: writer.DatasetWriter
 
     def write(self) -> tuple[dict[str, int], dict[str, Output]]:
         """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
@@ -65,7 +66,9 @@ class ResultWriter:
         while True:
             shutil.rmtree(temporary, ignore_errors=True)
             database, counted = self._decide(unreadable)
-            writing = self.workers.beside(self._write_dataset)
+            writing = self.dataset.start(
+                self._database, self.traces, temporary, self.recipe.filter.select, self.workers
+            )
             described = self._describe(database, counted)
             written = writing.result()
             if not written.unreadable:
@@ -142,17 +145,6 @@ class ResultWriter:
     def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
         facts = diagnosis.read_facts(self.recipe, database, self.traces, counted)
         return findings.chosen(diagnosis.diagnose(facts))
-
-    def _write_dataset(self) -> writer.Written:
-        """Write what was chosen. With a database of its own: it runs beside those who read the same decisions."""
-        return writer.write(
-            self._database(),
-            self.traces,
-            self.folder / _TEMPORARY,
-            self.recipe,
-            select=self.recipe.filter.select,
-            workers=self.workers,
-        )
 
     def _database(self) -> duckdb.DuckDBPyConnection:
         return decide.database(self.tables, self.folder / DECISIONS, threads=self.workers.count)

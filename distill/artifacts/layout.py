@@ -77,6 +77,14 @@ def model_folder(run: Path, stage: str) -> Path:
     return run / "train" / stage / MODEL
 
 
+def dataset_file_rows(rows: int) -> int:
+    """Rows of each file of a dataset with so many rows: 64 files, but neither small ones nor ones that fill a memory.
+
+    The signals and questions of a file's rows are in memory together.
+    """
+    return min(4096, max(1000, -(-rows // 64)))
+
+
 def train_data_folder(run: Path, arm: str = "") -> Path:
     """Where the filter leaves the rows of its dataset, or of an ablation arm."""
     return run / "filter" / (f"{ARM_DATASETS}/{arm}" if arm else DATASET) / "train"

@@ -130,6 +130,8 @@ def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> Non
     agents = sum(bool(agent["works"]) for agent in state.agents)
     if verb == "filter":
         report = Progress(stage="filter: signals", done=state.measured, total=state.partitions, unit="units")
+        if state.written[1]:
+            report = Progress(stage="filter: dataset", done=state.written[0], total=state.written[1], unit="units")
     else:
         report = Progress(stage="generate", done=state.traces, total=state.total_traces, unit="traces")
         report = replace(report, facts={"units": f"{state.done:,} of {state.units:,}"})
@@ -195,6 +197,8 @@ def _work_of(agent: Mapping[str, Any]) -> str:
 def _stage_lines(state: RunState) -> list[str]:
     counts = state.filtered.items()
     lines = [f"filter: signals of {state.measured:,} of {state.partitions:,} partitions"] if state.measured else []
+    done, units = state.written
+    lines += [f"filter: dataset, {done:,} of {units:,} units of this round are written"] if units else []
     told = ", ".join(f"{name} {count:,}" for name, count in counts if name in FUNNEL["filter"])
     finished = [("filter", told)] if told else []
     if state.trained:

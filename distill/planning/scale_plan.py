@@ -6,6 +6,7 @@ no price is not known. Requests are those that teacher/store_run.py and filters/
 fails.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import SAMPLES, SIGNALS
+from distill.artifacts.layout import SAMPLES, SIGNALS, dataset_file_rows
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from distill.planning import image_packing
@@ -34,7 +35,7 @@ from teacher.estimate import attempt_growth, most_traces, summarize_journals
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
-_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 57, 25
+_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 67, 27
 """Of a run as a whole, about: plan, manifests, and files of the finished filter; beginning and end of an agent."""
 _COMPRESSED = 8 << 20
 """Bytes of a journal that are compressed to estimate the size of all traces."""
@@ -114,7 +115,10 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         alone = load.filter_s * count / 3600
         filter_hours = alone / machines, alone
     store_bytes = _bytes(load, count)
-    requests = _requests(recipe, partitions, rounds, unit_s, machines, hours)
+    traces = count * sum(each.traces for each in load.teachers)
+    requests = _requests(
+        recipe, partitions, rounds, unit_s, machines, hours, math.ceil(traces / dataset_file_rows(math.ceil(traces)))
+    )
     shards = 0
     if load.images is not None:
         shards, packing = image_packing.count_requests(load.images, count, partitions, len(rounds))
@@ -126,7 +130,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         samples=count,
         units=units,
         basis=load.basis,
-        traces=count * sum(each.traces for each in load.teachers),
+        traces=traces,
         output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
         objects=_objects(recipe, partitions, len(rounds)) + shards,
         store_bytes=store_bytes,
@@ -262,6 +266,7 @@ def _requests(
     unit_s: float | None,
     agents: int,
     hours: float | None,
+    files: int,
 ) -> tuple[float, float] | None:
     """Requests that write or list, and those that read, of generate and filter; None without a time."""
     if unit_s is None or hours is None:
@@ -273,13 +278,18 @@ def _requests(
     # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
     lists = turns * (4 + looks) + teachers
     filter_puts, filter_lists = 3, 4
+    # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
+    dataset_puts, dataset_lists, file_reads = 5, 4, 5
     # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces
     # and engines, by the agent that collects them.
     earlier = sum(1 + len(each) for number in range(turns) for each in rounds[:number])
     reads = 4 * turns + earlier + 2 * teachers
     filter_reads = 4 + turns + 2 * teachers + 3 + 2 * teachers
-    writes = _RUN_WRITES + partitions * (puts + lists + filter_puts + filter_lists) + beats
-    return writes, _RUN_READS + partitions * (reads + filter_reads)
+    dataset_reads = 6 + turns + 2 * teachers + files
+    writes = partitions * (puts + lists + filter_puts + filter_lists)
+    writes += (partitions + files) * (dataset_puts + dataset_lists)
+    reads = partitions * (reads + filter_reads + dataset_reads) + files * file_reads
+    return _RUN_WRITES + writes + beats, _RUN_READS + reads
 
 
 def _costs(

@@ -171,8 +171,14 @@ class AgentRecord:
         finally:
             self.give_back(work)
 
-    def make_once(self, work: str, find: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
-        """What `find` finds. Where it finds nothing one agent makes it, and the others wait."""
+    def make_once(
+        self,
+        work: str,
+        find: Callable[[], Made | None],
+        make: Callable[[], Made],
+        meanwhile: Callable[[], None] = lambda: time.sleep(_LOOK_S),
+    ) -> Made:
+        """What `find` finds. Where it finds nothing one agent makes it, and the others wait, or do `meanwhile`."""
         while (found := find()) is None:
             if self.claim(work):
                 try:
@@ -180,7 +186,7 @@ class AgentRecord:
                     return make() if found is None else found
                 finally:
                     self.give_back(work)
-            time.sleep(_LOOK_S)
+            meanwhile()
         return found
 
 

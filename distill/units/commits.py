@@ -14,11 +14,12 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
-from distill.artifacts.files import Output
+from distill.artifacts.files import Output, describe
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
@@ -91,10 +92,13 @@ class Attempt:
         self.segments += 1
         self.store.put(f"{self.folder}/{stream}{_SEGMENT}{self.segments:05d}.zst", compress(lines))
 
-    def put_file(self, name: str, data: bytes, count: int | None = None) -> None:
-        """Write a file of the result."""
+    def put_file(self, name: str, data: bytes | Path, count: int | None = None) -> None:
+        """Write a file of the result: bytes, or a file of any size."""
         self.store.put(f"{self.folder}/{name}", data)
-        self.files[name] = Output(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), count=count)
+        if isinstance(data, Path):
+            self.files[name] = describe(data, count)
+        else:
+            self.files[name] = Output(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), count=count)
 
     def commit(self, counts: Mapping[str, int]) -> Commit:
         """Offer this attempt as the one that counts. Returns the commit of the unit, ours or an earlier one."""

@@ -17,6 +17,8 @@ from distill.units.unit_queue import claimed_units
 PLAN_KEY = "plan/plan.json"
 SIGNAL_UNITS = "filter/signals"
 """Units of a filter are below it, by the fingerprint of what measures them."""
+DATASET_STEP = "filter/dataset/step.json"
+"""The work, the round and the names of the units by which agents write a dataset; there while they do so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class RunState:
     """Agents that ended with an error."""
     measured: int = 0
     """Partitions whose signals are committed, of the filter that measured last."""
+    written: tuple[int, int] = (0, 0)
+    """Units of the dataset that are committed, and all: of partitions, then of files. (0, 0) while there are none."""
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Counts of a finished filter stage."""
     trained: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +76,7 @@ class RunState:
             "traces_per_s",
             "eta_s",
         ]
-        names += ["agents", "failures", "measured", "filtered", "trained", "evaluated"]
+        names += ["agents", "failures", "measured", "written", "filtered", "trained", "evaluated"]
         return {name: getattr(self, name) for name in names}
 
 
@@ -97,6 +101,7 @@ def read_run_state(store: ObjectStore) -> RunState:
         agents=tuple(agents),
         failures=tuple(_objects(store, FAILURES)),
         measured=_count_measured(store),
+        written=_count_written(store),
         filtered=stage_counts(store, "filter"),
         trained=stage_counts(store, "train"),
         evaluated=stage_counts(store, "eval"),
@@ -109,6 +114,15 @@ def _count_measured(store: ObjectStore) -> int:
     works = Counter(stored.key.partition("/commits/")[0] for stored in commits)
     last = max(commits, key=lambda stored: stored.modified_s, default=None)
     return works[last.key.partition("/commits/")[0]] if last is not None else 0
+
+
+def _count_written(store: ObjectStore) -> tuple[int, int]:
+    try:
+        step = orjson.loads(store.read(DATASET_STEP))
+    except FileNotFoundError:
+        return 0, 0
+    done = {unit.partition for unit in committed_units(store, step["work"]) if unit.round == step["round"]}
+    return len(done), len(step["names"])
 
 
 def traces_of(plan: Mapping[str, Any], units: Iterable[Unit]) -> int:

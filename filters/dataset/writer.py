@@ -6,7 +6,7 @@ are written in the order of the curriculum, then of question and trace, a row gr
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import Output, atomic_path, describe, storage_errors
-from distill.artifacts.layout import part_path
+from distill.artifacts.layout import dataset_file_rows, part_path
 from distill.data.images import image_files
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import ImageError
@@ -67,9 +67,6 @@ _WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
 """Traces that are sorted at once, with all their columns: 100,000 of them take 200 MB."""
 _BATCH = 4096
-"""Rows of a file at most: their signals and questions are in memory together."""
-_FILES = 64
-"""A dataset has so many files before a file has more than `_GROUP_ROWS` rows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,21 +96,49 @@ class RowsTask:
     relative_tolerance: float
 
 
-class DatasetWriter(Protocol):
-    """Writes the dataset of a filter stage."""
+class Writing(Protocol):
+    """A dataset that is being written."""
 
-    def __call__(
+    def result(self) -> Written:
+        """Wait until it is written."""
+
+
+class DatasetWriter(Protocol):
+    """Writes the dataset of a filter stage, while the rest of its result is made."""
+
+    def start(
         self,
-        database: duckdb.DuckDBPyConnection,
+        database: Callable[[], duckdb.DuckDBPyConnection],
         index: PlannedTraces,
         folder: Path,
-        recipe: Recipe,
-        /,
-        *,
         select: Select,
         workers: Workers,
-    ) -> Written:
-        """Write the traces that the `decisions` of a database select below `folder`, which is new."""
+    ) -> Writing:
+        """Begin to write what the `decisions` of a database select below `folder`, which is new."""
+
+    def bring_images(self, samples: Sequence[Sample]) -> None:
+        """Make the images of some samples readable on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDataset:
+    """Processes of this machine write the dataset."""
+
+    recipe: Recipe
+
+    def start(
+        self,
+        database: Callable[[], duckdb.DuckDBPyConnection],
+        index: PlannedTraces,
+        folder: Path,
+        select: Select,
+        workers: Workers,
+    ) -> Writing:
+        # With a database of its own: it runs beside those who read the same decisions.
+        return workers.beside(lambda: write(database(), index, folder, self.recipe, select=select, workers=workers))
+
+    def bring_images(self, samples: Sequence[Sample]) -> None:
+        """They are where the recipe says."""
 
 
 def write(
@@ -164,8 +189,7 @@ def file_tables(
     """
     load_answer_types(recipe)
     ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
-    rows = min(_BATCH, max(_GROUP_ROWS, -(-count // _FILES)))
-    return _cut(_chosen(database, index, chosen, select), rows)
+    return _cut(_chosen(database, index, chosen, select), dataset_file_rows(count))
 
 
 def rows_task(index: PlannedTraces, recipe: Recipe, table: pa.Table) -> RowsTask:

@@ -82,6 +82,7 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
     )
     row_of_trace = {row[0]: row for row in rows}
     samples = index.samples_of(row[1] for row in rows)
+    index.bring_images(list(samples.values()))
     for sides in (_FULL_SIDES, _FULL_SIDES[-1:]):
         album = _Album(sides)
         pictures = {row[0]: album.pictures(samples[row[1]]) for row in rows}

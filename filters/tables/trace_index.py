@@ -9,7 +9,7 @@ partition.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -65,6 +65,8 @@ class PlannedTraces:
     asked_start: NDArray[np.int64]
     """Where the line of each starts in its partition's file."""
     makers: Counter[Maker] = field(default_factory=Counter)
+    bring_images: Callable[[Sequence[Sample]], None] = lambda samples: None
+    """Makes the images of some samples readable on this machine."""
 
     @property
     def count(self) -> int:

@@ -21,6 +21,7 @@ from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.units import image_shards
 from distill.units.stored_run import own_scratch, pull_generate
+from distill.units.stored_stage import pull_stage
 from filters.apply import apply
 from filters.store_run import filter_in_store
 from teacher.agent import Agent
@@ -80,12 +81,14 @@ def generate(world: World) -> None:
 def assert_equal(world: World, bucket: ObjectStore, pulled: Path) -> None:
     """The run in the store has the traces of the run in the folder, and its filter the same dataset."""
     recipe = world.recipe()
-    pull_generate(open_store(RUN, config=recipe.store.client_options()), pulled)
+    store = open_store(RUN, config=recipe.store.client_options())
+    pull_generate(store, pulled)
     assert lines_of(world, pulled) == lines_of(world, world.run) and len(lines_of(world, pulled)) == 90
     assert file_sha256(pulled / "generate/plan.parquet") == file_sha256(world.run / "generate/plan.parquet")
     with own_scratch(recipe, RUN) as scratch:
         filter_in_store(recipe, RUN, scratch)
-        assert dataset(scratch / "run") == dataset(world.run) != {}
+    pull_stage(store, "filter", pulled / "filter")
+    assert dataset(pulled) == dataset(world.run) != {}
 
 
 def image_gets(faults: StoreFaults) -> Counter[str]:

@@ -1,0 +1,388 @@
+"""The dataset of a filter in a store, which all of its agents write.
+
+    filter/dataset/step.json                     what the agents do now: a round, and the names of its units
+    filter/dataset/<result>/rows/<partition>     the selected traces of a partition, with file and place of each row
+    filter/dataset/<result>/files/<file>         where the rows of a file are
+    filter/dataset/<result>/p/, commits/         attempts and commits of the units of both rounds
+    run/filter/files/<sha256>                    the files of the dataset
+
+The order of a dataset has nothing to do with the partitions of its run, so each row changes hands once. In the first
+round an agent makes the rows of a partition from its traces and images, and puts them as one object, file by file. In
+the second round an agent brings the rows of a file from all partitions into their order, and writes the file as a run
+in a folder does. The agent that decides what is selected leads. One that takes over from it decides the same, and
+finds the units that are committed. When the stage is finished, all objects but the files are deleted.
+"""
+
+import hashlib
+import heapq
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distill.artifacts.files import Output, file_sha256
+from distill.artifacts.manifest import canonical, fingerprint
+from distill.errors import DataError
+from distill.machine.child_process import available_cores
+from distill.object_store.interface import ObjectStore
+from distill.recipe.sections.filter import Select
+from distill.types import Sample
+from distill.units import image_shards
+from distill.units.agent_record import CLAIMS, AgentRecord
+from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.run_state import DATASET_STEP
+from distill.units.stored_run import finished_commit
+from distill.units.stored_stage import finished_place, parse_files, pull_file
+from distill.units.unit_queue import UnitQueue
+from filters.dataset.writer import (
+    SCHEMA,
+    Row,
+    RowsTask,
+    Written,
+    file_name,
+    file_tables,
+    read_rows,
+    row_groups,
+    rows_task,
+    write_files,
+)
+from filters.tables.trace_index import Ids, PlannedTraces
+from filters.tables.workers import Workers
+from filters.unit_traces import UnitTraces
+
+_FOLDER = "filter/dataset"
+_FILE, _PLACE = "dataset_file", "dataset_place"
+_PLACED = SCHEMA.append(pa.field(_PLACE, pa.int64()))
+_ROWS, _PIECES, _FILES = "rows", "pieces.json", "files.json"
+_BY_PARTITION, _BY_FILE = 0, 1
+"""The two rounds."""
+_LOOK_S = 0.5
+_BATCH = 64
+"""Rows of each partition in memory while a file is put in order."""
+_AT_ONCE = 16
+"""Requests to the store at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What all agents do now."""
+
+    work: str
+    round: int
+    names: Sequence[str]
+
+    @property
+    def units(self) -> list[Unit]:
+        return [Unit(round=self.round, partition=name, work=self.work) for name in self.names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetUnits:
+    """The units of a dataset, as one agent works on them."""
+
+    agent: AgentRecord
+    traces: UnitTraces
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.agent.store
+
+    def help(self) -> None:
+        """Work on the units of the present step, if there is one, until none of them is open."""
+        try:
+            step = _Step(**orjson.loads(self.store.read(DATASET_STEP)))
+        except FileNotFoundError:
+            pass
+        else:
+            with Workers(self.traces.recipe.filter.workers or available_cores()) as workers:
+                self.work(step, workers)
+        time.sleep(_LOOK_S)
+
+    def work(self, step: _Step, workers: Workers) -> None:
+        """Work on units of a step until all are committed, by this agent or another one.
+
+        Raises DistillError where units are set aside.
+        """
+        open_units = set(step.units).difference(committed_units(self.store, step.work))
+        queue = UnitQueue(self.agent, open_units, work=step.work, retries=self.traces.recipe.engine.retries)
+        self.agent.live = lambda: {"units": queue.at_work}
+        while not queue.ended:
+            drawn: list[Unit] = []
+            most = workers.count if step.round == _BY_FILE else 1
+            while len(drawn) < most and (unit := queue.draw()) is not None:
+                drawn.append(unit)
+            if not drawn:
+                time.sleep(_LOOK_S)
+                continue
+            try:
+                if step.round == _BY_FILE:
+                    self._make_files(drawn, workers)
+                else:
+                    self._make_rows(drawn[0], workers)
+            except FileNotFoundError:
+                if self._is_over(step):  # another agent has finished the stage
+                    self.agent.give_back()
+                    return
+                raise
+            for unit in drawn:
+                queue.done(unit)
+        queue.require_all()
+
+    def _is_over(self, step: _Step) -> bool:
+        try:
+            return _Step(**orjson.loads(self.store.read(DATASET_STEP))).work != step.work
+        except FileNotFoundError:
+            return True
+
+    def _make_rows(self, unit: Unit, workers: Workers) -> None:
+        """The rows of a partition, those of one file after those of another."""
+        table = pq.read_table(pa.BufferReader(self.store.read(_rows_key(unit.work, unit.partition))))
+        attempt = Attempt(store=self.store, unit=unit)
+        with self.traces.opened(unit.partition, images=True, workers=workers) as (folder, traces):
+            numbers = pc.unique(table[_FILE]).to_pylist()
+            parts = (table.filter(pc.equal(table[_FILE], number)) for number in numbers)
+            tasks = (
+                (
+                    folder / f"{number}.parquet",
+                    part[_PLACE],
+                    rows_task(traces, self.traces.recipe, part.drop_columns([_FILE, _PLACE])),
+                )
+                for number, part in zip(numbers, parts, strict=True)
+            )
+            pieces: dict[str, list[Any]] = {}
+            unreadable: dict[str, str] = {}
+            with (folder / _ROWS).open("wb") as rows:
+                for number, (path, left_out) in zip(numbers, workers.map(_write_piece, tasks), strict=True):
+                    start = rows.tell()
+                    with path.open("rb") as piece:
+                        shutil.copyfileobj(piece, rows)
+                    pieces[str(number)] = [start, rows.tell(), file_sha256(path)]
+                    path.unlink()
+                    unreadable |= left_out
+            attempt.put_file(_ROWS, folder / _ROWS)
+        attempt.put_file(_PIECES, canonical({"pieces": pieces, "unreadable": unreadable}))
+        attempt.commit({"rows": len(table)})
+
+    def _make_files(self, units: Sequence[Unit], workers: Workers) -> None:
+        """The files of the dataset with these numbers."""
+        folder = self.traces.scratch / "files"
+        shutil.rmtree(folder, ignore_errors=True)
+        tasks = ((folder / unit.partition, int(unit.partition), self._pull_pieces(unit, folder)) for unit in units)
+        for unit, files in zip(units, workers.map(_write_file, tasks), strict=True):
+            attempt, place = Attempt(store=self.store, unit=unit), finished_place("filter")
+            for name, output in files.items():
+                self.store.put(place(name, output), folder / unit.partition / name)
+            attempt.put_file(_FILES, canonical(files))
+            attempt.commit({"rows": sum(output.count or 0 for output in files.values())})
+            shutil.rmtree(folder / unit.partition)
+
+    def _pull_pieces(self, unit: Unit, folder: Path) -> list[Path]:
+        """The rows of a file, from each partition that has some."""
+        pieces = orjson.loads(self.store.read(_file_key(unit.work, int(unit.partition))))
+        paths = [folder / unit.partition / f"{number}.parquet" for number in range(len(pieces))]
+        (folder / unit.partition).mkdir(parents=True)
+
+        def pull(piece: Sequence[Any], path: Path) -> None:
+            key, start, end, sha256 = piece
+            path.write_bytes(data := self.store.read(key, start, end))
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise DataError(
+                    f"{self.store.address}/{key}: changed since it was committed; delete {_FOLDER}/ in the store, "
+                    "and run the same command again"
+                )
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pieces") as pool:
+            list(pool.map(pull, pieces, paths))
+        return paths
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredDataset:
+    """The dataset of a run in a store, for the agent that leads."""
+
+    units: DatasetUnits
+    fields: Mapping[str, Any]
+    """What the result of the stage depends on."""
+    _homes: list[tuple[str, Ids]] = field(default_factory=list)
+    """The samples of each partition."""
+
+    def add_partition(self, name: str, samples: Sequence[str]) -> None:
+        """Tell which samples with traces a partition has."""
+        self._homes.append((name, np.unique(np.array(samples, np.bytes_))))
+
+    def start(
+        self,
+        database: Callable[[], duckdb.DuckDBPyConnection],
+        index: PlannedTraces,
+        folder: Path,
+        select: Select,
+        workers: Workers,
+    ) -> "_Writing":
+        """Let the other agents begin, and say how this one goes on."""
+        recipe = self.units.traces.recipe
+        tables = file_tables(database(), index, recipe, select=select)
+        folder.mkdir(parents=True, exist_ok=True)
+        count, paths = self._write_tables(tables, folder.with_name(f".{folder.name}.rows"))
+        digests = {name: file_sha256(path) for name, path in paths.items()}
+        work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
+        self._remove(but=work)
+        for name, path in paths.items():
+            self.units.store.put(_rows_key(work, name), path)
+            path.unlink()
+        writing = _Writing(
+            units=self.units, work=work, partitions=list(paths), files=count, folder=folder, workers=workers
+        )
+        writing.begin(_BY_PARTITION)
+        return writing
+
+    def bring_images(self, samples: Sequence[Sample]) -> None:
+        """Fetch the images of some samples to this machine."""
+        by_partition: dict[str, list[Sample]] = {}
+        for sample, partition in zip(samples, self._partitions_of([sample.id for sample in samples]), strict=True):
+            by_partition.setdefault(partition, []).append(sample)
+        for partition, shown in by_partition.items():
+            image_shards.fetch_shards(
+                self.units.store, self.units.traces.plan["attempt"], image_shards.stored_refs(shown).keys(), partition
+            )
+
+    def remove(self) -> None:
+        """Delete all objects but the files of the dataset."""
+        self._remove()
+
+    def _remove(self, but: str = "") -> None:
+        store = self.units.store
+        for folder in (_FOLDER, f"{CLAIMS}/{_FOLDER}"):
+            store.delete(stored.key for stored in store.list_objects(folder) if not (but and f"{but}/" in stored.key))
+
+    def _write_tables(self, tables: Iterator[pa.Table], folder: Path) -> tuple[int, dict[str, Path]]:
+        """The number of files, and for each partition the rows that it has in them."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        writers: dict[str, pq.ParquetWriter] = {}
+        count = 0
+        for count, table in enumerate(tables, 1):
+            partitions = pa.array(self._partitions_of(table["sample_id"].to_pylist()))
+            table = table.append_column(_FILE, pa.array(np.full(len(table), count - 1)))
+            table = table.append_column(_PLACE, pa.array(np.arange(len(table))))
+            for partition in partitions.unique().to_pylist():
+                rows = table.filter(pc.equal(partitions, partition))
+                if partition not in writers:
+                    writers[partition] = pq.ParquetWriter(folder / f"{partition}.parquet", rows.schema)
+                writers[partition].write_table(rows)
+        for writer in writers.values():
+            writer.close()
+        return count, {name: folder / f"{name}.parquet" for name in sorted(writers)}
+
+    def _partitions_of(self, sample_ids: Sequence[str]) -> list[str]:
+        wanted = np.array(sample_ids, np.bytes_)
+        found = np.full(len(wanted), -1)
+        for number, (_, samples) in enumerate(self._homes):
+            rows = np.minimum(np.searchsorted(samples, wanted), len(samples) - 1)
+            found[samples[rows] == wanted] = number
+        assert (found >= 0).all(), "a sample of no partition"
+        return [self._homes[number][0] for number in found.tolist()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writing:
+    """A dataset that agents write."""
+
+    units: DatasetUnits
+    work: str
+    partitions: Sequence[str]
+    files: int
+    folder: Path
+    workers: Workers
+
+    def begin(self, number: int) -> _Step:
+        """Tell all agents that a round begins."""
+        step = self._step(number)
+        self.units.store.put(DATASET_STEP, canonical(asdict(step)))
+        return step
+
+    def _step(self, number: int) -> _Step:
+        names = self.partitions if number == _BY_PARTITION else [f"{file:05d}" for file in range(self.files)]
+        return _Step(work=self.work, round=number, names=names)
+
+    def result(self) -> Written:
+        """Work with the other agents until the dataset is there; its files are not brought to this machine."""
+        store = self.units.store
+        step = self._step(_BY_PARTITION)
+        self.units.work(step, self.workers)
+        unreadable: dict[str, str] = {}
+        pieces: list[list[Any]] = [[] for _ in range(self.files)]
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pieces") as pool:
+            for unit, (attempt, made) in zip(step.units, pool.map(self._read_pieces, step.units), strict=True):
+                unreadable |= made["unreadable"]
+                for number, piece in made["pieces"].items():
+                    pieces[int(number)].append([f"{unit.folder}/{attempt}/{_ROWS}", *piece])
+            if unreadable:
+                return Written(unreadable=unreadable)
+            keys = [_file_key(self.work, number) for number in range(self.files)]
+            list(pool.map(lambda key, listed: store.put(key, canonical(listed)), keys, pieces))
+            step = self.begin(_BY_FILE)
+            self.units.work(step, self.workers)
+            made_files = [file for files in pool.map(self._read_files, step.units) for file in files]
+        written = Written(files={file_name(number): file for number, file in enumerate(made_files)})
+        if self.units.traces.recipe.filter.exports:
+            for name, output in written.files.items():
+                pull_file(store, "filter", output, self.folder / name)
+        return written
+
+    def _read_pieces(self, unit: Unit) -> tuple[str, dict[str, Any]]:
+        commit = finished_commit(self.units.store, unit)
+        return commit.attempt, orjson.loads(read_file(self.units.store, unit, commit, _PIECES))
+
+    def _read_files(self, unit: Unit) -> list[Output]:
+        store = self.units.store
+        listed = parse_files(orjson.loads(read_file(store, unit, finished_commit(store, unit), _FILES)))
+        return [listed[name] for name in sorted(listed)]
+
+
+def _write_piece(task: tuple[Path, pa.ChunkedArray, RowsTask]) -> tuple[Path, dict[str, str]]:
+    """Write the rows of a partition for one file, and give the questions whose images cannot be read.
+
+    Where there are some, the traces are selected anew and the file is not used.
+    """
+    path, places, rows = task
+    unreadable: dict[str, str] = {}
+    start = 0
+    with pq.ParquetWriter(path, _PLACED, compression="zstd") as writer:
+        for group, _ in row_groups(read_rows(rows, unreadable)):
+            table = pa.Table.from_pylist(group, schema=SCHEMA)
+            writer.write_table(table.append_column(_PLACE, places.slice(start, len(group))))
+            start += len(group)
+    return path, unreadable
+
+
+def _write_file(task: tuple[Path, int, Sequence[Path]]) -> dict[str, Output]:
+    """Write a file of the dataset from its rows in the files of partitions."""
+    folder, number, pieces = task
+    placed = heapq.merge(*map(_read_placed, pieces), key=itemgetter(0))
+    return write_files((row for _, row in placed), folder, number)
+
+
+def _read_placed(path: Path) -> Iterator[tuple[int, Row]]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=_BATCH):
+            for row in batch.to_pylist():
+                yield row.pop(_PLACE), row
+
+
+def _rows_key(work: str, partition: str) -> str:
+    return f"{work}/rows/{partition}.parquet"
+
+
+def _file_key(work: str, number: int) -> str:
+    return f"{work}/files/{number:05d}.json"

@@ -1,0 +1,56 @@
+"""The traces of one partition of a run in a store, on this machine while an agent works on them."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distill.artifacts.layout import PLAN, SAMPLE_PARTS, SAMPLES
+from distill.data import sample_files
+from distill.data.images import stored_images
+from distill.object_store.interface import ObjectStore
+from distill.recipe.recipe import Recipe
+from distill.units import image_shards
+from distill.units.stored_run import collect_units, generate_units, samples_key, write_bytes
+from filters.tables.trace_index import PlannedTraces, index
+from filters.tables.workers import Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTraces:
+    """A finished run in a store, and the scratch folder of an agent."""
+
+    recipe: Recipe
+    store: ObjectStore
+    plan: Mapping[str, Any]
+    scratch: Path
+
+    @contextmanager
+    def opened(self, partition: str, *, images: bool, workers: Workers) -> Iterator[tuple[Path, PlannedTraces]]:
+        """A folder, with the traces of a partition and, where they are asked for, its images, inside the block."""
+        store, folder = self.store, self.scratch / "units" / partition
+        shutil.rmtree(folder, ignore_errors=True)  # of an agent that was killed
+        generate = folder / "generate"
+        collect_units(store, self.plan, folder, generate_units(self.plan, [partition]))
+        write_bytes(generate / SAMPLES, store.read(samples_key(partition)))
+        self._write_plan(generate)
+        brought: set[str] = set()
+        if images:
+            brought |= image_shards.stored_refs(sample_files.read_samples(generate / SAMPLES)).keys()
+            image_shards.fetch_shards(store, self.plan["attempt"], brought, partition)
+        yield folder, index(generate, folder / SAMPLE_PARTS, self.recipe.filter.partition_rows, workers)
+        stored_images.forget(brought)
+        shutil.rmtree(folder)
+
+    def _write_plan(self, generate: Path) -> None:
+        """The rows of the run's plan for the samples of a partition."""
+        whole = self.scratch / PLAN
+        if not whole.exists():
+            write_bytes(whole, self.store.read(f"run/generate/{PLAN}"))
+        samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
+        pq.write_table(pq.read_table(whole, filters=pc.field("sample_id").isin(samples)), generate / PLAN)

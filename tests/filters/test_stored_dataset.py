@@ -1,0 +1,215 @@
+"""The dataset of a run in a store is written by all of its agents, and is that of a run in a folder."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import store_worlds
+import stub_server
+from generate_world import World
+from store_worlds import small_world
+
+from distill.artifacts.manifest import Manifest
+from distill.errors import DataError
+from distill.object_store.local_store import LocalStore
+from distill.units import stored_stage
+from distill.units.agent_record import AgentRecord, joined
+from distill.units.commits import Attempt
+from distill.units.stored_run import finished_plan, pull_generate
+from distill.units.stored_stage import pull_stage
+from filters import store_run, stored_dataset
+from filters.apply import apply
+from filters.dataset import writer
+from filters.store_run import filter_in_store
+from filters.stored_dataset import DatasetUnits
+from filters.unit_traces import UnitTraces
+from teacher.store_run import generate_in_store
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve(latency_s=0.0) as url:
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    """A finished run of several partitions in a store."""
+    world = small_world(tmp_path, url)
+    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nlease_s = 2.0\n[generate]\npatience_s = 2.0'
+    generate_in_store(world.recipe(), address(world), tmp_path / "generated")
+    return world
+
+
+def address(world: World) -> str:
+    return f"file://{world.folder / 'store'}"
+
+
+def store_of(world: World) -> LocalStore:
+    return LocalStore(world.folder / "store")
+
+
+def assert_as_in_a_folder(world: World) -> Manifest:
+    """The stage in the store has the files of a run in a folder, and nothing is left of the work on them."""
+    store, pulled, plain = store_of(world), world.folder / "pulled", world.folder / "plain"
+    pull_stage(store, "filter", pulled / "filter")
+    pull_generate(store, plain)
+    expected, found = apply(world.recipe(), plain), Manifest.read(pulled / "filter")
+    assert found is not None and found.outputs == expected.outputs
+    assert store_worlds.dataset(pulled) == store_worlds.dataset(plain) != {}
+    assert not store.list_objects("filter/dataset") and not store.list_objects("claims")
+    return found
+
+
+def committed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The units of a dataset that attempts commit from now on, each with its round and its thread."""
+    units: list[tuple[str, str]] = []
+    commit = Attempt.commit
+
+    def noted(attempt: Attempt, counts: dict[str, int]) -> object:
+        if attempt.unit.work.startswith("filter/dataset"):
+            units.append((attempt.unit.name, threading.current_thread().name))
+        return commit(attempt, counts)
+
+    monkeypatch.setattr(Attempt, "commit", noted)
+    return units
+
+
+def test_rows_of_many_partitions_come_into_files_of_several_row_groups(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
+    monkeypatch.setattr(writer, "dataset_file_rows", lambda rows: 20)
+    monkeypatch.setattr(stored_dataset, "_BATCH", 2)
+    units = committed(monkeypatch)
+    filter_in_store(world.recipe(), address(world), world.folder / "first")
+    found = assert_as_in_a_folder(world)
+    names = [name for name, _ in units]
+    assert len([name for name in names if name.startswith("0/")]) > 2, "partitions"
+    files = [name for name in names if name.startswith("1/")]
+    assert len(files) == len([name for name in found.outputs if name.startswith("dataset/train/")]) > 3
+
+
+def test_files_that_are_very_large_are_cut_as_in_a_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_GROUP_BYTES", 2000)
+    monkeypatch.setattr(writer, "_FILE_BYTES", 8000)
+    filter_in_store(world.recipe(), address(world), world.folder / "first")
+    found = assert_as_in_a_folder(world)
+    assert len([name for name in found.outputs if name.startswith("dataset/train/")]) > 1
+
+
+def test_an_agent_that_waits_helps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent that leads makes no row as long as the other one has not made some."""
+    units = committed(monkeypatch)
+    start, work = stored_dataset.StoredDataset.start, DatasetUnits.work
+
+    def leads(self: object, *arguments: object) -> object:
+        threading.current_thread().name = "leader"
+        return start(self, *arguments)  # type: ignore[arg-type]
+
+    def waits(self: DatasetUnits, *arguments: object) -> None:
+        deadline = time.monotonic() + 60
+        while threading.current_thread().name == "leader" and not units and time.monotonic() < deadline:
+            time.sleep(0.01)
+        work(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stored_dataset.StoredDataset, "start", leads)
+    monkeypatch.setattr(DatasetUnits, "work", waits)
+    agents = [
+        threading.Thread(target=filter_in_store, args=(world.recipe(), address(world), world.folder / name))
+        for name in ("first", "second")
+    ]
+    for agent in agents:
+        agent.start()
+    for agent in agents:
+        agent.join(120)
+    threads = {thread for _, thread in units}
+    assert threads - {"leader"}, "the other one has made rows"
+    assert len(units) == len({name for name, _ in units}), "each unit is made once"
+    assert_as_in_a_folder(world)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_agent_that_takes_over_makes_no_committed_unit_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    units = committed(monkeypatch)
+
+    def stop(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((DatasetUnits, "_make_files") if number == 0 else (store_run, "push_stage")), stop)
+        with pytest.raises(Killed):
+            filter_in_store(world.recipe(), address(world), world.folder / "first")
+    before = {name for name, _ in units}
+    assert before and store_of(world).list_objects("filter/dataset")
+    units.clear()
+    filter_in_store(world.recipe(), address(world), world.folder / "second")
+    assert not before & {name for name, _ in units}
+    assert_as_in_a_folder(world)
+
+
+def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selected_anew(world: World) -> None:
+    (world.folder / "1.png").write_bytes(b"no image")
+    done = filter_in_store(world.recipe(), address(world), world.folder / "first")
+    assert done.counts["rule.unreadable_image"] > 0 < done.counts["selected"]
+    assert_as_in_a_folder(world)
+
+
+def test_exports_are_made_from_the_rows_of_all_agents(world: World) -> None:
+    world.head += '\n[filter]\nexports = ["llava"]'
+    filter_in_store(world.recipe(), address(world), world.folder / "first")
+    found = assert_as_in_a_folder(world)
+    assert [name for name in found.outputs if name.startswith("exports/")]
+
+
+def agent_of(world: World, agent: AgentRecord) -> DatasetUnits:
+    store = store_of(world)
+    traces = UnitTraces(
+        recipe=world.recipe(), store=store, plan=finished_plan(store), scratch=world.folder / "helper"
+    )
+    return DatasetUnits(agent=agent, traces=traces)
+
+
+def test_an_agent_whose_step_is_over_goes_on_without_a_word(world: World) -> None:
+    store = store_of(world)
+    step = {"work": "filter/dataset/aa", "round": 0, "names": ["00"]}
+    with joined(store, world.folder / "helper") as agent:
+        agent_of(world, agent).help()  # there is none
+        store.put("filter/dataset/step.json", orjson.dumps(step))
+        with pytest.raises(FileNotFoundError):  # its table is missing although the step is not over
+            agent_of(world, agent).help()
+        read = LocalStore.read
+
+        def ended(self: LocalStore, key: str, *range_: int) -> bytes:
+            if key.endswith("rows/00.parquet"):
+                store.delete(["filter/dataset/step.json"])
+            return read(self, key, *range_)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalStore, "read", ended)
+            agent_of(world, agent).help()
+    assert not store.list_objects("claims")
+
+
+def test_rows_that_were_changed_in_the_store_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, put = store_of(world), LocalStore.put
+
+    def changed(self: LocalStore, key: str, data: bytes | Path) -> None:
+        put(self, key, data)
+        if "/files/" in key and key.endswith(".json"):
+            rows = orjson.loads(store.read(key))[0][0]
+            put(self, rows, bytes(len(store.read(rows))))
+
+    monkeypatch.setattr(LocalStore, "put", changed)
+    with pytest.raises(DataError, match="changed since it was committed"):
+        filter_in_store(world.recipe(), address(world), world.folder / "first")
+    assert not stored_stage.stage_files(store, "filter")
