@@ -7,7 +7,7 @@ them. The manifest is written last. This module sends no request to a teacher an
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ def apply(
     fresh: bool = False,
     measurers: Mapping[str, ModelSignal] | None = None,
     dataset: DatasetWriter | None = None,
+    read_index: Callable[[Path, Path, int, Workers], PlannedTraces] = index,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
@@ -64,7 +65,8 @@ def apply(
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
     asked, say, or failed ones again. Signals that need a model come from `measurers`, by name
-    (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. Raises
+    (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. `read_index`
+    does what `filters.tables.trace_index.index` does. Raises
     RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from other
     settings, DataError when nothing is kept.
     """
@@ -89,7 +91,7 @@ def apply(
             if left.is_file():  # by a run that was killed
                 left.unlink()
         with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
-            traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            traces = read_index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
             give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)

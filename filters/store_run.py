@@ -13,13 +13,16 @@ of a run in a folder.
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.layout import PLAN, RECIPE, SAMPLES, SIGNALS
-from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
+from distill.artifacts.integrity import traces_digest
+from distill.artifacts.layout import PLACES, PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
+from distill.artifacts.manifest import MANIFEST, Manifest, canonical, differences, fingerprint
 from distill.data import sample_files
 from distill.errors import StaleError
 from distill.machine.child_process import available_cores
@@ -29,9 +32,10 @@ from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord, joined
-from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.commits import Attempt, Commit, Unit, committed_units, read_file
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
+    collected_journals,
     finished_commit,
     finished_plan,
     generate_units,
@@ -45,12 +49,13 @@ from filters.signals.base import Extractor
 from filters.stored_dataset import DatasetUnits, StoredDataset
 from filters.tables import measure
 from filters.tables.fork_server import count_planned
+from filters.tables.journal_pieces import Maker
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import partition_count
+from filters.tables.trace_index import PlannedTraces, UnitIndex, index_of_units, partition_count
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
-_TABLE = "signals.parquet"
+_TABLE, _MAKERS = "signals.parquet", "makers.json"
 _LOOK_S = 0.5
 _LOOKING = frozenset({"contamination", "ocr"})
 """Families of signals that look at images."""
@@ -77,7 +82,11 @@ def filter_in_store(
     plan = finished_plan(store)
     pull_manifest(store, run)
     inputs = read_inputs(recipe, run, measurers)
-    work = f"{SIGNAL_UNITS}/{measure.measured_by(inputs.extractors, corpus_scheme(recipe))[:16]}"
+    measured = {
+        "by": measure.measured_by(inputs.extractors, corpus_scheme(recipe)),
+        "traces": traces_digest(inputs.generated),
+    }
+    work = f"{SIGNAL_UNITS}/{fingerprint(measured)[:16]}"
     units = [Unit(round=0, partition=name, work=work) for name in sorted(plan["partitions"])]
 
     def find() -> Manifest | None:
@@ -94,13 +103,23 @@ def filter_in_store(
 
         def tables() -> Iterator[pa.Table]:
             for unit, commit in commits.items():
-                table = pq.read_table(pa.BufferReader(read_file(store, unit, commit, _TABLE)))
+                table = _read_table(store, unit, commit, _TABLE)
                 dataset.add_partition(unit.partition, table["sample_id"].to_pylist())
                 yield table
 
+        def read_index(generate: Path, samples: Path, partition_rows: int, _: Workers) -> PlannedTraces:
+            journals = collected_journals(plan)
+            of_units = (
+                _read_index(store, unit, commit, journals[unit.partition]) for unit, commit in commits.items()
+            )
+            return index_of_units(generate, samples, partition_rows, of_units, digests)
+
         partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
-        measure.take_over(tables(), partitions, inputs.extractors, folder / SIGNALS, corpus_scheme(recipe))
-        manifest = apply(recipe, run, measurers=measurers, dataset=dataset, on_progress=on_progress)
+        scheme = corpus_scheme(recipe)
+        digests = measure.write_measured(tables(), partitions, inputs.extractors, folder / SIGNALS, scheme)
+        manifest = apply(
+            recipe, run, measurers=measurers, dataset=dataset, read_index=read_index, on_progress=on_progress
+        )
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         written = {name: output for name, output in manifest.outputs.items() if not (folder / name).exists()}
         push_stage(store, "filter", folder, written)
@@ -180,8 +199,25 @@ def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extrac
             readers=recipe.filter.workers or available_cores(),
         )
         table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
+        attempt.put_file(PLACES, folder / SAMPLE_PARTS / PLACES)
+        makers = [asdict(maker) | {"traces": count} for maker, count in index.makers.items()]
+        attempt.put_file(_MAKERS, canonical(makers))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
     attempt.commit({"traces": len(table)})
     return len(table)
+
+
+def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mapping[str, str]) -> UnitIndex:
+    """What the agent that measured a unit found in its journals."""
+    makers = orjson.loads(read_file(store, unit, commit, _MAKERS))
+    return UnitIndex(
+        places=_read_table(store, unit, commit, PLACES),
+        journals=journals,
+        makers={Maker(**{name: each[name] for name in each if name != "traces"}): each["traces"] for each in makers},
+    )
+
+
+def _read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:
+    return pq.read_table(pa.BufferReader(read_file(store, unit, commit, name)))

@@ -116,6 +116,16 @@ def collect_units(
     return commits
 
 
+def collected_journals(plan: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Of each partition, the journals as `collect_units` writes them, by what it calls those of a partition alone."""
+    names: dict[str, dict[str, str]] = {partition: {} for partition in plan["partitions"]}
+    for number, unit in enumerate(generate_units(plan)):
+        for teacher in plan["rounds"][unit.round]["teachers"]:
+            alone, whole = (part_path(Path(teacher), each, ".jsonl") for each in (unit.round, number))
+            names[unit.partition][alone.as_posix()] = whole.as_posix()
+    return names
+
+
 def finished_commit(store: ObjectStore, unit: Unit) -> Commit:
     """The commit of a unit. StaleError while it is open."""
     commit = read_commit(store, unit)

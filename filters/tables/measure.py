@@ -26,7 +26,6 @@ from distill.machine.memory import seldom_collected
 from distill.types import Sample, Trace
 from filters.signals import registry
 from filters.signals.base import Extractor
-from filters.signals.families.ocr import Ocr
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
@@ -112,8 +111,7 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
-    unread = [task for task in todo if not _is_taken_over(task)]
-    samples = (sample for task in unread for sample in read_partition(task.samples, task.number))
+    samples = (sample for task in todo for sample in read_partition(task.samples, task.number))
     read_pictures(extractors, samples, readers, on_read)
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
@@ -125,31 +123,36 @@ def measured_by(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> str
     return _made_by(registry.identity(extractors), file_columns(extractors).names, scheme).decode()
 
 
-def take_over(
+def write_measured(
     tables: Iterable[pa.Table],
     partitions: int,
     extractors: tuple[Extractor, ...],
     folder: Path,
     scheme: Scheme | None,
-) -> None:
-    """Write rows that were measured elsewhere as the files of an earlier run, of which `measure` keeps what is valid.
+) -> list[int]:
+    """Write rows that were measured elsewhere as the files that `measure` would write, and give their digests.
 
-    `tables` have the columns of a partition's file, and each sample with all its traces.
+    `tables` have the columns of a partition's file, and each sample with all its traces. A digest is that of the
+    partition's traces and samples.
     """
-    schema = file_columns(extractors)
-    identity = registry.identity(extractors)
-    metadata = {
-        _EXTRACTORS: orjson.dumps(identity, option=orjson.OPT_SORT_KEYS),
-        _MADE_BY: _made_by(identity, schema.names, scheme),
-    }
+    schema, identity = file_columns(extractors), registry.identity(extractors)
+    paths = [part_path(folder, number, ".parquet") for number in range(partitions)]
+    unsorted = [path.with_name(f".{path.name}.unsorted") for path in paths]
+    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        paths = [part_path(folder, number, ".parquet") for number in range(partitions)]
-        temporary = [stack.enter_context(digested_path(path)) for path in paths]
-        files = [stack.enter_context(pq.ParquetWriter(path, schema.with_metadata(metadata))) for path in temporary]
+        files = [stack.enter_context(pq.ParquetWriter(path, schema)) for path in unsorted]
         for table in tables:
             numbers = partitions_of(np.array(table["sample_id"].to_pylist(), np.bytes_), partitions)
             for number in np.unique(numbers).tolist():
                 files[number].write_table(table.filter(pa.array(numbers == number)))
+    digests = []
+    for path, rows in zip(paths, unsorted, strict=True):
+        table = pq.read_table(rows).sort_by("id")
+        of_samples = dict(zip(table["sample_id"].to_pylist(), table["content"].to_pylist(), strict=True))
+        digests.append(sum(map(int.from_bytes, of_samples.values())) % (1 << 128))
+        _write_file(path, table, identity, scheme, f"{digests[-1]:032x}")
+        rows.unlink()
+    return digests
 
 
 @seldom_collected()
@@ -187,17 +190,23 @@ def measure_partition(task: PartitionTask) -> tuple[int, int]:
     table = pa.concat_tables(
         [reused_rows, measure_samples(by_sample.keys() - unchanged, task.extractors, signed=True)]
     )
-    table = table.sort_by("id")
+    _write_file(task.path, table.sort_by("id"), task.identity, task.scheme, task.content)
+    return len(table), len(reused_rows) if is_complete else 0
+
+
+def _write_file(
+    path: Path, table: pa.Table, identity: Mapping[str, Any], scheme: Scheme | None, content: str
+) -> None:
+    """Write the sorted rows of a partition, with the fingerprint of all that they depend on."""
     metadata = {
-        _EXTRACTORS: orjson.dumps(task.identity, option=orjson.OPT_SORT_KEYS),
-        _MADE_BY: _made_by(task.identity, schema.names, task.scheme),
-        _FINGERPRINT: _fingerprint(task, schema.names),
+        _EXTRACTORS: orjson.dumps(identity, option=orjson.OPT_SORT_KEYS),
+        _MADE_BY: _made_by(identity, table.column_names, scheme),
+        _FINGERPRINT: _fingerprint(identity, table.column_names, scheme, content),
     }
-    with digested_path(task.path) as temporary:
+    with digested_path(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
-    return len(table), len(reused_rows) if is_complete else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,8 +337,8 @@ def _made_by(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme |
     return fingerprint(_identity(extractors, columns, scheme)).encode()
 
 
-def _fingerprint(task: PartitionTask, columns: list[str]) -> bytes:
-    return fingerprint(_identity(task.identity, columns, task.scheme) | {"content": task.content}).encode()
+def _fingerprint(identity: Mapping[str, Any], columns: list[str], scheme: Scheme | None, content: str) -> bytes:
+    return fingerprint(_identity(identity, columns, scheme) | {"content": content}).encode()
 
 
 def _is_current(task: PartitionTask) -> bool:
@@ -339,16 +348,9 @@ def _is_current(task: PartitionTask) -> bool:
         return False
     columns = pq.read_schema(task.path).names
     needed = {name for extractor in task.extractors for name in extractor.columns.names}
-    return metadata_of_file[_FINGERPRINT] == _fingerprint(task, columns) and needed <= set(columns)
-
-
-def _is_taken_over(task: PartitionTask) -> bool:
-    """Whether the file holds rows that `take_over` wrote: their images were read where they were measured."""
-    metadata_of_file = _metadata(task.path) or {}
-    if _FINGERPRINT in metadata_of_file or _EXTRACTORS not in metadata_of_file:
-        return False
-    measured_elsewhere = orjson.loads(metadata_of_file[_EXTRACTORS]).get(Ocr.name)
-    return bool(measured_elsewhere) and measured_elsewhere == orjson.loads(orjson.dumps(task.identity)).get(Ocr.name)
+    return metadata_of_file[_FINGERPRINT] == _fingerprint(
+        task.identity, columns, task.scheme, task.content
+    ) and needed <= set(columns)
 
 
 def _content_digest(sample: Sample, traces: list[Trace]) -> bytes:

@@ -9,7 +9,7 @@ partition.
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -132,21 +132,8 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
-    ids, sample_ids, teachers = _plan(generate / PLAN)
-    count = partition_count(len(ids), partition_rows)
-    planned = PlannedTraces(
-        # Quarantined rows and other notes lie beside the teachers' folders, not in them.
-        journals=part_paths(generate, ".jsonl", below="*"),
-        samples=samples,
-        ids=ids,
-        sample_ids=sample_ids,
-        partition=partitions_of(sample_ids, count),
-        journal=np.full(len(ids), -1, np.int32),
-        start=np.zeros(len(ids), np.int64),
-        digests=[0] * count,
-        asked=np.empty(0, sample_ids.dtype),
-        asked_start=np.empty(0, np.int64),
-    )
+    planned, teachers = _read_plan(generate, samples, partition_rows)
+    ids = planned.ids
     errors: dict[int, tuple[int, Maker]] = {}
     for records in workers.map(read_piece, pieces(planned.journals)):
         rows, number = _rows_in(ids, records.ids), records.piece.number
@@ -157,6 +144,40 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
                 _add_record(planned, errors, row, (number, start), digest, maker, failed=failed)
     planned.makers = +planned.makers
     _copy_samples(planned, generate / SAMPLES)
+    _write_places(planned, generate)
+    return planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitIndex:
+    """What an index of some partitions of a run in a store tells of them."""
+
+    places: pa.Table
+    """Of each live trace its id, its journal in the folder of the unit, and where its line starts."""
+    journals: Mapping[str, str]
+    """What each journal is called in the folder of the whole run."""
+    makers: Mapping[Maker, int]
+
+
+def index_of_units(
+    generate: Path, samples: Path, partition_rows: int, units: Iterable[UnitIndex], digests: Sequence[int]
+) -> PlannedTraces:
+    """What `index` gives, put together from the indexes of units: no journal is read.
+
+    `digests` are those of the partitions. Raises DataError where units and journals do not belong together.
+    """
+    planned, _ = _read_plan(generate, samples, partition_rows)
+    numbers = {path.relative_to(generate).as_posix(): number for number, path in enumerate(planned.journals)}
+    for unit in units:
+        rows = np.array(_rows_in(planned.ids, unit.places["id"].to_pylist()), np.int64)
+        names = [unit.journals.get(name, "") for name in unit.places["journal"].to_pylist()]
+        if (rows < 0).any() or not numbers.keys() >= set(names):
+            raise DataError(f"{generate}: the traces of some units are not those of the run; filter it again")
+        planned.journal[rows] = [numbers[name] for name in names]
+        planned.start[rows] = unit.places["start"].to_numpy()
+        planned.makers.update(unit.makers)
+    _copy_samples(planned, generate / SAMPLES)
+    planned.digests = list(digests)
     _write_places(planned, generate)
     return planned
 
@@ -183,6 +204,26 @@ def trace(record: dict[str, Any]) -> Trace:
 
 
 _PLANNED = ("id", "sample_id", "teacher")
+
+
+def _read_plan(generate: Path, samples: Path, partition_rows: int) -> tuple[PlannedTraces, Ids]:
+    """The planned traces, none of which is known to be live, and the teacher of each."""
+    ids, sample_ids, teachers = _plan(generate / PLAN)
+    count = partition_count(len(ids), partition_rows)
+    planned = PlannedTraces(
+        # Quarantined rows and other notes lie beside the teachers' folders, not in them.
+        journals=part_paths(generate, ".jsonl", below="*"),
+        samples=samples,
+        ids=ids,
+        sample_ids=sample_ids,
+        partition=partitions_of(sample_ids, count),
+        journal=np.full(len(ids), -1, np.int32),
+        start=np.zeros(len(ids), np.int64),
+        digests=[0] * count,
+        asked=np.empty(0, sample_ids.dtype),
+        asked_start=np.empty(0, np.int64),
+    )
+    return planned, teachers
 
 
 def _plan(path: Path) -> tuple[Ids, Ids, Ids]:

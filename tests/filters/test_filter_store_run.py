@@ -1,5 +1,6 @@
 """`filter` of a run in a store gives the decisions and the dataset of a run in a folder, from any agents."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -7,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import store_servers
 import stub_server
@@ -21,14 +21,15 @@ from distill.cli import app
 from distill.errors import DataError, StaleError
 from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
-from distill.units.commits import Attempt, committed_units, read_commit, read_file
+from distill.units.commits import committed_units
 from distill.units.run_state import SIGNAL_UNITS, read_run_state
 from distill.units.stored_run import pull_generate
 from distill.units.stored_stage import pull_stage, push_stage, stage_files
 from filters import store_run
 from filters.apply import apply
 from filters.store_run import filter_in_store
-from filters.tables.trace_index import partition_count
+from filters.tables import measure, trace_index
+from filters.tables.trace_index import UnitIndex, index_of_units, partition_count
 from teacher.store_run import generate_in_store
 
 
@@ -172,6 +173,10 @@ class Killed(Exception):
     pass
 
 
+def stopped(*_: object) -> None:
+    raise Killed
+
+
 def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,11 +184,8 @@ def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
     store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
     generate_in_store(world.recipe(), address, tmp_path / "first")
 
-    def stop(*_: object) -> None:
-        raise Killed
-
     with monkeypatch.context() as patch:
-        patch.setattr(store_run, "push_stage", stop)
+        patch.setattr(store_run, "push_stage", stopped)
         with pytest.raises(Killed):
             filter_in_store(world.recipe(), address, tmp_path / "first")
     signals = store.list_objects(SIGNAL_UNITS)
@@ -197,27 +199,44 @@ def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
 
 
-def test_signals_that_are_not_of_these_traces_are_measured_again(world: World, tmp_path: Path) -> None:
+def test_traces_that_were_made_again_are_measured_again(world: World, tmp_path: Path) -> None:
     sections(world, 8)
     store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
     generate_in_store(world.recipe(), address, tmp_path / "first")
     filter_in_store(world.recipe(), address, tmp_path / "first")
-    work = store.list_objects(SIGNAL_UNITS)[0].key.partition("/commits/")[0]
-    unit = committed_units(store, work)[0]
-    commit = read_commit(store, unit)
-    assert commit is not None
-    table = pq.read_table(pa.BufferReader(read_file(store, unit, commit, "signals.parquet")))
-    other = pa.array([bytes(16)] * len(table), pa.binary(16))
-    table = table.set_column(table.schema.get_field_index("content"), "content", other)
-    table = table.set_column(table.schema.get_field_index("k"), "k", pa.array([9] * len(table), pa.int64()))
-    store.delete([unit.commit_key, "run/filter/stage.json"])
-    pq.write_table(table, tmp_path / "signals.parquet")
-    attempt = Attempt(store=store, unit=unit)
-    attempt.put_file("signals.parquet", (tmp_path / "signals.parquet").read_bytes())
-    attempt.commit({})
+    works = {stored.key.split("/")[2] for stored in store.list_objects(SIGNAL_UNITS)}
+    store.delete([committed_units(store)[0].commit_key, "run/generate/manifest.json"])
+    generate_in_store(world.recipe(), address, tmp_path / "second")
     filter_in_store(world.recipe(), address, tmp_path / "second")
+    assert {stored.key.split("/")[2] for stored in store.list_objects(SIGNAL_UNITS)} > works
     pull_stage(store, "filter", tmp_path / "pulled" / "filter")
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+def test_no_journal_is_read_and_no_signal_checked_again_by_the_agent_that_decides(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections(world, 8)
+    address = f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    with monkeypatch.context() as patch:
+        patch.setattr(store_run, "push_stage", stopped)
+        with pytest.raises(Killed):
+            filter_in_store(world.recipe(), address, tmp_path / "first")
+    shutil.rmtree(tmp_path / "first")
+    monkeypatch.setattr(trace_index, "read_piece", stopped)
+    monkeypatch.setattr(measure, "measure_partition", stopped)
+    assert filter_in_store(world.recipe(), address, tmp_path / "second").counts["selected"]
+
+
+@pytest.mark.parametrize("places", [{"id": ["f" * 32]}, {"journal": ["other/part-00000.jsonl"]}])
+def test_an_index_of_other_traces_is_refused(world: World, tmp_path: Path, places: dict[str, list[str]]) -> None:
+    world.generate()
+    run, (first,) = world.run / "generate", ["stub/part-00000.jsonl"]
+    table = pa.table({"id": [world.planned()[0]], "journal": [first], "start": [0]} | places)
+    unit = UnitIndex(places=table, journals={first: first}, makers={})
+    with pytest.raises(DataError, match="not those of the run"):
+        index_of_units(run, tmp_path / "samples", 10_000, [unit], [0])
 
 
 def test_a_damaged_file_of_a_stage_is_not_pulled(world: World, tmp_path: Path) -> None:

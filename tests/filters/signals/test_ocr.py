@@ -130,8 +130,9 @@ def test_rows_that_were_measured_elsewhere_need_no_image_again(
     files = sorted((run / "filter" / "signals").glob("*.parquet"))
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
-    measure.take_over(map(pq.read_table, files), 1, extractors, elsewhere, None)
+    digests = measure.write_measured(map(pq.read_table, files), 1, extractors, elsewhere, None)
     index = trace_index.index(run / "generate", folder / "parts", 10_000, SERIAL)
+    assert digests == index.digests
     asked: list[Any] = []
     monkeypatch.setattr(picture_texts, "read_missing", lambda refs, *_, **__: asked.extend(refs))
     told: list[tuple[int, int]] = []
