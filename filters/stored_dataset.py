@@ -125,18 +125,20 @@ class DatasetUnits:
             if not drawn:
                 time.sleep(_LOOK_S)
                 continue
+            over = False
             try:
                 if step.round == _BY_FILE:
                     self._make_files(drawn, workers)
                 else:
                     self._make_rows(drawn[0], workers)
             except FileNotFoundError:
-                if self._is_over(step):  # another agent has finished the stage
-                    self.agent.give_back()
-                    return
-                raise
+                over = self._is_over(step)  # another agent has finished the stage
+                if not over:
+                    raise
             for unit in drawn:
                 queue.done(unit)
+            if over:
+                return
         queue.require_all()
 
     def _is_over(self, step: _Step) -> bool:

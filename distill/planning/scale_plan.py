@@ -255,8 +255,8 @@ def _bytes(load: SampleLoad, samples: int) -> float | None:
 
 
 def _objects(recipe: Recipe, partitions: int, rounds: int) -> int:
-    """Objects that stay: of each partition samples, commits of all rounds and of signals, traces with engines."""
-    return _RUN_OBJECTS + partitions * (3 + rounds + 2 * len(recipe.teachers))
+    """Objects that stay: of each partition samples, commits of all rounds, signals, and traces with engines."""
+    return _RUN_OBJECTS + partitions * (5 + rounds + 2 * len(recipe.teachers))
 
 
 def _requests(
@@ -277,14 +277,14 @@ def _requests(
     puts = 1 + 3 * turns + teachers * (looks + 2)
     # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
     lists = turns * (4 + looks) + teachers
-    filter_puts, filter_lists = 3, 4
+    filter_puts, filter_lists = 5, 4
     # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
     dataset_puts, dataset_lists, file_reads = 5, 4, 5
     # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces
     # and engines, by the agent that collects them.
     earlier = sum(1 + len(each) for number in range(turns) for each in rounds[:number])
     reads = 4 * turns + earlier + 2 * teachers
-    filter_reads = 4 + turns + 2 * teachers + 3 + 2 * teachers
+    filter_reads = 4 + turns + 2 * teachers + 5 + 2 * teachers
     dataset_reads = 6 + turns + 2 * teachers + files
     writes = partitions * (puts + lists + filter_puts + filter_lists)
     writes += (partitions + files) * (dataset_puts + dataset_lists)

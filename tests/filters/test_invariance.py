@@ -150,7 +150,7 @@ def test_partitions_and_workers_change_no_row_and_no_byte_of_the_results(world, 
 
 def test_any_number_of_workers_writes_the_same_bytes_from_many_pieces_into_many_files(world, tmp_path, monkeypatch):
     monkeypatch.setattr(journal_pieces, "_PIECE_BYTES", 5_000)
-    monkeypatch.setattr(writer, "_BATCH", 7)
+    monkeypatch.setattr(writer, "dataset_file_rows", lambda rows: 7)
     monkeypatch.setattr(dataset_checks, "_BATCH", 9)
     made = []
     for workers in (1, 2, 3):
