@@ -37,8 +37,7 @@ from student.inference.scoring import score_reply
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.", "weights.")
-"""Settings of single arms: one may come or go, and the replies of the others stay. Earlier versions noted no
-weights."""
+"""Settings of single arms: one may come or go, and the replies of the others stay."""
 _JUDGING = ("filter.", "metrics.")
 """Settings of the judging alone: where they change, the same replies are judged again."""
 
@@ -218,7 +217,7 @@ def _diagnose(
     stage = stages.get(arms[arm].get("stage", ""))
     learned = None
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
-        responses = trained.counts.get("responses")  # stages of earlier versions did not count them
+        responses = trained.counts["responses"]
         learned = trained.tokens["response"] / responses if responses else None
     before = list(arms)[: list(arms).index(arm)]
     return diagnosis.diagnose(

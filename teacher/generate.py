@@ -93,7 +93,7 @@ def generate(
 
 
 def _errors_are_proven(manifest: Manifest) -> bool:
-    """Whether every error of a finished stage is proven to be the row's own; earlier versions proved none."""
+    """Whether every error of a finished stage is proven to be the row's own."""
     return manifest.counts.get("error", 0) == manifest.counts.get("errors_proven", 0)
 
 

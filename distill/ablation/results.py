@@ -83,8 +83,7 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
 def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
 
-    An arm that learned from none has no such costs, and one of an earlier version that replays does not know the
-    first.
+    An arm that learned from none has no such costs.
     """
     stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
     manifest = Manifest.read(folder / "train" / planned.stage)
@@ -93,9 +92,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     logs = _logs(folder / "train" / planned.stage)
     shares = logs[-1]["shares"] if logs else {}
     replays = [share for source, share in shares.items() if source in planned.recipe.data]
-    costs: dict[str, float] = {}
-    if not replays or "replayed" in manifest.counts:
-        costs["traces"] = manifest.counts["rows"] - manifest.counts.get("replayed", 0)
+    costs: dict[str, float] = {"traces": manifest.counts["rows"] - manifest.counts.get("replayed", 0)}
     if shares:
         costs["trace_tokens"] = round((1 - sum(replays)) * manifest.tokens["trained"])
     return costs

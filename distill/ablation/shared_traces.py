@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-from distill import redact
-from distill.artifacts.files import storage_errors
 from distill.artifacts.manifest import fingerprint
-from distill.artifacts.stage_cache import make_link
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 
@@ -21,13 +18,7 @@ def traces_run(recipe: Recipe, changed: Recipe, run: Path, shared: Path) -> Path
     before, now = (each.model_dump(mode="json", include=_SECTIONS) for each in (recipe, changed))
     if before == now or (key := traces_key(changed)) == traces_key(recipe):
         return run
-    folder = shared / f"run-{key[:16]}"
-    by_all_values = shared / f"run-{fingerprint(redact.settings(now))[:16]}"  # the name in earlier versions
-    if by_all_values.is_dir() and not folder.exists():
-        with storage_errors(folder):
-            by_all_values.rename(folder)
-        make_link(folder, by_all_values)  # links of finished arms lead there
-    return folder
+    return shared / f"run-{key[:16]}"
 
 
 def traces_key(recipe: Recipe) -> str:

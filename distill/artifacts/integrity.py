@@ -67,7 +67,7 @@ def digested_path(path: Path) -> Iterator[Path]:
 
 
 def note_digest(path: Path) -> None:
-    """Note the digest of a file that has none: an older version wrote it, or its run was killed before the note."""
+    """Note the digest of a file that has none, because its run was killed before the note."""
     if not digest_note(path).exists():
         write_text(digest_note(path), file_sha256(path))
 
@@ -77,7 +77,7 @@ def digest_note(path: Path) -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has the digest that was noted beside it; older versions noted none."""
+    """Whether a file has the digest that was noted beside it. A run may be killed before the note."""
     try:
         return digest_note(path).read_text(encoding="ascii") == file_sha256(path)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Whether a source's pictures are still those that a stage was made from.
 
 A stage's fingerprint covers a source's table; its pictures may be millions of files. The first ones are noted in the
-manifest's inputs, which earlier versions did not do: a manifest without them stays valid.
+manifest's inputs.
 """
 
 from collections.abc import Iterable, Mapping

@@ -74,7 +74,7 @@ def is_below(count: int, total: int, limit: float) -> bool:
 
 
 def read_findings(run: Path) -> list[dict[str, Any]]:
-    """The findings of a run's stages in their order, each with its `stage`; runs of earlier versions have none."""
+    """The findings of a run's stages in their order, each with its `stage`."""
     trained = sorted((run / "train").glob(f"*/{DIAGNOSIS}"), key=lambda path: path.stat().st_mtime)
     files = [
         ("filter", run / "filter" / HEALTH),

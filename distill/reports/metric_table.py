@@ -1,8 +1,7 @@
 """The tables of figures of a report page: how each figure is written, and the columns that are no metric of replies.
 
 The columns of metrics follow from their entries (student/inference/reply_metrics.py).
-Reads what an arm's mapping holds and leaves out what it does not: an older file, or one of a newer version, has a
-page all the same. Measures nothing.
+Reads what an arm's mapping holds and leaves out what it does not. Measures nothing.
 """
 
 import math

@@ -114,11 +114,9 @@ def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
 
 
 def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
-    """How long the scores of a stage took, those of `traces` or all; journals of earlier versions do not say it."""
+    """How long the scores of a stage took, those of `traces` or all."""
     return sum(
-        float(record.get("seconds", 0.0))
-        for _, record in _records(run, stage)
-        if traces is None or record["trace"] in traces
+        float(record["seconds"]) for _, record in _records(run, stage) if traces is None or record["trace"] in traces
     )
 
 

@@ -19,7 +19,7 @@ from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
-from teacher.engines.vllm.vllm_options import answer_environment, answer_options, server_answer_options, server_files
+from teacher.engines.vllm.vllm_options import answer_options, server_answer_options, server_files
 from teacher.messages.completion import EngineInfo
 
 _KEY = "facts"
@@ -67,8 +67,7 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     if not engines or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
     now = server_answer_options(teacher.server)
-    environment = answer_environment(teacher.server)  # earlier versions noted none
-    known = [answer_options(facts["command"]) | facts.get("environment", environment) for facts in engines]
+    known = [answer_options(facts["command"]) | facts["environment"] for facts in engines]
     if now not in known:
         raise StaleError(
             f"{folder} holds traces of a server with {_format_options(known[-1])}; "
@@ -76,8 +75,8 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
             f"Set the options back, {_OR_ELSE}"
         )
     files = server_files(teacher.server, base)
-    noted = [facts["files"] for facts in engines if "files" in facts]  # earlier versions noted none
-    if noted and files not in noted:
+    noted = [facts["files"] for facts in engines]
+    if files not in noted:
         before = noted[-1]
         changed = [name or "its script" for name in sorted({*files, *before}) if files.get(name) != before.get(name)]
         raise StaleError(

@@ -53,10 +53,7 @@ def last_step(folder: Path) -> int:
 
 
 def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
-    """DataError where a stage has other `rows` than its checkpoint, or on one machine: steps would be other ones.
-
-    The file of its parts names the rows that it was begun with; that of earlier versions did not.
-    """
+    """DataError where a stage has other `rows` than its checkpoint, or on one machine: steps would be other ones."""
     processes.require_same(
         rows,
         f"stage '{stage.name}': the machines of this training read different rows, so their steps would differ; give "
@@ -65,8 +62,8 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
     parts = stage / PARTS
     if not processes.is_main() or not last_step(stage / CHECKPOINTS) or not parts.is_file():
         return
-    before = orjson.loads(parts.read_bytes()).get("rows")
-    if before is not None and before != rows:
+    before = orjson.loads(parts.read_bytes())["rows"]
+    if before != rows:
         raise DataError(
             f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); put back what "
             f"is missing, such as images, or start it over with --stage {stage.name} --fresh"

@@ -51,7 +51,7 @@ class StepLog:
     seconds: float
     """In the training loop, over all runs that led here."""
     responses: int = 0
-    """Rows learned from, each as often as it came; logs of earlier versions do not say it."""
+    """Rows learned from, each as often as it came."""
     hfu: float = 0.0
     """As `mfu`, and layers count twice where gradient checkpointing computes them twice."""
     mfu_measured: float = 0.0

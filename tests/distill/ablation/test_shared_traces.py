@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from distill import redact
 from distill.ablation.shared_traces import traces_key, traces_run
-from distill.artifacts.manifest import fingerprint
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 
@@ -59,16 +57,3 @@ def test_a_key_that_decides_traces_leads_to_a_folder_of_its_own(folder: Path, ch
     assert own.parent == shared and own.name == f"run-{traces_key(load(folder, **changes))[:16]}"
     with_a_price = load(folder, **changes, teachers__a__price__input=2.0)
     assert traces_run(recipe, with_a_price, run, shared) == own
-
-
-def test_a_folder_that_an_earlier_version_named_is_found_under_its_new_name_and_the_old_one(folder: Path) -> None:
-    recipe, hot, shared = load(folder), load(folder, teachers__a__sampling__temperature=0.1), folder / "shared"
-    values = hot.model_dump(mode="json", include={"data": True, "teachers": True, "generate": True})
-    old = shared / f"run-{fingerprint(redact.settings(values))[:16]}"
-    (old / "generate").mkdir(parents=True)
-    (old / "generate" / "manifest.json").write_text("{}")
-    new = traces_run(recipe, hot, folder / "run", shared)
-    assert new.name != old.name and (new / "generate" / "manifest.json").is_file()
-    assert old.is_symlink() and (old / "generate" / "manifest.json").is_file()
-    assert traces_run(recipe, hot, folder / "run", shared) == new
-    assert sorted(path.name for path in shared.iterdir() if not path.is_symlink()) == [new.name]
