@@ -20,6 +20,7 @@ from PIL import Image
 from distill.data.images.image_files import decode, read_bytes
 from distill.types import ImageRef
 from filters.matching import image_compare
+from filters.matching.connected_rows import ConnectedRows
 
 VERSION = "1"
 """Raised whenever `hash_image` or `is_same_image` may give another result for the same bytes."""
@@ -129,25 +130,19 @@ def cluster_images(images: Sequence[ImageHashes], confirm: Confirm, *, batch: in
     of the calls does not change the clusters.
     """
     first: dict[str, int] = {}
-    parents = [first.setdefault(image.pixels, index) for index, image in enumerate(images)]
-
-    def root(index: int) -> int:
-        while parents[index] != index:
-            parents[index] = parents[parents[index]]
-            index = parents[index]
-        return index
-
+    connected = ConnectedRows(len(images))
+    for index, image in enumerate(images):
+        connected.join(first.setdefault(image.pixels, index), index)
     distinct = sorted(first.values())
     pairs = (
         (distinct[left], distinct[right]) for left, right in propose_pairs([images[index] for index in distinct])
     )
-    unjoined = ((left, right) for left, right in pairs if root(left) != root(right))
+    unjoined = ((left, right) for left, right in pairs if connected.root(left) != connected.root(right))
     while pairs_to_confirm := list(islice(unjoined, batch)):
         for (left, right), is_same in zip(pairs_to_confirm, confirm(pairs_to_confirm), strict=True):
             if is_same:
-                low, high = sorted((root(left), root(right)))
-                parents[high] = low
-    return [root(index) for index in range(len(images))]
+                connected.join(left, right)
+    return list(map(connected.root, range(len(images))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ The index of a folder, all numpy arrays without pickle; `index.json` is written 
 
 import os
 import shutil
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
+from filters.matching.connected_rows import ConnectedRows
 from filters.text.minhash import (
     Digests,
     Scheme,
@@ -153,9 +153,9 @@ class LshIndex:
 
     def components(self) -> Rows:
         """For each row the smallest row of its component."""
-        labels, parents = np.arange(len(self)), self._parents()
+        labels, connected = np.arange(len(self)), self._connected()
         for row in np.unique(self.edges).tolist():
-            labels[row] = parents.root(row)
+            labels[row] = connected.root(row)
         return labels
 
     def _pairs(self, new: Segment, before: Sequence[Segment]) -> tuple[NDArray[np.uint64], int]:
@@ -213,7 +213,7 @@ class LshIndex:
 
     def _connect(self, pairs: NDArray[np.uint64], read: Read) -> None:
         """Read the texts of pairs that are not connected yet, and add similar pairs to the edges."""
-        parents = self._parents()
+        connected = self._connected()
         edges: list[tuple[int, int]] = []
         known: dict[int, ShingledText] = {}
         low_rows, high_rows = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
@@ -221,27 +221,27 @@ class LshIndex:
             chunk = list(
                 zip(low_rows[start : start + _CHUNK // 16], high_rows[start : start + _CHUNK // 16], strict=True)
             )
-            chunk = [pair for pair in chunk if parents.root(pair[0]) != parents.root(pair[1])]
+            chunk = [pair for pair in chunk if connected.root(pair[0]) != connected.root(pair[1])]
             needed = sorted({row for pair in chunk for row in pair})
             known = {row: known[row] for row in needed if row in known}
             missing = [row for row in needed if row not in known]
             known |= zip(missing, shingle_texts(read(missing), self.scheme.shingle), strict=True)
             for low, high in chunk:
-                if parents.root(low) == parents.root(high):
+                if connected.root(low) == connected.root(high):
                     continue
                 self.counts["verified"] += 1
                 if are_near(known[low], known[high], self.threshold):
-                    parents.join(low, high)
+                    connected.join(low, high)
                     edges.append((low, high))
         self.counts["edges"] += len(edges)
         self.edges = np.concatenate([self.edges, np.array(edges, np.uint32).reshape(-1, 2)])
 
-    def _parents(self) -> "_Parents":
+    def _connected(self) -> ConnectedRows:
         """The components that the edges make."""
-        parents = _Parents(len(self))
+        rows = ConnectedRows(len(self))
         for low, high in self.edges.tolist():
-            parents.join(low, high)
-        return parents
+            rows.join(low, high)
+        return rows
 
     def _signatures(self, rows: Rows) -> Signatures:
         return self._gather(rows, [segment.signatures for segment in self.segments])
@@ -314,24 +314,6 @@ class LshIndex:
 
     def _made_by(self) -> dict[str, Any]:
         return self.scheme.as_fields() | {"threshold": self.threshold}
-
-
-class _Parents:
-    """Union-find over rows: the root is always the smallest row."""
-
-    def __init__(self, count: int) -> None:
-        self._parent = array("q", range(count))
-
-    def root(self, row: int) -> int:
-        parent = self._parent
-        while parent[row] != row:
-            parent[row] = parent[parent[row]]
-            row = parent[row]
-        return row
-
-    def join(self, row: int, other_row: int) -> None:
-        first, second = sorted((self.root(row), self.root(other_row)))
-        self._parent[second] = first
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

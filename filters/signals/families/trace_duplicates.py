@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
+from filters.matching.connected_rows import ConnectedRows
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.families.answer import judge_trace
 from filters.text.edits import may_be_near, same_names, say_the_same
@@ -189,18 +190,10 @@ def diversity_order(similarity_matrix: NDArray[np.float64]) -> list[int]:
 
 def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each text the smallest position in its connected component of near pairs."""
-    parent = list(range(len(near)))
-
-    def root(position: int) -> int:
-        while parent[position] != position:
-            parent[position] = parent[parent[position]]
-            position = parent[position]
-        return position
-
+    connected = ConnectedRows(len(near))
     for left, right in np.argwhere(near).tolist():
-        first, second = sorted((root(left), root(right)))
-        parent[second] = first
-    return np.array([root(position) for position in range(len(near))], np.int64)
+        connected.join(left, right)
+    return np.array([connected.root(position) for position in range(len(near))], np.int64)
 
 
 def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:

@@ -1,0 +1,22 @@
+"""Union-find over numbers of rows: pairs are joined one by one, and each row knows the smallest row it is tied to."""
+
+from array import array
+
+
+class ConnectedRows:
+    """Rows in components; at first each is one of its own."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = array("q", range(count))
+
+    def root(self, row: int) -> int:
+        """The smallest row of the component of a row."""
+        parent = self._parent
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    def join(self, row: int, other_row: int) -> None:
+        first, second = sorted((self.root(row), self.root(other_row)))
+        self._parent[second] = first
