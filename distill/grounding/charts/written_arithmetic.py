@@ -6,9 +6,12 @@ Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operan
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from operator import mul, sub, truediv
 from typing import Final, NamedTuple
 
+from distill.grounding.arithmetic.canonical_text import MARK
+from distill.grounding.arithmetic.expressions import evaluate_expression
 from distill.grounding.numbers_in_text import Item, word_set
 
 _TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
@@ -23,6 +26,8 @@ _SIGNS: Final = {
 _MOST_IN_A_RUN: Final = 64
 """Numbers that signs tie together; no more are written by hand."""
 _SIMPLE: Final = {"-": sub, "*": mul, "/": truediv}
+_BETWEEN: Final = re.compile(r"\)*[-+*/]\(*")
+"""A sign between two operands, with parentheses that end before it and begin after it."""
 _EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
 _RESULTS: Final = word_set(
     "is equals equal gives give giving makes make yields yield yielding get gets totals results comes"
@@ -191,46 +196,8 @@ def evaluate_signs(operands: Sequence[float], operators: Sequence[str]) -> float
         return sum(operands)
     if len(operands) == 2 and (operate := _SIMPLE.get(operators[0])) is not None:
         return operate(*operands) if operands[1] or operators[0] != "/" else None
-    tokens: list[float | str] = [operands[0]]
-    for sign, operand in zip(operators, operands[1:], strict=True):
-        tokens += [*sign, operand]
-    depth = lowest = 0
-    for token in tokens:
-        depth += (token == "(") - (token == ")")
-        lowest = min(lowest, depth)
-    tokens = ["("] * -lowest + tokens + [")"] * (depth - lowest)
-    try:
-        value, position = _read_sum(tokens, 0)
-    except (ZeroDivisionError, IndexError, TypeError, OverflowError):
+    if not all(map(_BETWEEN.fullmatch, operators)):
         return None
-    return value if position == len(tokens) else None
-
-
-def _read_sum(tokens: list[float | str], position: int) -> tuple[float, int]:
-    value, position = _read_product(tokens, position)
-    while position < len(tokens) and tokens[position] in ("+", "-"):
-        sign = tokens[position]
-        term, position = _read_product(tokens, position + 1)
-        value = value + term if sign == "+" else value - term
-    return value, position
-
-
-def _read_product(tokens: list[float | str], position: int) -> tuple[float, int]:
-    value, position = _read_atom(tokens, position)
-    while position < len(tokens) and tokens[position] in ("*", "/"):
-        sign = tokens[position]
-        factor, position = _read_atom(tokens, position + 1)
-        value = value * factor if sign == "*" else value / factor
-    return value, position
-
-
-def _read_atom(tokens: list[float | str], position: int) -> tuple[float, int]:
-    token = tokens[position]
-    if token == "(":
-        value, position = _read_sum(tokens, position + 1)
-        if tokens[position] != ")":
-            raise TypeError
-        return value, position + 1
-    if isinstance(token, str):
-        raise TypeError
-    return token, position + 1
+    tokens = [MARK, *(token for sign in operators for token in (*sign, MARK))]
+    depths = accumulate((token == "(") - (token == ")") for token in tokens)
+    return evaluate_expression(["("] * -min(depths) + tokens, operands)
