@@ -47,7 +47,7 @@ TESTED = {
     f"{_ASK} --model after --json": "tests/distill/commands/test_ask.py",
     f"{_ASK} --student http://127.0.0.1:8000/v1#Qwen3-VL-8B": "tests/distill/commands/test_ask.py",
     'distill ask student photo.jpg "What is the total?"': "tests/distill/commands/test_ask.py",
-    "distill view runs/tiny": "tests/distill/view/test_view.py",
+    "distill view runs/tiny": "tests/distill/view/test_server.py",
 }
 
 TRAINS = "trains for minutes; its functions are tested in tests/distill/ablation/test_runner.py and tests/student"

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,11 @@ from typing import Any
 import pytest
 
 from distill.view.server import HOST, ViewServer
+
+
+def unfiltered(run: Path, folder: Path) -> Path:
+    """A copy of a run without its filter stage and its labels."""
+    return Path(shutil.copytree(run, folder / "run", ignore=shutil.ignore_patterns("filter", "labels")))
 
 
 def make_read_only(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,55 @@
+"""Labels of people: the last one counts, one writer, rates against the judge."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from distill.errors import BusyError, DataError, StorageError
+from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+
+
+def test_the_last_label_of_a_trace_counts_and_a_second_writer_is_refused(tmp_path: Path) -> None:
+    journal = LabelJournal(tmp_path)
+    journal.add({"trace": "aa", "label": "wrong", "note": "reads 3"})
+    journal.add({"trace": "aa", "label": "correct"})
+    with pytest.raises(BusyError):
+        LabelJournal(tmp_path)
+    assert {trace: label.label for trace, label in read_labels(tmp_path).items()} == {"aa": "correct"}
+    for wrong in ({"trace": "", "label": "wrong"}, {"trace": "a", "label": "maybe"}, {"label": "wrong"}):
+        with pytest.raises(DataError):
+            journal.add(wrong)
+    journal.close()
+
+
+def test_a_run_that_is_deleted_under_view_is_no_error_unless_labels_are_lost(tmp_path: Path) -> None:
+    for labels in (0, 1):
+        journal = LabelJournal(tmp_path / "run")
+        for _ in range(labels):
+            journal.add({"trace": "aa", "label": "wrong"})
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(StorageError, match="was deleted") if labels else nullcontext():
+            journal.close()
+
+
+def test_rates_against_the_judge_count_decided_labels_of_judged_traces() -> None:
+    given = ["wrong"] * 4 + ["correct"] * 5 + ["unsure", "wrong"]
+    labels = {f"t{place}": TraceLabel(trace=f"t{place}", label=label) for place, label in enumerate(given)}  # type: ignore[arg-type]
+    verdicts = [
+        "correct",
+        "wrong",
+        "wrong",
+        "wrong",
+        "correct",
+        "correct",
+        "wrong",
+        "undecided",
+        "correct",
+        "correct",
+    ]
+    found = compare_with_judge(labels, {f"t{place}": verdict for place, verdict in enumerate(verdicts)})
+    assert (found["false_accept"]["n"], found["false_accept"]["of"]) == (1, 4)
+    assert (found["false_reject"]["n"], found["undecided"]["n"], found["undecided"]["of"]) == (1, 1, 5)
+    assert found["labels"] == 11 and found["unsure"] == 1
+    assert compare_with_judge({}, {})["false_accept"] == {"n": 0, "of": 0}

@@ -1,0 +1,115 @@
+"""The traces of a run as a table: facets, conditions, orders; a run that grows and one that is gone."""
+
+import shutil
+from pathlib import Path
+
+import orjson
+import pytest
+from view_servers import unfiltered
+
+from distill.artifacts.journal import Journal
+from distill.errors import DataError, RecipeError
+from distill.view.trace_table import Query, TraceTable
+
+
+def test_facets_add_up_to_all_traces_and_a_chosen_value_narrows_them(run: Path) -> None:
+    table = TraceTable(run)
+    everything = table.search(Query())
+    fates = dict(everything["facets"]["fate"])
+    assert sum(fates.values()) == everything["total"] == len(table.search(Query(limit=1000))["rows"])
+    dropped = table.search(Query(chosen={"fate": ["dropped"]}, limit=1000))
+    assert dropped["total"] == fates["dropped"] == len(dropped["rows"])
+    assert {row["fate"] for row in dropped["rows"]} == {"dropped"}
+    rule, count = dropped["facets"]["rule"][0]
+    of_rule = table.search(Query(chosen={"rule": [rule]}, limit=1000))
+    assert of_rule["total"] == count and all(rule in row["rules"] for row in of_rule["rows"])
+
+
+def test_values_of_one_heading_are_joined_by_or_and_each_shows_what_it_would_add(run: Path) -> None:
+    table = TraceTable(run)
+    fates = dict(table.search(Query())["facets"]["fate"])
+    found = table.search(Query(chosen={"fate": ["dropped"], "teacher": ["brief"]}))
+    assert found["total"] == table.search(Query(where="fate = 'dropped' AND teacher = 'brief'"))["total"] > 0
+    of_brief = dict(table.search(Query(where="teacher = 'brief'"))["facets"]["fate"])
+    of_dropped = dict(table.search(Query(where="fate = 'dropped'"))["facets"]["teacher"])
+    assert (dict(found["facets"]["fate"]), dict(found["facets"]["teacher"])) == (of_brief, of_dropped)
+    both = table.search(Query(chosen={"fate": list(fates)}))
+    assert both["total"] == sum(fates.values()) and dict(both["facets"]["fate"]) == fates
+
+
+def test_conditions_words_and_orders_are_those_of_sql(run: Path) -> None:
+    table = TraceTable(run)
+    wrong = table.search(Query(where="answer_verdict = 'wrong' -- as rules say", limit=1000))
+    assert wrong["total"] == dict(table.search(Query())["facets"]["answer_verdict"])["wrong"]
+    ordered = table.search(Query(order="-rationale_tokens", limit=1000))["rows"]
+    tokens = [row["rationale_tokens"] for row in ordered if row["rationale_tokens"] is not None]
+    assert tokens == sorted(tokens, reverse=True)
+    question = ordered[0]["question"]
+    word = max(question.split(), key=len)
+    found = table.search(Query(words=word.upper(), limit=1000))["rows"]
+    assert found and all(word.lower() in row["question"].lower() for row in found)
+    first, second = (table.search(Query(limit=5, offset=offset))["rows"] for offset in (0, 5))
+    assert not {row["id"] for row in first} & {row["id"] for row in second}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "answer_verdict",
+        "true) UNION SELECT 1 --",
+        "(SELECT count(*) FROM traces) > 0",
+        "read_text('/etc/passwd') <> ''",
+        "no_such_column = 1",
+        "steps >",
+    ],
+)
+def test_what_is_no_condition_on_one_trace_is_refused(run: Path, where: str) -> None:
+    with pytest.raises(RecipeError, match="condition = "):
+        TraceTable(run).search(Query(where=where))
+
+
+def test_an_unknown_column_to_order_by_names_the_columns(run: Path) -> None:
+    with pytest.raises(DataError, match=r"no column of this run.*rationale_tokens"):
+        TraceTable(run).search(Query(order='id" DESC; DROP TABLE labels; --'))
+
+
+def test_a_run_that_is_being_generated_grows_and_gets_its_decisions(run: Path, tmp_path: Path) -> None:
+    here = unfiltered(run, tmp_path)
+    journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:2]) + lines[2][:40])  # the third record is not whole yet
+    table = TraceTable(here)
+    table.refresh()
+    before = table.search(Query())["total"]
+    journal.write_bytes(b"".join(lines))
+    table.refresh()
+    after = table.search(Query(where="outcome = 'complete'", limit=1000))
+    assert table.search(Query())["total"] == before + len(lines) - 2
+    assert {row["fate"] for row in after["rows"]} == {"not filtered"} and after["rows"][0]["question"]
+    shutil.copytree(run / "filter", here / "filter")
+    table.set_label(after["rows"][0]["id"], "wrong")
+    table.refresh()
+    assert table.filtered and table.search(Query(chosen={"label": ["wrong"]}))["total"] == 1
+
+
+def test_a_finished_record_replaces_an_error_and_never_the_other_way_round(run: Path, tmp_path: Path) -> None:
+    here = unfiltered(run, tmp_path)
+    journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]
+    record = orjson.loads(journal.read_bytes().splitlines()[0])
+    failed = {name: value for name, value in record.items() if name != "crc"} | {"outcome": "error", "error": "503"}
+    new = failed | {"id": "ab" * 10}
+    with Journal(journal) as open_journal:
+        for each in (failed, new):
+            open_journal.append(each)
+    table = TraceTable(here)
+    table.refresh()
+    assert table.search(Query(where=f"id = '{record['id']}'"))["facets"]["outcome"] == [(record["outcome"], 1)]
+    with Journal(journal) as open_journal:
+        open_journal.append(new | {"outcome": "complete"})
+    table.refresh()
+    assert table.search(Query(where=f"id = '{new['id']}'"))["facets"]["outcome"] == [("complete", 1)]
+
+
+def test_a_folder_without_traces_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no run directory with traces"):
+        TraceTable(tmp_path)
