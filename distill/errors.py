@@ -95,3 +95,8 @@ class CircuitOpen(DistillError):
     """Too many requests failed in a row; the run stopped before wasting more."""
 
     exit_code = 3
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its kind, if it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from distill import packages
 from distill.data.table_kinds import KINDS, suffix_of
-from distill.errors import DataError
+from distill.errors import DataError, first_line
 from distill.recipe.sections.data import DataSource
 
 TIMEOUT_S = 4.0
@@ -41,7 +41,7 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
             dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
             files = [Path(item["filename"]) for item in dataset.cache_files]
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         if unreached:
             raise DataError(
                 f"{where}: {path} does not exist{hint}, the hub cannot be reached ({unreached}), and its cache here "

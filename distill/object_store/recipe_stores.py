@@ -32,7 +32,6 @@ _FOLDER = "files"
 
 
 def open_run_store(recipe: "Recipe", address: str) -> ObjectStore:
-    """The store of a run, opened as the recipe says."""
     return open_store(address, config=recipe.store.client_options())
 
 

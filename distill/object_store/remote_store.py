@@ -22,7 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import from_url
 
 from distill import redact
-from distill.errors import InputError, StorageError, StoreUnavailable
+from distill.errors import InputError, StorageError, StoreUnavailable, first_line
 from distill.object_store.interface import StoredObject
 
 TIMEOUT_S = 60
@@ -65,7 +65,7 @@ class RemoteStore:
         try:
             self._store: Any = from_url(address, **options)
         except (BaseError, ValueError) as error:
-            raise InputError(f"{self.address}: not an address of a store: {_first_line(error)}") from error
+            raise InputError(f"{self.address}: not an address of a store: {first_line(error)}") from error
 
     def now_s(self) -> float:
         """By the header `Date` of an answer, be it a refusal; obstore does not show headers."""
@@ -171,8 +171,4 @@ def _as_ours(error: BaseError, verb: str, where: str) -> StorageError:
 
 def _reason(error: BaseError) -> str:
     """What went wrong without the address, which is said already."""
-    return _first_line(error).rpartition(" - ")[2].removesuffix(": ")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    return first_line(error).rpartition(" - ")[2].removesuffix(": ")

@@ -15,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from distill.errors import DistillError
+from distill.errors import DistillError, first_line
 from distill.placement.node_processes import ProcessLost, Ranks, first_cause, free_port, run_processes
 
 STOP_S = 60.0
@@ -53,10 +53,10 @@ def keep_agents(
                     return
                 if isinstance(error, RayError) and restarts > 0:
                     restarts -= 1
-                    _say(f"an agent is lost and starts again, {restarts} restarts left: {_first_line(error)}")
+                    _say(f"an agent is lost and starts again, {restarts} restarts left: {first_line(error)}")
                     running.append(task.remote(work))
                 elif running:
-                    _say(f"an agent ended, {len(running)} are left: {_first_line(error)}")
+                    _say(f"an agent ended, {len(running)} are left: {first_line(error)}")
                 else:
                     raise _last_error(error, "no agent is left") from None
 
@@ -106,7 +106,7 @@ def train_together(
             if not isinstance(error, RayError | ProcessLost) or not restarts:
                 raise _last_error(error, "a node or a process of the training is lost") from None
             restarts, wait_for_all = restarts - 1, False
-            _say(f"a node is lost and training starts again, {restarts} restarts left: {_first_line(error)}")
+            _say(f"a node is lost and training starts again, {restarts} restarts left: {first_line(error)}")
 
 
 def _meeting_point() -> tuple[str, int]:
@@ -195,7 +195,7 @@ def _join_cluster() -> None:
         # Agents report to the store; Ray's copy of their output would only repeat it.
         ray.init(log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise DistillError(f"Ray: {_first_line(error)}; check RAY_ADDRESS, or `ray status` on the cluster") from None
+        raise DistillError(f"Ray: {first_line(error)}; check RAY_ADDRESS, or `ray status` on the cluster") from None
     # Ray's own ends the process without stopping the tasks.
     signal.signal(signal.SIGTERM, on_terminate)
 
@@ -221,7 +221,7 @@ def _last_error(error: BaseException, loss: str) -> BaseException:
     """What the command ends with: an error of the work as it is, or a loss that is not made good any more."""
     if isinstance(error, RayError | ProcessLost):
         return DistillError(
-            f"{loss} and engine.restarts are used up: {_first_line(error)}; what is in the store stays: run the same "
+            f"{loss} and engine.restarts are used up: {first_line(error)}; what is in the store stays: run the same "
             "command again"
         )
     return error
@@ -236,10 +236,6 @@ def _stop(running: list[Any]) -> None:
         _, running = ray.wait(running, timeout=_LOOK_S)
     for reference in running:
         ray.cancel(reference, force=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from distill.errors import RecipeError
+from distill.errors import RecipeError, first_line
 from distill.recipe.sections.filter import Filter, Rule, Select
 from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
 from filters.tables.signal_database import empty_database, project_columns
@@ -92,10 +92,6 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
 def check_condition(sql: str, columns: pa.Schema, where: str) -> None:
     """Check one condition over these columns as a rule is checked. Raises RecipeError, which begins with `where`."""
     _check_condition(empty_database(columns), sql, f"{where} = {sql!r}", columns.names)
-
-
-def first_line(error: duckdb.Error) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def expressions(conditions: Iterable[Condition], select: Select) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.data.images import image_files
-from distill.errors import ImageError, ModelError
+from distill.errors import ImageError, ModelError, first_line
 from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
@@ -298,9 +298,8 @@ def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
         )
         processor = AutoProcessor.from_pretrained(path, **options)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(
-            f"teacher '{teacher.name}': {path} cannot be loaded: {reason}\n"
+            f"teacher '{teacher.name}': {path} cannot be loaded: {first_line(error)}\n"
             "check teachers.model (a directory beside the recipe, or a hub name that is in the local cache) and that "
             "config.json, *.safetensors and the processor files are there"
         ) from error
