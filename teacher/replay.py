@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts.json_lines import LineReader
+from distill.artifacts.json_lines import records_holding
 from distill.artifacts.layout import PLAN, SAMPLES
 from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
@@ -74,7 +74,9 @@ def _find_record(recipe: Recipe, folder: Path, trace_id: str) -> dict[str, Any]:
         return name == planned.get(record["id"]), name in names, not record["error"]
 
     for part in (part for teacher in sorted(folder.glob("*/")) for part in trace_parts(teacher)):
-        for record in _records_by_prefix(part, prefix):
+        for record in records_holding(part, f'"id":"{prefix}'.encode(), trace_fault):
+            if not record["id"].startswith(prefix):
+                continue
             if record["id"] not in records or rank(record) > rank(records[record["id"]]):
                 records[record["id"]] = record
     if len(records) == 1 and prefix:
@@ -91,17 +93,6 @@ def _planned_teachers(folder: Path, prefix: str) -> dict[str, str]:
     table = pq.read_table(folder / PLAN, columns=["id", "teacher"])
     chosen = table.filter(pc.starts_with(table["id"], prefix))
     return dict(zip(*(column.to_pylist() for column in chosen.columns), strict=True))
-
-
-def _records_by_prefix(part: Path, prefix: str) -> Iterator[dict[str, Any]]:
-    """The records of a part whose id begins so; the other lines are looked at, not parsed."""
-    marker = f'"id":"{prefix}'.encode()
-    with part.open("rb") as lines:
-        for line in lines:
-            if marker in line and line.endswith(b"\n"):
-                for piece in LineReader(trace_fault, plain=True).read(line, 0):
-                    if isinstance(piece, tuple) and piece[1]["id"].startswith(prefix):
-                        yield piece[1]
 
 
 def _find_sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:

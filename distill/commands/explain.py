@@ -7,7 +7,7 @@ searched. Computes nothing. How the facts are laid out is `distill.commands.expl
 """
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from rapidfuzz.distance import Prefix
 
 from distill.artifacts import layout
-from distill.artifacts.json_lines import LineReader, record_at
+from distill.artifacts.json_lines import read_record, records_holding
 from distill.commands.explain_rollouts import student_replies
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.commands.explain_visual import visual_weights
@@ -26,7 +26,6 @@ from distill.recipe.sections.filter import PAIRS
 from distill.trace_records.trace_lines import trace_fault
 
 _SHOWN = 5
-_CHUNK_BYTES = 8 << 20
 _FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "hinted", "signal_errors")
 _NO_VALUES = {*_FACTS, "names", "template"}
 """And what the tables remember of texts as numbers; what they remember as bytes is not read at all."""
@@ -88,7 +87,7 @@ def records(run: Path, teachers: Mapping[str, str]) -> dict[str, dict[str, Any]]
     index_path = run / "filter" / layout.SAMPLE_PARTS / layout.PLACES
     places = tables.noted([index_path], "id IN (SELECT unnest($1))", list(teachers)) if index_path.is_file() else []
     for row in places:
-        record = _line(generate / row["journal"], row["start"])
+        record = read_record(generate / row["journal"], row["start"])
         if record is not None and record.get("id") == row["id"]:
             found[row["id"]] = record
     for name in teachers.keys() - found.keys():
@@ -186,50 +185,21 @@ def _nearest_ids(tables: _Tables, plan: Path, prefix: str) -> list[str]:
 def _record(tables: _Tables, generate: Path, index_path: Path, teacher: str, trace_id: str) -> dict[str, Any]:
     """The journal's record of a trace: the first finished one; an error only if the trace has no finished record."""
     for row in tables.noted([index_path], "id = $1", trace_id) if index_path.is_file() else ():
-        record = _line(generate / row["journal"], row["start"])
+        record = read_record(generate / row["journal"], row["start"])
         if record is not None and record.get("id") == trace_id:
             return record
     error = None
     for journal in layout.part_paths(generate / teacher, ".jsonl"):
-        for record in _records_of_trace(journal, trace_id):
-            if record["outcome"] != "error":
+        for record in records_holding(journal, trace_id.encode(), trace_fault):
+            if record["id"] == trace_id and record["outcome"] != "error":
                 return record
-            error = error or record
+            if record["id"] == trace_id:
+                error = error or record
     if error is None:
         raise DataError(
             f"{generate / teacher}: the trace {trace_id} is planned but no journal holds it; run `distill generate`"
         )
     return error
-
-
-def _line(journal: Path, start: int) -> dict[str, Any] | None:
-    """The record whose line starts at this byte; None when there is none any more."""
-    try:
-        with journal.open("rb") as file:
-            return record_at(file, start)
-    except FileNotFoundError:
-        return None
-
-
-def _records_of_trace(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
-    """The records of this id. Searching bytes is a hundred times faster than reading every record."""
-    needle = trace_id.encode()
-    with journal.open("rb") as file:
-        rest = b""
-        while chunk := file.read(_CHUNK_BYTES):
-            lines, line_break, after = chunk.rpartition(b"\n")
-            if not line_break:
-                rest += chunk
-                continue
-            lines, rest = rest + lines, after
-            position = lines.find(needle)
-            while position >= 0:
-                start, end = lines.rfind(b"\n", 0, position) + 1, lines.find(b"\n", position)
-                end = len(lines) if end < 0 else end
-                for record in LineReader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
-                    if isinstance(record, tuple) and record[1]["id"] == trace_id:
-                        yield record[1]
-                position = lines.find(needle, end)
 
 
 def _side_tables(folder: Path) -> dict[str, list[Path]]:
@@ -350,6 +320,5 @@ def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:
 
 
 def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:
-    """The arms that contain the trace."""
     paths = sorted(folder.glob("*.parquet"), key=layout.by_number)
     return tuple(path.stem for path in paths if tables.rows([path], "id = $1", trace_id, columns="id"))

@@ -5,12 +5,13 @@ character. Searches the journals of scores for the trace and reads no other line
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distill.artifacts.json_lines import LineReader
+from distill.artifacts.json_lines import records_holding
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.trace_records import scores
 
@@ -40,16 +41,10 @@ def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]
     return tuple(shown)
 
 
-def records_of_text(journal: Path, trace_id: str) -> list[dict[str, Any]]:
-    """The lines of a trace; the others are looked at, not parsed."""
-    marker, found = f'"trace":"{trace_id}"'.encode(), []
-    if journal.is_file():
-        with journal.open("rb") as lines:
-            for line in lines:
-                if marker in line and line.endswith(b"\n"):
-                    pieces = LineReader(scores.check_score, plain=True).read(line, 0)
-                    found += [piece[1] for piece in pieces if isinstance(piece, tuple)]
-    return found
+def records_of_text(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
+    """The scores of a trace."""
+    needle = f'"trace":"{trace_id}"'.encode()
+    return records_holding(journal, needle, scores.check_score) if journal.is_file() else ()
 
 
 def _lines(scored: scores.ScoredText, weights: np.ndarray) -> tuple[str, ...]:

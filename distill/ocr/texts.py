@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
-from distill.artifacts.json_lines import Damaged, record_at, requiring, scan
+from distill.artifacts.json_lines import Damaged, read_record, requiring, scan
 from distill.artifacts.layout import OCR
 from distill.artifacts.manifest import fingerprint
 from distill.data.images import image_files
@@ -111,8 +111,7 @@ def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
     start = _starts(path, (status.st_size, status.st_mtime_ns)).get(digest) if status else None
     if start is None:
         raise UnreadPicture("the text of the picture was not read")
-    with path.open("rb") as file:
-        record = record_at(file, start)
+    record = read_record(path, start)
     if record is None or "lines" not in record:
         raise UnreadPicture(f"the text of the picture was not read: {(record or {}).get('reason', 'damaged')}")
     return tuple(TextLine(**dict(zip(_NAMES, line, strict=True))) for line in record["lines"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.json_lines import record_at
+from distill.artifacts.json_lines import read_record
 from distill.artifacts.layout import PLAN
 from distill.artifacts.manifest import Manifest
 from distill.commands.explain import gather, records
@@ -36,7 +36,7 @@ def trace_facts(table: TraceTable, trace_id: str) -> dict[str, Any]:
 
 
 def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
-    record = _record_at(journal, start)
+    record = read_record(journal, start)
     if record is None:
         raise DataError(
             f"{journal}: the record at byte {start:,} is damaged; `distill repair {as_argument(table.run)}` tells "
@@ -47,14 +47,9 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet") | {
         "siblings": _siblings(
             [(one["id"], one["teacher"], one["outcome"]) for one in others],
-            {one["id"]: _record_at(*place) for one in others[:_BESIDE] if (place := table.record_place(one["id"]))},
+            {one["id"]: read_record(*place) for one in others[:_BESIDE] if (place := table.record_place(one["id"]))},
         )
     }
-
-
-def _record_at(journal: Path, start: int) -> dict[str, Any] | None:
-    with journal.open("rb") as file:
-        return record_at(file, start)
 
 
 def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:

@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.journal import read_jsonl_at
-from distill.artifacts.json_lines import record_at
+from distill.artifacts.json_lines import read_record
 from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, part_paths
 from distill.artifacts.manifest import Manifest
-from distill.errors import DataError, RecipeError
+from distill.errors import DataError, RecipeError, first_line
 from distill.local_paths import as_argument
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
 from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
-from filters.decisions.rules import Condition, check, check_condition, first_line
+from filters.decisions.rules import Condition, check, check_condition
 from filters.tables.signal_database import (
     Tables,
     closed_database,
@@ -143,7 +143,6 @@ class TraceTable:
             self._write_labels(self._labels)
 
     def set_label(self, trace_id: str, label: str) -> None:
-        """One more label."""
         with self._lock:
             self._labels[trace_id] = label
             self._database.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", [trace_id, label])
@@ -228,7 +227,6 @@ class TraceTable:
         return bool(self._rows("SELECT 1 FROM facts WHERE id = ? LIMIT 1", [trace_id]))
 
     def values(self, trace_id: str, columns: Collection[str]) -> dict[str, Any]:
-        """The values of a trace in these columns."""
         listed = ", ".join(identifier(name) for name in sorted(columns)) or "id"
         return next(iter(self._rows(f"SELECT {listed} FROM facts WHERE id = ?", [trace_id])), {})
 
@@ -356,11 +354,7 @@ class _JournalReader:
 
     def _is_as_read(self, journal: Path) -> bool:
         start, trace = self._last[journal]
-        try:
-            with journal.open("rb") as file:
-                record = record_at(file, start)
-        except FileNotFoundError:
-            return False
+        record = read_record(journal, start)
         return record is not None and record.get("id") == trace
 
     def _forget(self) -> None:
