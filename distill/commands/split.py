@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +24,6 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.data import formats, reader, sources
 from distill.data.images.image_cells import BYTE_RANGE, open_arrow
-from distill.data.images.image_files import read_bytes
 from distill.data.source_parts import DisjointSets
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.table_kinds import PACKED_LINES, SHARDS
@@ -40,7 +38,6 @@ TRAIN, TEST = "train", "test"
 NAME = "questions"
 LEFT_OUT = "left_out.jsonl"
 _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
-_WORKERS = 4
 _ROWS_AT_ONCE = 1024
 _SUFFIX = {
     "jsonl": ".jsonl",
@@ -189,21 +186,10 @@ def _has_links(row: SourceRow, source: DataSource, root: Path) -> bool:
 def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
     """For each picture the smallest digest of those that show the same; empty for a picture of one colour."""
     digests = sorted(rows.refs)
-
-    def look(digest: str) -> image_match.ImageHashes:
-        return image_match.hash_image(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
-
-    def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
-        for pair in pairs:
-            left, right = (read_bytes(rows.refs[digests[index]]) for index in pair)
-            yield image_match.is_same_image(left, right, max_pixels=max_pixels)
-
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        looks = list(pool.map(look, digests))
-    cluster_indices = image_match.cluster_images(looks, confirm)
+    hashes, clusters = image_match.cluster_refs([rows.refs[digest] for digest in digests], max_pixels=max_pixels)
     return {
-        digest: "" if seen.one_colour else digests[first]
-        for digest, seen, first in zip(digests, looks, cluster_indices, strict=True)
+        digest: "" if image.one_colour else digests[first]
+        for digest, image, first in zip(digests, hashes, clusters, strict=True)
     }
 
 

@@ -145,6 +145,18 @@ def cluster_images(images: Sequence[ImageHashes], confirm: Confirm, *, batch: in
     return list(map(connected.root, range(len(images))))
 
 
+def cluster_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> tuple[list[ImageHashes], list[int]]:
+    """The hashes of pictures, and what `cluster_images` says of them. Raises ImageError."""
+
+    def confirm(pairs: Sequence[tuple[int, int]]) -> Iterator[bool]:
+        for pair in pairs:
+            left, right = (read_bytes(refs[index]) for index in pair)
+            yield is_same_image(left, right, max_pixels=max_pixels)
+
+    hashes = hash_refs(refs, max_pixels=max_pixels)
+    return hashes, cluster_images(hashes, confirm)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arrays:
     """The pictures that are not flat."""

@@ -25,7 +25,6 @@ from distill.artifacts.files import atomic_path, write_json
 from distill.artifacts.manifest import fingerprint
 from distill.data.arrow import read_columns, table_of
 from distill.data.images.file_statuses import file_statuses
-from distill.data.images.image_files import read_bytes
 from distill.data.reader import samples, source_fields
 from distill.data.source_images import pictures_digest
 from distill.errors import DataError
@@ -265,16 +264,10 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
     """One row per distinct picture; pictures that differ in encoding only are one group."""
-
-    hashes_of_images = image_match.hash_refs(refs, max_pixels=max_pixels) if images else []
-
-    def confirm(pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        return [
-            image_match.is_same_image(read_bytes(refs[left]), read_bytes(refs[right]), max_pixels=max_pixels)
-            for left, right in pairs
-        ]
-
-    group = image_match.cluster_images(hashes_of_images, confirm) if images else range(len(refs))
+    hashes_of_images: Sequence[image_match.ImageHashes] = ()
+    group: Sequence[int] = range(len(refs))
+    if images:
+        hashes_of_images, group = image_match.cluster_refs(refs, max_pixels=max_pixels)
     statuses = file_statuses(ref.path for ref in refs)
     rows = []
     for index, ref in enumerate(refs):
@@ -349,10 +342,6 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
         pq.write_table(table_of(rows, schema), temporary, compression="zstd")
 
 
-def _load_mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-
-
 @cache
 def load_index(folder: str, digest: str) -> TestSetIndex:
     """The index that `build_index` wrote. Raises DataError when the folder holds another one now."""
@@ -362,7 +351,8 @@ def load_index(folder: str, digest: str) -> TestSetIndex:
         if made["digest"] != digest:
             raise DataError(f"{folder}: the index of the test sets changed while it was in use; run filter again")
         table = {name: read_columns(path / f"{name}.parquet") for name in ("samples", "texts", "images")}
-        hashes, rows, words = (_load_mapped(path / f"{name}.npy") for name in ("hashes", "rows", "words"))
+        arrays = [path / f"{name}.npy" for name in ("hashes", "rows", "words")]
+        hashes, rows, words = (np.asarray(np.load(file, mmap_mode="r", allow_pickle=False)) for file in arrays)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataError(f"{folder}: cannot be read as an index of test sets: {error}; remove it, run again") from None
     image_rows = table["images"].to_pylist()
