@@ -346,7 +346,6 @@ def _domains(by_seed: Mapping[int, ArmResult], spreads: ShareSpreads) -> dict[st
 
 
 def _means(many: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means of every number that all have."""
     keys = [key for key, value in many[0].items() if isinstance(value, int | float) and not isinstance(value, bool)]
     means = {key: _mean([result.get(key) for result in many]) for key in keys}
     return {key: value for key, value in means.items() if value is not None}

@@ -8,6 +8,7 @@ change: distill/ablation/arms.py; what the figures say: distill/ablation/results
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from distill import packages
@@ -59,7 +60,8 @@ def ablate(
             _generate(recipe, run, on_progress)
             if recipe.ablate.studies:
                 keep_statement(recipe, folder, chosen(recipe, (), None)[0])
-            skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, compare, on_progress)
+            work = _Work(recipe, run, compare, on_progress)
+            skipped |= work.run_arms(names, tuple(seeds) or recipe.ablate.seeds, jobs)
         # The table also has the arms that earlier commands finished.
         result = finished_arms(recipe, run, names)
         if REFERENCE not in result:
@@ -75,31 +77,57 @@ def ablate(
     return folder
 
 
-def _run(
-    recipe: Recipe,
-    run: Path,
-    names: Sequence[str],
-    seeds: Sequence[int],
-    jobs: int,
-    compare: Compare,
-    on_progress: ProgressCallback,
-) -> dict[str, str]:
-    """Run every arm with every seed; return the arms without trainable data, with reasons."""
-    # The reference of a seed goes first: the others train as many steps as it did.
-    first = [Job(REFERENCE, seed) for seed in seeds]
-    # Seed by seed, so that arms of a study that is stopped have the same seeds.
-    other_jobs = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
-    skipped: dict[str, str] = {}
-    for done, (job, problem) in enumerate(
-        _run_jobs(recipe, run, first, other_jobs, jobs, compare, on_progress), start=1
-    ):
-        if problem is not None:
-            if job.arm == REFERENCE:
-                raise problem
-            skipped[job.arm] = str(problem)
-        facts = {"last": f"{job.arm}, seed {job.seed}"}
-        on_progress(Progress(stage="ablate", done=done, total=len(first) + len(other_jobs), unit="arms", facts=facts))
-    return skipped
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the arms of an ablation are run with."""
+
+    recipe: Recipe
+    run: Path
+    compare: Compare
+    on_progress: ProgressCallback
+
+    def run_arms(self, names: Sequence[str], seeds: Sequence[int], processes: int) -> dict[str, str]:
+        """Run every arm with every seed; return the arms without trainable data, with reasons."""
+        # The reference of a seed goes first: the others train as many steps as it did.
+        first = [Job(REFERENCE, seed) for seed in seeds]
+        # Seed by seed, so that arms of a study that is stopped have the same seeds.
+        others = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
+        skipped: dict[str, str] = {}
+        for done, (job, problem) in enumerate(self._run_jobs(first, others, processes), start=1):
+            if problem is not None:
+                if job.arm == REFERENCE:
+                    raise problem
+                skipped[job.arm] = str(problem)
+            facts = {"last": f"{job.arm}, seed {job.seed}"}
+            total = len(first) + len(others)
+            self.on_progress(Progress(stage="ablate", done=done, total=total, unit="arms", facts=facts))
+        return skipped
+
+    def _run_jobs(
+        self, first: Sequence[Job], others: Sequence[Job], processes: int
+    ) -> Iterator[tuple[Job, DataError | None]]:
+        """Run jobs, several at a time; yield each finished job, with the error if its data are not enough."""
+        if processes == 1:
+            for job in (*first, *others):
+                try:
+                    run_job(self.recipe, self.run, job, self.compare, self.on_progress)
+                except DataError as error:
+                    yield job, error
+                else:
+                    yield job, None
+            return
+        with JobPool(processes, self.on_progress) as pool:
+            for job in first:
+                pool.submit(job, run_job, self.recipe, self.run, job, self.compare)
+            for name, future in pool.results():
+                assert isinstance(name, Job)
+                problem = future.exception()
+                if problem is not None and not isinstance(problem, DataError):
+                    raise problem
+                yield name, problem
+                for following in others:
+                    if (needed(following.arm), following.seed) == (name.arm, name.seed):
+                        pool.submit(following, run_job, self.recipe, self.run, following, self.compare)
 
 
 def _set_aside(folder: Path) -> None:
@@ -149,39 +177,6 @@ def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
     if not (run / RECIPE).exists():
         write_text(run / RECIPE, recipe.to_toml())
     generate(recipe, run, on_progress=on_progress)
-
-
-def _run_jobs(
-    recipe: Recipe,
-    run: Path,
-    first: Sequence[Job],
-    other_jobs: Sequence[Job],
-    processes: int,
-    compare: Compare,
-    on_progress: ProgressCallback,
-) -> Iterator[tuple[Job, DataError | None]]:
-    """Run jobs, several at a time; yield each finished job, with the error if its data are not enough."""
-    if processes == 1:
-        for job in (*first, *other_jobs):
-            try:
-                run_job(recipe, run, job, compare, on_progress)
-            except DataError as error:
-                yield job, error
-            else:
-                yield job, None
-        return
-    with JobPool(processes, on_progress) as pool:
-        for job in first:
-            pool.submit(job, run_job, recipe, run, job, compare)
-        for name, future in pool.results():
-            assert isinstance(name, Job)
-            problem = future.exception()
-            if problem is not None and not isinstance(problem, DataError):
-                raise problem
-            yield name, problem
-            for following in other_jobs:
-                if (needed(following.arm), following.seed) == (name.arm, name.seed):
-                    pool.submit(following, run_job, recipe, run, following, compare)
 
 
 def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
