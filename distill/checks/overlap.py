@@ -6,6 +6,7 @@ from distill.artifacts.layout import LEAKAGE
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.planning import leakage
+from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 
 _SHARE = 0.5
@@ -16,8 +17,8 @@ _SHOWN = 2
 def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
     """Compare every training source that is here with every evaluation source that is."""
     recipe = context.recipe
-    training = [name for name in leakage.training_sources(recipe) if context.readable(name) is not None]
-    evaluation = [name for name in leakage.evaluation_sources(recipe) if context.readable(name) is not None]
+    training = [name for name in training_sources(recipe) if context.readable(name) is not None]
+    evaluation = [name for name in evaluation_sources(recipe) if context.readable(name) is not None]
     if not training or not evaluation:
         return
     folder = context.run / LEAKAGE if (context.run / LEAKAGE).is_dir() else None

@@ -47,7 +47,7 @@ _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     """Images and questions of one row. Raises RowError."""
     # Data frames write a missing cell as NaN.
-    present = {name: value for name, value in values.items() if not _is_nan(value)}
+    present = {name: value for name, value in values.items() if not (isinstance(value, float) and isnan(value))}
     if source.format in _FORMATS:
         parsed = _FORMATS[source.format](present, source)
     else:
@@ -104,10 +104,6 @@ def _as_read(question: RowQuestion, source: DataSource) -> RowQuestion:
     )
     orjson.dumps([read.text, read.answers, read.domain])  # half of a surrogate pair is no text
     return read
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and isnan(value)
 
 
 def check_columns(columns: Iterable[str], source: DataSource, where: str) -> None:

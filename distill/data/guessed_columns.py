@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import CHOICES, TURNS, RowError
+from distill.data.formats import CHOICES, TURNS
+from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import Choices

@@ -22,7 +22,7 @@ import numpy as np
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.manifest import fingerprint
 from distill.data import formats, sample_files, source_answer_types, sources
-from distill.data.formats import RowError
+from distill.data.gold_answers import RowError
 from distill.data.grown_sources import content_files, file_state
 from distill.data.images.image_references import ImageReferences
 from distill.data.row_values import RowQuestion

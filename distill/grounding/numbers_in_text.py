@@ -10,7 +10,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from distill.answers.numbers.quantities import normalise, read_quantities
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_quantities
 
 _SIGNS: Final = tuple(zip("−–—‐‑’∙⋅", "-----'··", strict=True))
 _LATEX: Final = (

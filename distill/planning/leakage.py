@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import locked
 from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.errors import DataError
-from distill.planning.compared_sources import evaluation_sources as evaluation_sources
-from distill.planning.compared_sources import training_sources as training_sources
+from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import TRACES

@@ -16,7 +16,6 @@ from typing import Any, Final
 from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
 from distill.answers.numbers.digit_groups import readings_of_digits
 from distill.answers.numbers.foreign_number_words import spelled_abroad
-from distill.answers.numbers.normalize import normalise as normalise
 from distill.answers.numbers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
 from distill.answers.numbers.units import foreign_unit_length, unit_factor, unit_name
 
@@ -349,7 +348,6 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
 
 
 def _quantity_in_words(value: Decimal, start: int, end: int, text: str) -> Quantity:
-    """A number in words."""
     of_a = _OF_A.match(text, end) if value != int(value) else None
     tail = _read_tail(text, _Tail(end=of_a.end() if of_a is not None else end))
     return Quantity(

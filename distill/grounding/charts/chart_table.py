@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import orjson
 
-from distill.answers.numbers.quantities import normalise, read_single_quantity
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_single_quantity
 
 TABLE_KEYS: Final = ("table", "bars", "data", "values", "digits")
 """The keys of a sample's meta that may hold its table, in this order."""

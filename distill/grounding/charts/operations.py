@@ -36,7 +36,6 @@ ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
 
 @lru_cache(maxsize=1 << 14)
 def announced_steps(words: str) -> frozenset[str]:
-    """The steps that words announce."""
     steps = _NONE.union(*map(_announced_by, _WORD.findall(words)))
     return steps | {"sum"} if " all" in words and _IN_ALL.search(words) else steps
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill.answers.verdicts import equivalent, infer_type
+from distill.answers.answer_types import infer_type
+from distill.answers.verdicts import equivalent
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family

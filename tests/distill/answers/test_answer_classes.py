@@ -3,10 +3,11 @@
 import pytest
 
 from distill.answers import lists
+from distill.answers.answer_types import infer_type
 from distill.answers.compare_result import CompareResult, wrong
 from distill.answers.dates.foreign_dates import as_iso_dates, names_day_first
 from distill.answers.texts.person_names import same_person
-from distill.answers.verdicts import infer_type, judge
+from distill.answers.verdicts import judge
 
 
 @pytest.mark.parametrize(

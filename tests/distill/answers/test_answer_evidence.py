@@ -2,8 +2,9 @@
 
 import pytest
 
+from distill.answers.answer_types import infer_type
 from distill.answers.texts.turned_relations import turns_around
-from distill.answers.verdicts import infer_type, judge
+from distill.answers.verdicts import judge
 
 SPORTS = ["surfing", "skiing", "tennis", "golf"]
 OCEANS = ["the Atlantic Ocean", "the Pacific Ocean", "the Arctic Ocean"]

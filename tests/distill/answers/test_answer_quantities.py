@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from distill.answers.numbers.quantities import normalise, read_quantities, read_single_quantity
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.solution_sets import compare_intervals
 
 

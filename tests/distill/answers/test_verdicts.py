@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distill.answers import math_worker, verdicts
+from distill.answers.answer_types import infer_type
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l
-from distill.answers.verdicts import equivalent, infer_type, judge
+from distill.answers.verdicts import equivalent, judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 

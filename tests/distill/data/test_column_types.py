@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from source_rows import folder_of_images, picture, read_one, recipe_for
 
-from distill.answers.verdicts import infer_type, judge
+from distill.answers.answer_types import infer_type
+from distill.answers.verdicts import judge
 from distill.data import reader
 from distill.data.arrow import leave_pandas_out
 from distill.data.images import image_files

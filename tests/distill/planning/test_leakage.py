@@ -14,6 +14,7 @@ import distill
 from distill import cli
 from distill.errors import DataError, DistillError
 from distill.planning import leakage
+from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 
@@ -151,9 +152,9 @@ data = "held"
     shared = rows(tmp_path, range(2), "What is it?")
     other = [row | {"question": "Where is it?"} for row in shared]
     recipe = world(tmp_path, STAGES + more, questions=other, captions=shared, test=other, held=shared)
-    assert leakage.training_sources(recipe) == ("questions", "captions")
-    assert leakage.training_sources(recipe, recipe.stages[:1]) == ("captions",)
-    assert leakage.evaluation_sources(recipe) == ("test", "held")
+    assert training_sources(recipe) == ("questions", "captions")
+    assert training_sources(recipe, recipe.stages[:1]) == ("captions",)
+    assert evaluation_sources(recipe) == ("test", "held")
     found = {
         (each.training, each.evaluation): (each.pairs, each.images)
         for each in leakage.measure_leakage(recipe).overlaps
