@@ -97,7 +97,6 @@ class CompactMap:
 
 
 def _sorted(value_bytes: int, keys: bytes, values: bytes) -> tuple[bytes, bytes]:
-    """Keys and values in the order of the keys."""
     import pyarrow.compute as pc  # takes as long as a thousand requests, and small runs never merge
 
     key_array = fixed_size_array(keys, KEY_BYTES)

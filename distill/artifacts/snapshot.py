@@ -17,7 +17,6 @@ _CHUNK = 1 << 20
 
 
 def write_snapshot(path: Path, header: Mapping[str, Any], pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Write a snapshot atomically."""
     crc = 0
     for piece in pieces:
         crc = zlib.crc32(piece, crc)

@@ -53,7 +53,6 @@ class Runner:
 
 
 def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of a coroutine."""
     with Runner() as runner:
         return runner.run(coroutine)
 

@@ -324,7 +324,6 @@ def _costs(
 
 
 def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
-    """The plan for people."""
     what = "jobs of a Slurm array" if plan.engine == "slurm" else "tasks of a Ray cluster"
     bound = "" if plan.unit_s is not None else "<= "
     rows = [

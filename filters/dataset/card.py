@@ -175,7 +175,9 @@ def _selection(recipe: Recipe) -> str:
         )
         if limit is not None
     ]
-    limits += [f"shares by `{mix.by}` ({_shares(mix.shares)})" for mix in select.mix]
+    for mix in select.mix:
+        shares = ", ".join(f"{value} {share:.0%}" for value, share in mix.shares.items())
+        limits.append(f"shares by `{mix.by}` ({shares})")
     return ", ".join(limits) if limits else "all of them"
 
 
@@ -195,7 +197,3 @@ def _source(recipe: Recipe, name: str) -> str:
 
 def _listed(counts: Mapping[str, int], names: Mapping[str, str]) -> str:
     return ", ".join(f"{count:,} {names.get(name, name)}" for name, count in counts.items())
-
-
-def _shares(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{value} {share:.0%}" for value, share in shares.items())

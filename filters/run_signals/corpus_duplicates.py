@@ -233,7 +233,6 @@ def _similarities(
     path: Path,
     scheme: Scheme,
 ) -> NDArray[np.float64]:
-    """The similarity of each duplicate to its preferred trace."""
     saved = _known_similarities(path)
     result = np.ones(len(duplicates))
     pairs = zip(_bytes(measured.words[duplicates]), _bytes(measured.words[preferred]), strict=True)

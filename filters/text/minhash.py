@@ -133,7 +133,6 @@ def _with_values(forms: Sequence[Form]) -> Hashed:
 
 
 def shingles(text: str, size: int) -> frozenset[int]:
-    """The distinct shingles of one text."""
     (shingled_text,) = shingle_texts([text], size)
     return shingled_text.shingles
 

@@ -72,7 +72,6 @@ class Forms:
     stops: NDArray[np.int64]
 
     def split(self) -> list["Form"]:
-        """The form of each text."""
         numbers = (self.values.tolist(), self.names.tolist(), self.templates.tolist())
         return [
             Form(

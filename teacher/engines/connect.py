@@ -123,7 +123,6 @@ def engine_of(settings: EngineSettings) -> Engine:
 
 
 def engine_class(teacher: Teacher) -> type[Engine]:
-    """The class of a teacher's engine."""
     module, name = teacher.capabilities.engine.split(":")
     engine: type[Engine] = getattr(import_module(module), name)
     return engine

@@ -1,7 +1,6 @@
 """Whether two stated quantities agree: value, percent sign, currency and unit."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -129,13 +128,8 @@ def _undecided_unless_wrong(result: CompareResult, reason: str) -> CompareResult
 
 
 def _scaled(quantity: Quantity, factor: Decimal) -> Quantity:
-    return replace(
-        quantity, value=quantity.value * factor, others=_multiply_all(quantity.others, factor), decimals=None
-    )
-
-
-def _multiply_all(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
-    return tuple(value * factor for value in values)
+    others = tuple(value * factor for value in quantity.others)
+    return replace(quantity, value=quantity.value * factor, others=others, decimals=None)
 
 
 def _compare_percent_with_plain(

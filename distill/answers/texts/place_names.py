@@ -93,12 +93,8 @@ def _plain(name: str) -> str:
     """Lower case without accents and punctuation; "&" and "St." as CLDR has them stand for "and", "saint"."""
     name = name.casefold().replace("’", "'").replace("&", " and ").replace("st.", "saint")
     if not name.isascii():
-        name = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not _is_accent(sign))
+        name = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not "\u0300" <= sign <= "\u036f")
     return " ".join(_WORD.findall(name))
-
-
-def _is_accent(sign: str) -> bool:
-    return "\u0300" <= sign <= "\u036f"
 
 
 @lru_cache(maxsize=1)

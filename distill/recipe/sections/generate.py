@@ -47,7 +47,6 @@ class Outcomes(Section):
 
     @property
     def policies(self) -> frozenset[str]:
-        """The policies in use."""
         return frozenset(value for value in self.model_dump().values() if isinstance(value, str))
 
 

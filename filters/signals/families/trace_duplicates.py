@@ -197,7 +197,6 @@ def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
-    """Shingles and form of each text."""
     text_forms = forms_of(texts)
     return hash_shingles(join_hashes([form.content for form in text_forms]), size), text_forms
 

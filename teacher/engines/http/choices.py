@@ -32,7 +32,6 @@ def completions_from_body(body: Any, payload: bytes, latency_s: float, *, logpro
 
 
 def _token_counts(choices: Sequence[Completion]) -> list[int]:
-    """The tokens of each choice."""
     if all(one.token_ids is not None for one in choices):
         return [len(one.token_ids) for one in choices if one.token_ids is not None]
     total = choices[0].completion_tokens
