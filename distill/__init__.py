@@ -10,18 +10,7 @@ if TYPE_CHECKING:
     from distill.python_api.verbs import evaluate, filter, generate, train
     from distill.recipe.loading import load
 
-__all__ = [
-    "compare",
-    "dataset",
-    "evaluate",
-    "filter",
-    "generate",
-    "judge",
-    "load",
-    "signals",
-    "traces",
-    "train",
-]
+__all__ = ["compare", "dataset", "evaluate", "filter", "generate", "judge", "load", "signals", "traces", "train"]
 __getattr__ = lazy_exports(
     __name__,
     {"judge": "answers.verdicts", "load": "recipe.loading"}

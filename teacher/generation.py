@@ -149,11 +149,7 @@ class Generation:
             return None  # an engine outlives the unit of a store that it was started for
 
     def finish(
-        self,
-        offline: Offline,
-        fields: Mapping[str, Any],
-        inputs: Mapping[str, Any],
-        started: float,
+        self, offline: Offline, fields: Mapping[str, Any], inputs: Mapping[str, Any], started: float
     ) -> Manifest:
         """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
         finals = self.finals

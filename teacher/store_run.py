@@ -42,14 +42,7 @@ from distill.units.agent_record import CLAIMS, AgentRecord, joined
 from distill.units.commits import Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
-from distill.units.stored_run import (
-    PLAN_FILES,
-    collect_units,
-    generate_units,
-    pull_manifest,
-    pull_plan,
-    samples_key,
-)
+from distill.units.stored_run import PLAN_FILES, collect_units, generate_units, pull_manifest, pull_plan, samples_key
 from distill.units.unit_queue import UNDRAWN, UnitQueue, remove_all_leftovers
 from teacher.agent import Agent
 from teacher.engines.provenance import server_settings
@@ -177,12 +170,7 @@ def _write_plan(
     stored_images.forget(packed)
     for name in PLAN_FILES:
         store.put(f"run/generate/{name}", (folder / name).read_bytes())
-    plan: dict[str, Any] = {
-        "attempt": attempt,
-        "fields": dict(fields),
-        "partitions": counts,
-        "routed": routed,
-    }
+    plan: dict[str, Any] = {"attempt": attempt, "fields": dict(fields), "partitions": counts, "routed": routed}
     plan["rounds"] = [
         {
             "teachers": [each.name for each in teachers],

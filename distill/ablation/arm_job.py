@@ -54,11 +54,7 @@ def place(run: Path, name: str, seed: int) -> Path:
 
 
 def run_job(
-    recipe: Recipe,
-    run: Path,
-    job: Job,
-    compare: Compare = uncompared,
-    on_progress: ProgressCallback = unwatched,
+    recipe: Recipe, run: Path, job: Job, compare: Compare = uncompared, on_progress: ProgressCallback = unwatched
 ) -> None:
     """Filter, train and measure one arm, or find that it is done."""
     from filters.dataset.ablation_sets import materialise_stages

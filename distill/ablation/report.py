@@ -41,11 +41,7 @@ def cards(
 
 
 def write(
-    path: Path,
-    results: Mapping[str, Any],
-    cards: Sequence[gallery.GalleryCard],
-    *,
-    max_pixels: int = 50_000_000,
+    path: Path, results: Mapping[str, Any], cards: Sequence[gallery.GalleryCard], *, max_pixels: int = 50_000_000
 ) -> None:
     """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`. `results`: see results.json."""
     arms = results["arms"]

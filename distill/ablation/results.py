@@ -103,11 +103,7 @@ def _logs(folder: Path) -> list[dict[str, Any]]:
 
 
 def write(
-    recipe: Recipe,
-    folder: Path,
-    outcomes: Outcomes,
-    skipped: Mapping[str, str],
-    fits: Fits | DataError | None = None,
+    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | DataError | None = None
 ) -> Manifest:
     """Write results.json, report.html and the manifest to `folder`.
 
@@ -147,11 +143,7 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
 
 
 def table(
-    recipe: Recipe,
-    folder: Path,
-    outcomes: Outcomes,
-    skipped: Mapping[str, str],
-    fits: Fits | DataError | None = None,
+    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | DataError | None = None
 ) -> dict[str, Any]:
     """The content of results.json; a study that cannot be analysed is among `skipped`, with the reason.
 

@@ -25,8 +25,7 @@ _RESULT: Final = re.compile(
     re.IGNORECASE,
 )
 ASIDE: Final = re.compile(
-    r"[(\[]|\b(?:check|verify|sanity|confirm|comparison|contrast|whereas|instead|would|could)",
-    re.IGNORECASE,
+    r"[(\[]|\b(?:check|verify|sanity|confirm|comparison|contrast|whereas|instead|would|could)", re.IGNORECASE
 )
 """A sentence after the conclusion, not the conclusion."""
 

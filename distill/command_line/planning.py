@@ -209,8 +209,7 @@ def init(
         list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
     ] = None,
     question: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable."),
+        list[str] | None, typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable.")
     ] = None,
     images: Annotated[
         int | None,

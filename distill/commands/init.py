@@ -51,12 +51,7 @@ _EXAMPLES = 2
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """What Python writes for bytes of a file name that are no UTF-8."""
 _SHOWN = 5
-_WRITTEN = (
-    RECIPE,
-    SCHEMA,
-    split.LEFT_OUT,
-    *(f"{part}{suffix}" for part in ("train", "test") for suffix in KINDS),
-)
+_WRITTEN = (RECIPE, SCHEMA, split.LEFT_OUT, *(f"{part}{suffix}" for part in ("train", "test") for suffix in KINDS))
 
 AskColumn = Callable[[str, Sequence[str]], str]
 """Asks a person for the column of a role, among these columns."""

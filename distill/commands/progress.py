@@ -234,9 +234,7 @@ class _Live:
             # On a narrow terminal the facts go on in a second line.
             # A fact may hold brackets, which would be markup.
             TextColumn(
-                "{task.fields[line]}",
-                markup=False,
-                table_column=Column(ratio=1, no_wrap=False, overflow="fold"),
+                "{task.fields[line]}", markup=False, table_column=Column(ratio=1, no_wrap=False, overflow="fold")
             ),
             console=Console(stderr=True),
             expand=True,

@@ -239,12 +239,7 @@ def evaluation(run: Path) -> str:
     columns["without image %"] = ["" if share is None else percent(share) for share in unseen]
     columns = {head: cells for head, cells in columns.items() if any(cells)}
     rows = [
-        (
-            name,
-            f"{arm['n']:,}",
-            _accuracy(arm),
-            *(columns[head][at] for head in columns),
-        )
+        (name, f"{arm['n']:,}", _accuracy(arm), *(columns[head][at] for head in columns))
         for at, (name, arm) in enumerate(arms.items())
     ]
     blocks = [table(("arm", "n", "accuracy % [95 % interval]", *columns), rows)]

@@ -24,7 +24,7 @@ Arithmetic = Literal["right", "slip", "none_stated"]
 # The space comes first: a search for one finds its place many times faster than one for what stands before it.
 _SENTENCE: Final = re.compile(
     r"\s(?:(?<=[.!?\"')\]]\s)(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after |=|[a-z]+ (?:therefore|thus|hence) )"
-    r"|(?<=\n)\s*+)",
+    r"|(?<=\n)\s*+)"
 )
 _TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
 _WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS

@@ -116,10 +116,7 @@ class RationaleCheck:
                 self.labels.chain = []
             end = after
         return GroundingResult(
-            checked=checked,
-            unsupported=tuple(self.problems),
-            count=self.count,
-            supported=tuple(self.supported),
+            checked=checked, unsupported=tuple(self.problems), count=self.count, supported=tuple(self.supported)
         )
 
     # --- labels ---------------------------------------------------------------------------------------------------

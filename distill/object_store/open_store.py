@@ -20,11 +20,7 @@ _FIRST_PATIENCE_S = 15.0
 
 
 def open_store(
-    address: str | Path,
-    *,
-    config: Mapping[str, Any] | None = None,
-    read_only: bool = False,
-    patient: bool = False,
+    address: str | Path, *, config: Mapping[str, Any] | None = None, read_only: bool = False, patient: bool = False
 ) -> ObjectStore:
     """A store for a run. InputError for an address that cannot be one, StorageError for a store that is refused.
 

@@ -31,13 +31,7 @@ def submit_array(
 
 
 def submit_training(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    name: str,
-    nodes: int,
-    options: Mapping[str, str],
-    fresh: bool = False,
+    command: Sequence[str], folder: Path, *, name: str, nodes: int, options: Mapping[str, str], fresh: bool = False
 ) -> str:
     """Submit a job in which torchrun runs a module with its arguments on all nodes; the rest as `submit_array`.
 

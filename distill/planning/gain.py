@@ -65,11 +65,7 @@ class TeacherMeasures:
         """What the model reads; None where the student could read no trace."""
         if self.blind_gap is None or self.rank_surprisal is None:
             return None
-        return {
-            "taught": self.taught,
-            "blind_gap": self.blind_gap,
-            "rank_surprisal": self.rank_surprisal,
-        }
+        return {"taught": self.taught, "blind_gap": self.blind_gap, "rank_surprisal": self.rank_surprisal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,9 +41,7 @@ def measure_load(recipe: Recipe, samples: Path, count: int) -> StoredImages | No
     kept = [image_files.own_file(ref) for ref in refs]
     sizes = [file.stat().st_size for file in kept if file is not None and file.is_file()]
     return StoredImages(
-        images=len(refs) / count,
-        bytes=fmean(sizes) if sizes else None,
-        objects=not any(ref.column for ref in refs),
+        images=len(refs) / count, bytes=fmean(sizes) if sizes else None, objects=not any(ref.column for ref in refs)
     )
 
 

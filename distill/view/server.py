@@ -325,12 +325,7 @@ def _failure(status: int, message: str) -> web.Response:
 
 
 def view_run(
-    run: Path,
-    other: Path | None = None,
-    *,
-    recipe: Path | None = None,
-    port: int,
-    on_start: Callable[[str], None],
+    run: Path, other: Path | None = None, *, recipe: Path | None = None, port: int, on_start: Callable[[str], None]
 ) -> None:
     """Serve a run until interrupted; its students stand beside those of `other`. *Policy* may write to `recipe`.
 

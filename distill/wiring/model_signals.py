@@ -107,10 +107,7 @@ def _lazy_fit(
             # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
             before = join(trace.reasoning.strip(), "", recipe.filter.rationale)
             row = TrainingRow(
-                id=trace.id,
-                images=sample.images,
-                question=sample.question,
-                response=before + trace.answer.strip(),
+                id=trace.id, images=sample.images, question=sample.question, response=before + trace.answer.strip()
             )
             rows.append(likelihood.ScoredRow(row=row, answer_at=len(before)))
         return loaded[0](rows)

@@ -133,10 +133,7 @@ unless it is given.""",
     "ms-swift": ExportFormat(
         file="ms-swift.jsonl",
         record=ms_swift,
-        tags=(
-            *(IMAGE, "<video>", "<audio>", "<img>", "<bbox>"),
-            *("<ref-object>", "<cot-process>", "<start-image>"),
-        ),
+        tags=(*(IMAGE, "<video>", "<audio>", "<img>", "<bbox>"), *("<ref-object>", "<cot-process>", "<start-image>")),
         guide="""## ms-swift: `ms-swift.jsonl`
 
 `ROOT_IMAGE_DIR=<this folder> swift sft --dataset <this folder>/ms-swift.jsonl`.""",

@@ -217,9 +217,7 @@ def _conclusions(pairs: Sequence[tuple[Sample, Trace]], workers: Workers = SERIA
     return verdicts.count("contradicts"), len(verdicts) - verdicts.count(None)
 
 
-def _compare_conclusions(
-    written: Sequence[tuple[str, str, str | None, Sequence[str]]],
-) -> list[Conclusion | None]:
+def _compare_conclusions(written: Sequence[tuple[str, str, str | None, Sequence[str]]]) -> list[Conclusion | None]:
     return [compare_conclusion(*each) for each in written]
 
 

@@ -73,10 +73,7 @@ def decide(
         taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
         create_quotas(connection, taken)
         rows = 0
-        with (
-            atomic_path(path) as temporary,
-            pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer,
-        ):
+        with atomic_path(path) as temporary, pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer:
             for within in parts:
                 query = _query(conditions, select, within.format("signals.id"))
                 for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP):

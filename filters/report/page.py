@@ -150,11 +150,7 @@ def _histograms(
         return []
     plots = distributions.groups(facts, facts.columns[column], group, where, bins=bins)
     return [
-        {
-            "caption": name or f"(no {group})",
-            "detail": f"{count:,} {detail.format(middle)}",
-            "bins": bars,
-        }
+        {"caption": name or f"(no {group})", "detail": f"{count:,} {detail.format(middle)}", "bins": bars}
         for name, (bars, count, middle) in plots.items()
     ]
 

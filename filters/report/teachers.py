@@ -107,13 +107,7 @@ _MEASURES = (
         "favg(CASE WHEN unsupported_values > 0 THEN 1.0 WHEN unsupported_values = 0 THEN 0.0 END)",
         "percent",
     ),
-    (
-        "agree with themselves",
-        "mean self-consistency",
-        "self_consistency",
-        "favg(self_consistency)",
-        "percent",
-    ),
+    ("agree with themselves", "mean self-consistency", "self_consistency", "favg(self_consistency)", "percent"),
     (
         "near duplicates in the run",
         "traces that repeat another one",

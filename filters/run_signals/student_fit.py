@@ -132,11 +132,7 @@ def measure(
 
 
 def _measured(
-    items: Sequence[Item],
-    path: Path,
-    stamp: str,
-    measure_batch: MeasureBatch,
-    on_done: Done,
+    items: Sequence[Item], path: Path, stamp: str, measure_batch: MeasureBatch, on_done: Done
 ) -> dict[str, dict[str, Any]]:
     """Rows of a part, chunk by chunk; those that the journal of an interrupted run holds are taken from there."""
     rows: dict[str, dict[str, Any]] = {}

@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 
 from filters.text.edits import say_the_same
 from filters.text.shared_texts import forget_with_texts
-from filters.text.shingles import (
-    Hashed,
-    Hashes,
-    hash_shingles,
-    join_hashes,
-    mix_bits,
-    odd_factors,
-    running_powers,
-)
+from filters.text.shingles import Hashed, Hashes, hash_shingles, join_hashes, mix_bits, odd_factors, running_powers
 from filters.text.values_and_names import Form, compute_forms
 
 Signatures = NDArray[np.uint32]

@@ -45,10 +45,7 @@ def server_settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The options, and the digests of files behind them, of each server that the run starts, by teacher."""
     base = recipe.path.parent
     return {
-        teacher.name: {
-            "options": server_answer_options(teacher.server),
-            "files": server_files(teacher.server, base),
-        }
+        teacher.name: {"options": server_answer_options(teacher.server), "files": server_files(teacher.server, base)}
         for teacher in recipe.teachers
         if teacher.managed
     }

@@ -99,9 +99,7 @@ class DataSource(Section):
         strict=False,
     )
     allow_outside_root: bool = key(
-        False,
-        "Also read images whose path, or a link on it, leads out of images_root.",
-        affects="source",
+        False, "Also read images whose path, or a link on it, leads out of images_root.", affects="source"
     )
     max_pixels: int = key(
         50_000_000, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1

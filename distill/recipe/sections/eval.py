@@ -65,9 +65,7 @@ class Eval(Section):
         compared_by="the student of each arm",
     )
     students: Mapping[Name, AnyStudent] = key(
-        {},
-        "Further arms: students from anywhere.",
-        compared_by="what each student is, wherever it lies",
+        {}, "Further arms: students from anywhere.", compared_by="what each student is, wherever it lies"
     )
     engine: Literal["embedded", "vllm"] = key(
         "embedded",

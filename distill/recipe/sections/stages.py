@@ -213,9 +213,7 @@ class Stage(Section):
         None, "Learn the teachers' distributions of tokens beside their text; default: the text alone."
     )
     preference: Preference | None = key(
-        None,
-        "Prefer right traces to wrong ones; default: learn from right ones alone.",
-        omit_default="train",
+        None, "Prefer right traces to wrong ones; default: learn from right ones alone.", omit_default="train"
     )
     visual: Visual | None = key(
         None,

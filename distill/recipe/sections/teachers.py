@@ -163,9 +163,7 @@ class Teacher(Section):
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")
     chat_template_kwargs: Mapping[str, Any] = key(
-        {},
-        "Arguments of the chat template, such as { enable_thinking = false }.",
-        affects="signals traces",
+        {}, "Arguments of the chat template, such as { enable_thinking = false }.", affects="signals traces"
     )
     mm_processor_kwargs: Mapping[str, Any] = key(
         {},

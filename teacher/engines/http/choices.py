@@ -44,9 +44,7 @@ def _token_counts(choices: Sequence[Completion]) -> list[int]:
 
 
 async def ask_choices(
-    request: Request,
-    together: Awaitable[list[Completion]],
-    alone: Callable[[Request], Awaitable[Completion]],
+    request: Request, together: Awaitable[list[Completion]], alone: Callable[[Request], Awaitable[Completion]]
 ) -> AsyncIterator[tuple[Request, Completion]]:
     """The completions of a request and its siblings.
 

@@ -191,13 +191,7 @@ class ConnectionPool:
     """The connections to one address. Its requests differ in their bodies only."""
 
     def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        proxy: str | None,
-        max_body_bytes: int,
-        method: str = "POST",
+        self, url: str, headers: Mapping[str, str], *, proxy: str | None, max_body_bytes: int, method: str = "POST"
     ) -> None:
         """Raises ValueError for an address, or a header, that cannot be sent."""
         parts = urlsplit(url)

@@ -122,12 +122,7 @@ def serve_export(
     fitted = _server_for_machine(server, folder, {"enforce-eager": True, **arguments})
     with event_loop.Runner() as runner:
         servers = Servers(
-            Teacher(
-                name=SERVED_NAME,
-                model=str(checkpoint),
-                served_model=SERVED_NAME,
-                server=fitted,
-            ),
+            Teacher(name=SERVED_NAME, model=str(checkpoint), served_model=SERVED_NAME, server=fitted),
             str(checkpoint.absolute()),
             folder,
             subject=f"vLLM does not serve {checkpoint}: the server",
