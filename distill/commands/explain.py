@@ -17,9 +17,8 @@ from rapidfuzz.distance import Prefix
 
 from distill.artifacts import layout
 from distill.artifacts.json_lines import read_record, records_holding
-from distill.commands.explain_rollouts import student_replies
+from distill.commands.explain_scores import student_replies, visual_weights
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
-from distill.commands.explain_visual import visual_weights
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.recipe.sections.filter import PAIRS

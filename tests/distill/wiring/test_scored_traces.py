@@ -14,7 +14,7 @@ import stub_server
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.commands.explain_visual import visual_weights
+from distill.commands.explain_scores import visual_weights
 from distill.commands.store_stages import train_stage_in_store
 from distill.data import sample_files
 from distill.errors import DataError, RecipeError

@@ -16,7 +16,7 @@ from distill.ablation.arms import stage_under_study
 from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.cli import app
-from distill.commands.explain_rollouts import student_replies
+from distill.commands.explain_scores import student_replies
 from distill.commands.store_stages import train_stage_in_store
 from distill.errors import DataError, RecipeError, StaleError
 from distill.python_api.verbs import train

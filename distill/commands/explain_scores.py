@@ -1,7 +1,9 @@
-"""The visual weights of one trace, for `distill explain`: each word with the mean weight of its tokens.
+"""What teachers' scores of texts say of one trace, for `distill explain`.
 
-Shows what the teacher's scores say with the settings of the stage; the student's tokens get the same weights by
-character. Searches the journals of scores for the trace and reads no other line.
+Of a stage with `visual` each word with the mean weight of its tokens, by the settings of the stage; the student's
+tokens get the same weights by character. Of a stage with `rollouts` the student's own replies to the question, each
+with the mean surprisal that the teacher gives its tokens: a stage learns most from replies that surprise the teacher.
+Searches the journals of scores for the trace and reads no other line.
 """
 
 import re
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from distill.artifacts.json_lines import records_holding
+from distill.artifacts.layout import part_paths, rollouts_folder
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.trace_records import scores
 
@@ -31,7 +35,7 @@ def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]
         views = {
             record["view"]: record
             for name in journals
-            for record in records_of_text(run / scores.FOLDER / name, trace_id)
+            for record in _records_of_text(run / scores.FOLDER / name, trace_id)
         }
         found = scores.visual_gain(views) if len(views) == 2 else None
         if found is not None:
@@ -41,7 +45,35 @@ def visual_weights(run: Path, trace_id: str) -> tuple[tuple[str, tuple[str, ...]
     return tuple(shown)
 
 
-def records_of_text(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
+def student_replies(run: Path, sample_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """For each stage that learns from replies to the sample its name, and a line a reply. Raises DataError."""
+    shown = []
+    for folder in sorted(rollouts_folder(run, "").glob("*/train")):
+        stage = folder.parent.name
+        lines = tuple(
+            f"{_surprisal(run, stage, row['trace_id'])}: {' '.join(row['messages'][-1]['content'].split())}"
+            for path in part_paths(folder, ".parquet")
+            for row in pq.read_table(
+                path, columns=["trace_id", "messages"], filters=[("sample_id", "=", sample_id)]
+            ).to_pylist()
+        )
+        if lines:
+            shown.append((stage, lines))
+    return tuple(shown)
+
+
+def _surprisal(run: Path, stage: str, trace_id: str) -> str:
+    """What the teacher of a stage gives a reply; of several scores the last."""
+    text = "not scored"
+    for teacher, journal in (scores.settings(run, stage) or {"journals": {}})["journals"].items():
+        for record in _records_of_text(run / scores.FOLDER / journal, trace_id):
+            if record["view"] == scores.PICTURE:
+                own = scores.decode(record).values[:, 0]
+                text = f"{teacher} gives its {len(own):,} tokens {-own.mean():.2f} nats each"
+    return text
+
+
+def _records_of_text(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
     """The scores of a trace."""
     needle = f'"trace":"{trace_id}"'.encode()
     return records_holding(journal, needle, scores.check_score) if journal.is_file() else ()
