@@ -1,7 +1,6 @@
 """Damaged files of the generate stage: the run goes on, what was lost is asked again, and nothing else."""
 
 import random
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import orjson
 import pytest
 import stub_server
 import tiny_models
+from generate_world import asked_of
 
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.journal import read_jsonl
@@ -29,11 +29,6 @@ ROWS, SAMPLES = 20, 2
 def url() -> Iterator[str]:
     with stub_server.serve() as url:
         yield url
-
-
-def answered(url: str) -> int:
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/seen") as response:
-        return int(orjson.loads(response.read())["answered"])
 
 
 class World:
@@ -110,9 +105,9 @@ def test_a_damaged_line_costs_exactly_its_trace(
     lines[at] = change(lines[at])
     world.part.write_bytes(b"".join(lines))
     world.unfinish()
-    asked = answered(world.url)
+    asked = asked_of(world.url)
     manifest = world.generate()
-    assert answered(world.url) - asked == int(lost)
+    assert asked_of(world.url) - asked == int(lost)
     after = world.records()
     assert after.keys() == before.keys()
     assert {key for key in after if after[key] != before[key]} == ({victim} if lost else set())
@@ -124,12 +119,12 @@ def test_a_damaged_line_costs_exactly_its_trace(
 
 
 def test_a_source_that_was_moved_with_its_images_and_its_run_is_not_waited_for(world: World) -> None:
-    asked = answered(world.url)
+    asked = asked_of(world.url)
     moved = world.folder.with_name("moved")
     world.folder.rename(moved)
     after = World(moved, world.url)
     assert after.generate().counts["complete"] == ROWS * SAMPLES
-    assert answered(world.url) == asked
+    assert asked_of(world.url) == asked
 
 
 def test_a_tenth_of_the_lines_damaged_costs_exactly_these_traces(world: World) -> None:
@@ -155,9 +150,9 @@ def test_a_journal_of_an_older_version_goes_on_and_gets_checksums(world: World) 
     lines[5].pop("engine")
     world.part.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines[:-1]))
     world.unfinish()
-    asked = answered(world.url)
+    asked = asked_of(world.url)
     manifest = world.generate()
-    assert answered(world.url) - asked == 3 and manifest.counts["damaged_lines"] == 2
+    assert asked_of(world.url) - asked == 3 and manifest.counts["damaged_lines"] == 2
     assert all(b'"crc":"' in line for line in world.part.read_bytes().splitlines())
     assert len(world.records()) == ROWS * SAMPLES
 
@@ -170,9 +165,9 @@ def test_a_finished_stage_that_lost_a_part_asks_for_what_was_in_it(world: World,
     else:
         lines = world.part.read_bytes().splitlines(keepends=True)
         world.part.write_bytes(b"".join(lines[:-5]))
-    asked = answered(world.url)
+    asked = asked_of(world.url)
     world.generate()
-    assert answered(world.url) - asked == (len(before) if fate == "deleted" else 5)
+    assert asked_of(world.url) - asked == (len(before) if fate == "deleted" else 5)
     assert world.records().keys() == before.keys()
 
 
@@ -196,9 +191,9 @@ def test_a_damaged_plan_is_made_again_and_asks_for_nothing(world: World, name: s
     else:
         path.write_bytes(data[: len(data) // 2] if fate == "cut" else b"\0" * max(1, len(data)))
     world.unfinish()
-    asked = answered(world.url)
+    asked = asked_of(world.url)
     manifest = world.generate()
-    assert answered(world.url) == asked and world.records() == before
+    assert asked_of(world.url) == asked and world.records() == before
     assert manifest.counts["traces"] == len(before)
     assert list(read_jsonl(world.run / "generate" / "quarantine.jsonl")) == []
 

@@ -3,7 +3,6 @@
 import resource
 import subprocess
 import sys
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 import stub_server
+from generate_world import asked_of
 from hostile import COMPLETE, Case
 
 from distill.artifacts.journal import read_jsonl
@@ -117,11 +117,6 @@ def plain_failure(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr[done.stderr.index("distill: ") :]
 
 
-def answered(url: str) -> int:
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/seen") as response:
-        return int(orjson.loads(response.read())["answered"])
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with stub_server.serve() as url:
@@ -174,7 +169,7 @@ def test_the_manifest_adds_up(world: World, first: Manifest) -> None:
 def test_a_second_run_asks_again_what_may_pass_and_touches_nothing_else(
     world: World, first: Manifest, url: str
 ) -> None:
-    before, asked = world.records(), answered(url)
+    before, asked = world.records(), asked_of(url)
     quarantine = world.quarantine()
     second = generate(load(world.folder / "recipe.toml"), world.run)
     assert world.ends() == {case.name: case.ends for case in world.cases}
@@ -182,17 +177,17 @@ def test_a_second_run_asks_again_what_may_pass_and_touches_nothing_else(
     finished = [record for record in before if not record["error"]]
     assert [record for record in world.records() if not record["error"]] == finished
     assert {record["id"] for record in world.records()} == {record["id"] for record in before}
-    assert answered(url) <= asked + _CONTROLS
+    assert asked_of(url) <= asked + _CONTROLS
 
 
 def test_a_row_that_is_repaired_is_the_only_one_asked(world: World, first: Manifest, url: str) -> None:
-    asked = answered(url)
+    asked = asked_of(url)
     (world.folder / "images" / "empty.png").write_bytes(hostile.encoded(hostile.noise(31, 17)))
     manifest = generate(load(world.folder / "recipe.toml"), world.run)
     assert world.ends()["no bytes"] == COMPLETE
     assert manifest.counts["quarantined"] == first.counts["quarantined"] - 1
     assert manifest.counts["complete"] == first.counts["complete"] + 1
-    assert asked < answered(url) <= asked + 1 + _CONTROLS
+    assert asked < asked_of(url) <= asked + 1 + _CONTROLS
 
 
 def test_a_picture_that_changes_or_goes_under_a_run_costs_its_own_row(tmp_path: Path, url: str) -> None:

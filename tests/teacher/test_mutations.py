@@ -1,7 +1,6 @@
 """The mutation matrix: a finished run, one change, and exactly the traces that it touches are asked again."""
 
 import shutil
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import stub_server
 import tiny_models
 import tomli_w
+from generate_world import asked_of
 
 from distill.recipe.loading import load
 from teacher.generate import generate
@@ -59,11 +59,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
         tiny_models.picture(folder / f"{number}.png", number, size=16)
     World(folder, url).generate()
     return folder
-
-
-def asked_of(url: str) -> int:
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/seen") as response:
-        return int(orjson.loads(response.read())["answered"])
 
 
 def teacher(**values: Any) -> Callable[[World], None]:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import stub_server
 import tiny_models
+from generate_world import asked_of
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
@@ -60,11 +60,6 @@ def size_of(folder: Path) -> int:
     return sum(part.stat().st_size for part in folder.glob("part-*"))
 
 
-def answered(url: str) -> int:
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/seen") as response:
-        return int(orjson.loads(response.read())["answered"])
-
-
 def test_without_traces_it_counts_and_gives_upper_bounds_and_needs_no_server_or_torch(tmp_path: Path) -> None:
     chosen = recipe(tmp_path, {"base_url": "http://127.0.0.1:9/v1"})
     text = preflight(chosen, tmp_path / "run")
@@ -86,17 +81,17 @@ def test_a_probe_gives_an_estimate_near_what_the_run_then_takes_and_its_traces_s
     with stub_server.serve() as url:
         chosen = recipe(tmp_path, {"base_url": url, "price": {"input": 2.0, "output": 10.0}}, rows=200)
         text = preflight(chosen, tmp_path / "run", probe=10)
-        assert answered(url) == 20
+        assert asked_of(url) == 20
         # 380 traces of 23 tokens and 30 prompt tokens each are left, all alike.
         questions, most, there, prompt, output, disk, _, cost = line_of(text)
         assert (questions, most, there, prompt, output) == ("200", "400", "20", "11.4k", "8.74k")
         assert float(cost) == pytest.approx(380 * (30 * 2 + 23 * 10) / 1e6, rel=0.01)
         before = size_of(tmp_path / "run/generate/t")
-        assert preflight(chosen, tmp_path / "run", probe=10) == text and answered(url) == 20
+        assert preflight(chosen, tmp_path / "run", probe=10) == text and asked_of(url) == 20
         generate(chosen, tmp_path / "run")
         grown = size_of(tmp_path / "run/generate/t") - before
         assert float(disk.removesuffix("kB")) * 1000 == pytest.approx(grown, rel=0.1)
-        assert answered(url) == 400
+        assert asked_of(url) == 400
         assert line_of(preflight(chosen, tmp_path / "run"))[2:5] == ["400", "0", "0"]
 
 
@@ -134,7 +129,7 @@ def test_a_check_leaves_a_finished_stage_as_it_is_even_when_rows_have_come(tmp_p
         assert Manifest.read(tmp_path / "run" / "generate") == manifest
         assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == files
         preflight(chosen, tmp_path / "run", probe=5)
-        assert answered(url) == 40
+        assert asked_of(url) == 40
 
 
 def test_settings_other_than_those_of_a_finished_stage_are_said_as_the_run_would(tmp_path: Path) -> None:
