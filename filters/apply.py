@@ -91,12 +91,12 @@ def apply(
             if left.is_file():  # by a run that was killed
                 left.unlink()
         with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
+            dataset = dataset or LocalDataset(recipe)
             traces = read_index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            traces.bring_images = dataset.bring_images
             give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
             tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
-            dataset = dataset or LocalDataset(recipe)
-            traces.bring_images = dataset.bring_images
             counts, outputs = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset).write()
         return Manifest(
             stage="filter",
@@ -246,6 +246,7 @@ def _measure(
                 folder / "question",
                 max_pixels=recipe.max_pixels,
                 workers=settings.workers or available_cores(),
+                bring_images=traces.bring_images,
             ),
         )
     if "human" in settings.signals:

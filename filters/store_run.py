@@ -41,10 +41,12 @@ from distill.units.stored_run import (
     generate_units,
     pull_generate,
     pull_manifest,
+    write_bytes,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
+from filters.run_signals import question_duplicates
 from filters.signals.base import Extractor
 from filters.stored_dataset import DatasetUnits, StoredDataset
 from filters.tables import measure
@@ -55,7 +57,7 @@ from filters.tables.trace_index import PlannedTraces, UnitIndex, index_of_units,
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
-_TABLE, _MAKERS = "signals.parquet", "makers.json"
+_TABLE, _MAKERS, _HASHES = "signals.parquet", "makers.json", "image_hashes.jsonl"
 _LOOK_S = 0.5
 _LOOKING = frozenset({"contamination", "ocr"})
 """Families of signals that look at images."""
@@ -85,6 +87,7 @@ def filter_in_store(
     measured = {
         "by": measure.measured_by(inputs.extractors, corpus_scheme(recipe)),
         "traces": traces_digest(inputs.generated),
+        "pictures": question_duplicates.identity(recipe.max_pixels) if _hashes_images(recipe) else None,
     }
     work = f"{SIGNAL_UNITS}/{fingerprint(measured)[:16]}"
     units = [Unit(round=0, partition=name, work=work) for name in sorted(plan["partitions"])]
@@ -94,7 +97,7 @@ def filter_in_store(
 
     def make(rows: DatasetUnits) -> Manifest:
         pull_generate(store, run)
-        if "question" in recipe.filter.signals or measurers:
+        if measurers:
             planned = sample_files.read_samples(run / "generate" / SAMPLES)
             image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
         folder, dataset = run / "filter", StoredDataset(units=rows, fields=inputs.fields)
@@ -106,6 +109,10 @@ def filter_in_store(
                 table = _read_table(store, unit, commit, _TABLE)
                 dataset.add_partition(unit.partition, table["sample_id"].to_pylist())
                 yield table
+
+        if _hashes_images(recipe):
+            hashes = question_duplicates.hashes_path(folder / "question", recipe.max_pixels)
+            write_bytes(hashes, b"".join(read_file(store, unit, commit, _HASHES) for unit, commit in commits.items()))
 
         def read_index(generate: Path, samples: Path, partition_rows: int, _: Workers) -> PlannedTraces:
             journals = collected_journals(plan)
@@ -188,7 +195,8 @@ def _measure_units(
 def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extractor, ...], workers: Workers) -> int:
     """Measure the traces of a unit, and commit. Returns their number."""
     recipe = traces.recipe
-    images = bool(_LOOKING & {extractor.name for extractor in extractors})
+    images = _hashes_images(recipe) or bool(_LOOKING & {extractor.name for extractor in extractors})
+    cores = recipe.filter.workers or available_cores()
     with traces.opened(attempt.unit.partition, images=images, workers=workers) as (folder, index):
         files = measure.measure(
             index,
@@ -196,8 +204,13 @@ def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extrac
             folder / SIGNALS,
             scheme=corpus_scheme(recipe),
             workers=workers,
-            readers=recipe.filter.workers or available_cores(),
+            readers=cores,
         )
+        if _hashes_images(recipe):
+            partitions = range(len(index.digests))
+            samples, hashes = folder / SAMPLE_PARTS, folder / "question"
+            limits = {"max_pixels": recipe.max_pixels, "workers": cores}
+            attempt.put_file(_HASHES, question_duplicates.hash_images(samples, partitions, hashes, **limits))
         table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
         attempt.put_file(PLACES, folder / SAMPLE_PARTS / PLACES)
         makers = [asdict(maker) | {"traces": count} for maker, count in index.makers.items()]
@@ -207,6 +220,11 @@ def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extrac
     attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
     attempt.commit({"traces": len(table)})
     return len(table)
+
+
+def _hashes_images(recipe: Recipe) -> bool:
+    """Whether the images of all questions are compared."""
+    return "question" in recipe.filter.signals
 
 
 def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mapping[str, str]) -> UnitIndex:

@@ -45,6 +45,8 @@ VERSION = "2"
 _SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *QUESTION])
 _ROW_GROUP = 8192
 _UNREAD = "unread"
+_BROUGHT = 1 << 16
+"""Samples whose pictures are asked for at once."""
 _CLOSING = " \t.?!:;,…‽？！。．：；，、､｡؟؛،۔।॥"
 
 Item = TypeVar("Item")
@@ -67,6 +69,7 @@ class _PlannedSamples:
     partitions: tuple[int, ...]
     max_pixels: int
     workers: int
+    bring_images: Callable[[Sequence[Sample]], None] = lambda samples: None
 
     def read(self) -> Iterator[Sample]:
         for number in self.partitions:
@@ -83,29 +86,62 @@ class _Memory:
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
 
-def write(
-    samples_folder: Path, partitions: Iterable[int], folder: Path, *, max_pixels: int, workers: int = 1
-) -> Path:
-    """Write the side table of these partitions' samples to `folder`; an unchanged one is left as it is.
+def identity(max_pixels: int) -> dict[str, Any]:
+    """What values depend on besides samples and pictures."""
+    return {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
 
-    Its bytes depend on the samples and their pictures alone.
-    """
+
+def hash_images(
+    samples_folder: Path, partitions: Iterable[int], folder: Path, *, max_pixels: int, workers: int = 1
+) -> bytes:
+    """The hashes of these partitions' pictures, as lines of the file that `write` reads (`hashes_path`)."""
     source = _PlannedSamples(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
+    folder.mkdir(parents=True, exist_ok=True)
+    memory = _read_memory(folder, max_pixels)
+    _hash_images(source, sorted({ref.sha256 for sample in source.read() for ref in sample.images}), memory)
+    return memory.hash_journal.read_bytes() if memory.hash_journal.exists() else b""
+
+
+def hashes_path(folder: Path, max_pixels: int) -> Path:
+    """Where `write` finds hashes that are known."""
+    return folder / f"looks-{_name(max_pixels)}.jsonl"
+
+
+def write(
+    samples_folder: Path,
+    partitions: Iterable[int],
+    folder: Path,
+    *,
+    max_pixels: int,
+    workers: int = 1,
+    bring_images: Callable[[Sequence[Sample]], None] = lambda samples: None,
+) -> Path:
+    """Write the side table of these partitions' samples to `folder`; an unchanged one is left as it is.
+
+    Its bytes depend on the samples and their pictures alone. `bring_images` is told of samples whose pictures will be
+    read.
+    """
+    source = _PlannedSamples(
+        samples=samples_folder,
+        partitions=tuple(partitions),
+        max_pixels=max_pixels,
+        workers=max(1, workers),
+        bring_images=bring_images,
+    )
     path = run_signal_tables.part(folder, 0)
     question_keys = sorted(map(_question_key, source.read()), key=lambda question_key: question_key.id)
-    identity = {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
     content = hashlib.sha256()
     for question_key in question_keys:
         content.update(orjson.dumps([question_key.id, question_key.text.hex(), question_key.pictures]))
-    made_from = fingerprint(identity | {"content": content.hexdigest()})
+    made_from = fingerprint(identity(max_pixels) | {"content": content.hexdigest()})
     saved = run_signal_tables.metadata(path)
     # An unreadable picture may be readable now.
     if saved.get(run_signal_tables.FINGERPRINT) == made_from and saved.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    memory = _read_memory(folder, fingerprint(identity)[:16])
+    memory = _read_memory(folder, max_pixels)
     image_digests = sorted({digest for question_key in question_keys for digest in question_key.pictures if digest})
     _hash_images(source, image_digests, memory)
     readable = [digest for digest in image_digests if digest in memory.image_hashes]
@@ -222,9 +258,15 @@ def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) ->
     return {digest: digests[first] for digest, first in zip(digests, first_indexes, strict=True)}, failed
 
 
-def _read_memory(folder: Path, name: str) -> _Memory:
+def _name(max_pixels: int) -> str:
+    return fingerprint(identity(max_pixels))[:16]
+
+
+def _read_memory(folder: Path, max_pixels: int) -> _Memory:
     """The results of earlier runs with the same settings; results of other settings are deleted."""
-    memory = _Memory(hash_journal=folder / f"looks-{name}.jsonl", pair_journal=folder / f"pairs-{name}.jsonl")
+    memory = _Memory(
+        hash_journal=hashes_path(folder, max_pixels), pair_journal=folder / f"pairs-{_name(max_pixels)}.jsonl"
+    )
     for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {
         memory.hash_journal,
         memory.pair_journal,
@@ -240,14 +282,21 @@ def _read_memory(folder: Path, name: str) -> _Memory:
 
 
 def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, ImageRef]:
-    """The location of each picture; of several locations the first by name."""
+    """The location of each picture, which is brought to this machine; of several locations the first by name."""
     ref_of_digest: dict[str, ImageRef] = {}
+    shown: list[Sample] = []
     for sample in source.read() if wanted_digests else ():
+        if wanted_digests & {ref.sha256 for ref in sample.images}:
+            shown.append(sample)
+        if len(shown) == _BROUGHT:
+            source.bring_images(shown)
+            shown = []
         for ref in sample.images:
             if ref.sha256 in wanted_digests:
                 known_ref = ref_of_digest.setdefault(ref.sha256, ref)
                 if (ref.path, ref.row, ref.index) < (known_ref.path, known_ref.row, known_ref.index):
                     ref_of_digest[ref.sha256] = ref
+    source.bring_images(shown)
     return ref_of_digest
 
 

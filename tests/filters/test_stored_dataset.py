@@ -15,6 +15,7 @@ from store_worlds import small_world
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.object_store.local_store import LocalStore
+from distill.types import Sample
 from distill.units import stored_stage
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
@@ -23,6 +24,7 @@ from distill.units.stored_stage import pull_stage
 from filters import store_run, stored_dataset
 from filters.apply import apply
 from filters.dataset import writer
+from filters.matching import image_match
 from filters.store_run import filter_in_store
 from filters.stored_dataset import DatasetUnits
 from filters.unit_traces import UnitTraces
@@ -136,17 +138,18 @@ class Killed(Exception):
     pass
 
 
+def stopped(*_: object, **__: object) -> None:
+    raise Killed
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_agent_that_takes_over_makes_no_committed_unit_again(
     world: World, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     units = committed(monkeypatch)
 
-    def stop(*_: object) -> None:
-        raise Killed
-
     with monkeypatch.context() as patch:
-        patch.setattr(*((DatasetUnits, "_make_files") if number == 0 else (store_run, "push_stage")), stop)
+        patch.setattr(*((DatasetUnits, "_make_files") if number == 0 else (store_run, "push_stage")), stopped)
         with pytest.raises(Killed):
             filter_in_store(world.recipe(), address(world), world.folder / "first")
     before = {name for name, _ in units}
@@ -169,6 +172,30 @@ def test_exports_are_made_from_the_rows_of_all_agents(world: World) -> None:
     filter_in_store(world.recipe(), address(world), world.folder / "first")
     found = assert_as_in_a_folder(world)
     assert [name for name in found.outputs if name.startswith("exports/")]
+
+
+def test_images_are_hashed_by_all_agents_and_only_those_that_look_alike_are_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.head += '\n[filter]\nsignals = ["answer", "question"]'
+    with monkeypatch.context() as patch:
+        patch.setattr(store_run, "push_stage", stopped)
+        with pytest.raises(Killed):
+            filter_in_store(world.recipe(), address(world), world.folder / "first")
+    brought: list[int] = []
+    bring = stored_dataset.StoredDataset.bring_images
+
+    def noted(self: stored_dataset.StoredDataset, samples: list[Sample]) -> None:
+        brought.append(len(samples))
+        bring(self, samples)
+
+    monkeypatch.setattr(stored_dataset.StoredDataset, "bring_images", noted)
+    monkeypatch.setattr(image_match, "hash_image", stopped)
+    done = filter_in_store(world.recipe(), address(world), world.folder / "second")
+    assert done.counts["selected"] and brought
+    monkeypatch.undo()
+    found = assert_as_in_a_folder(world)
+    assert "question/part-00000.parquet" in found.outputs
 
 
 def agent_of(world: World, agent: AgentRecord) -> DatasetUnits:

@@ -13,6 +13,7 @@ import pytest
 import store_servers
 import stub_server
 from generate_world import World, asked_of, set_mode
+from PIL import Image
 from store_servers import BUCKET, StoreFaults
 from store_worlds import dataset, lines_of, put_data, put_shards, small_world
 
@@ -148,6 +149,27 @@ def test_images_that_are_replaced_or_deleted_during_a_run_change_nothing(
     bucket.delete(["data/2.png"])
     generate(plain)
     assert_equal(plain, bucket, tmp_path / "pulled")
+
+
+def test_images_that_look_alike_are_compared_as_they_were_when_the_run_was_planned(
+    world: World, bucket: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.head += '\n[filter]\nsignals = ["answer", "question"]'
+    world.recipe()
+    Image.open(world.folder / "4.png").save(world.folder / "3.png", compress_level=0)  # the same in another file
+    world.generate()
+    apply(world.recipe(), world.run)
+    (table,) = (world.run / "filter" / "question").glob("*.parquet")
+    rows = pq.read_table(table, columns=["question_picture_questions"]).to_pylist()
+    assert {row["question_picture_questions"] for row in rows} >= {3, 6}, "questions about one picture, and about two"
+    put_data(world, bucket)
+    stop_when_planned(world, monkeypatch)
+    for name in ("3.png", "4.png"):
+        bucket.put(f"data/{name}", world.folder / "1.png")
+    generate(world)
+    assert_equal(world, bucket, tmp_path / "pulled")
+    pulled = tmp_path / "pulled" / table.relative_to(world.run)
+    assert pulled.read_bytes() == table.read_bytes()
 
 
 def test_without_a_shard_images_are_fetched_one_by_one_and_another_one_is_an_error_of_its_questions(
