@@ -149,16 +149,25 @@ class Generation:
             return None  # an engine outlives the unit of a store that it was started for
 
     def finish(
-        self, offline: Offline, fields: Mapping[str, Any], inputs: Mapping[str, Any], started: float
+        self,
+        offline: Offline,
+        fields: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        started: float,
+        *,
+        retry: str = "run the same command again",
     ) -> Manifest:
-        """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
+        """Write down which traces count, and the manifest. Raises an error when traces are still to be made.
+
+        `retry` says how all that has failed is asked again.
+        """
         finals = self.finals
         if not finals.are_complete(self.plan):
             policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
             finals = collect_final_traces(self.plan, policies, self.indexes)
         finals.write(self.plan)
         tallies = finals.tallies()
-        _require_complete(self.recipe, self.plan.folder, tallies, offline)
+        _require_complete(self.recipe, self.plan.folder, tallies, offline, retry)
         outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
         self.progress.finish(outcomes)
         traces = outcomes.total() - sum(tally.dropped for tally in tallies.values())
@@ -238,7 +247,9 @@ class Writer:
         self.job.index.close()
 
 
-def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], offline: Offline) -> None:
+def _require_complete(
+    recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], offline: Offline, retry: str
+) -> None:
     """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
 
     A teacher that is asked only after others may fail at everything: it gets what those failed at.
@@ -254,7 +265,7 @@ def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally]
         if failed and failed == outcomes.total() and teacher.when == "always":
             raise TeacherError(
                 f"teacher '{teacher.name}': all {failed} requests failed; the reasons are in "
-                f"{folder / teacher.name}; repair the server or the recipe, then run the same command again"
+                f"{folder / teacher.name}; repair the server or the recipe, then {retry}"
             )
 
 

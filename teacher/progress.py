@@ -25,7 +25,7 @@ class GenerateProgress:
         self._on_progress = on_progress
         self._resumed = self._done = self._there = done
         self._total = max(total, done)
-        self._tokens = self._without_usage = 0
+        self._tokens = self._without_usage = self._planned = 0
         self._cost = 0.0
         self._cost_is_known = True
         self._outcomes = Counter(outcomes)
@@ -45,7 +45,7 @@ class GenerateProgress:
 
     def begin_round(self) -> None:
         """Count traces, tokens and seconds anew: other teachers work from now on, at another rate."""
-        self._resumed, self._tokens, self._without_usage = self._done, 0, 0
+        self._resumed, self._tokens, self._without_usage, self._planned = self._done, 0, 0, 0
         self._started = time.monotonic()
 
     def follow(self, in_flight: Callable[[], int]) -> None:
@@ -70,6 +70,7 @@ class GenerateProgress:
         reasoning, answer = usage["reasoning"], usage["answer"]
         output = None if reasoning is None or answer is None else reasoning + answer
         self._done += 1
+        self._planned += teacher.after is None and not record.get("attempt")
         self._now = ""
         self._tokens += output or 0
         self._without_usage += output is None
@@ -85,10 +86,12 @@ class GenerateProgress:
     def facts(self, idle_s: float = 0.0) -> dict[str, Any]:
         """Figures of this process in this round so far, for those who watch a run of several processes.
 
+        `planned` are traces that the plan of a run counts: no further attempts, no teachers that come after others.
         `idle_s` of its seconds do not count.
         """
         return {
             "traces": self._done - self._resumed,
+            "planned": self._planned,
             "seconds": round(max(0.0, time.monotonic() - self._started - idle_s), 1),
             "tokens": self._tokens,
             "without_usage": self._without_usage,

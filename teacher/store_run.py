@@ -39,7 +39,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import ProgressCallback, Sample, unwatched
 from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord, joined
-from distill.units.commits import Unit, committed_units
+from distill.units.commits import COMMITS, GENERATE, Unit, committed_units
 from distill.units.partitions import key_histogram, plan_partitions
 from distill.units.run_state import PLAN_KEY, traces_of
 from distill.units.stored_run import PLAN_FILES, collect_units, generate_units, pull_manifest, pull_plan, samples_key
@@ -78,6 +78,11 @@ def generate_in_store(
     folder = scratch / "run" / "generate"
     fields = question_plan.result_settings(recipe, models)
 
+    retry = (
+        f"delete the objects below {store.address}/{GENERATE}/{COMMITS} (finished units keep their errors) and run "
+        "the same command again; another recipe needs another --run"
+    )
+
     def begin() -> dict[str, Any]:
         announce(on_progress, "reading the source")
         return _write_plan(recipe, store, folder, fields, limit)
@@ -87,7 +92,7 @@ def generate_in_store(
         commits = collect_units(store, plan, scratch / "run")
         progress = GenerateProgress(on_progress, done=plan["traces"], total=plan["traces"], outcomes={})
         finished = Generation(recipe, models, question_plan.read_plan(folder), progress).finish(
-            {}, fields, plan, started
+            {}, fields, plan, started, retry=retry
         )
         manifest = replace(finished, inputs={**finished.inputs, "store": store.address}).write(folder)
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())

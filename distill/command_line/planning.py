@@ -95,6 +95,11 @@ def plan(
         raise RecipeError("distill plan needs a RECIPE: a TOML file, or the name of a shipped recipe")
     chosen = open_recipe(recipe, run, overrides)
     if engine:
+        if gpu or price is not None:
+            raise RecipeError(
+                "--gpu and --price are for the plan of training: leave them out. --engine plans generate and filter, "
+                "by the rate of the run in --run and by the prices in the recipe (teachers.price, store.price)"
+            )
         from distill.planning.scale_plan import plan_scale, scale_text
 
         with result_alone():

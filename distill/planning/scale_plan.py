@@ -7,7 +7,7 @@ fails.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -108,7 +108,8 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
     rounds = group_teachers(recipe.teachers, batches_apart=True)
     partitions = range_count(count, recipe.engine.unit_rows)
     units = partitions * len(rounds)
-    hours = _generate_hours(load, rounds, count, machines)
+    by_round = _generate_hours(load, rounds, count, machines)
+    hours = sum(by_round) if by_round is not None else None
     unit_s = hours * 3600 * machines / units if hours is not None else None
     filter_hours = None
     if load.filter_s is not None:
@@ -139,7 +140,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         filter_hours=filter_hours,
         writes=requests[0] if requests else None,
         reads=requests[1] if requests else None,
-        costs=_costs(recipe, load, count, machines, hours, requests, store_bytes),
+        costs=_costs(recipe, load, count, _server_hours(rounds, by_round, machines), requests, store_bytes),
     )
 
 
@@ -233,14 +234,27 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
     )
 
 
-def _generate_hours(load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int) -> float | None:
-    """Hours of the slowest teacher of each round: those of a round work at the same time."""
+def _generate_hours(
+    load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int
+) -> list[float] | None:
+    """Hours of each round, which are those of its slowest teacher: those of a round work at the same time."""
     hours: dict[str, float] = {}
     for each in load.teachers:
         if each.output_tokens is None or (each.output_tokens and each.tokens_per_s is None):
             return None
         hours[each.teacher] = samples * each.output_tokens / (each.tokens_per_s or 1.0) / agents / 3600
-    return sum(max(hours[teacher.name] for teacher in teachers) for teachers in rounds)
+    return [max(hours[teacher.name] for teacher in teachers) for teachers in rounds]
+
+
+def _server_hours(
+    rounds: Sequence[Sequence[Teacher]], by_round: Sequence[float] | None, agents: int
+) -> dict[str, float]:
+    """Hours for which the servers of each teacher are paid on all machines: they are up in its own round."""
+    return {
+        teacher.name: hours * agents
+        for teachers, hours in zip(rounds, by_round or (), strict=False)
+        for teacher in teachers
+    }
 
 
 def _bytes(load: SampleLoad, samples: int) -> float | None:
@@ -296,8 +310,7 @@ def _costs(
     recipe: Recipe,
     load: SampleLoad,
     samples: int,
-    agents: int,
-    hours: float | None,
+    server_hours: Mapping[str, float],
     requests: tuple[float, float] | None,
     store_bytes: float | None,
 ) -> dict[str, float | None]:
@@ -307,13 +320,13 @@ def _costs(
     for teacher, each in zip(recipe.teachers, load.teachers, strict=True):
         cost = None
         if teacher.price.hour or teacher.price.input or teacher.price.output:
-            known = (hours is not None or not teacher.price.hour) and (
+            known = (teacher.name in server_hours or not teacher.price.hour) and (
                 (each.prompt_tokens is not None or not teacher.price.input)
                 and (each.output_tokens is not None or not teacher.price.output)
             )
             if known:
                 cost = samples * teacher.token_cost(each.prompt_tokens or 0.0, each.output_tokens or 0.0)
-                cost += teacher.price.hour * (hours or 0.0) * agents
+                cost += teacher.price.hour * server_hours.get(teacher.name, 0.0)
         before = costs["teachers"]
         costs["teachers"] = None if cost is None or before is None else before + cost
     if requests is not None and (price.writes or price.reads):

@@ -24,8 +24,8 @@ from distill.artifacts.manifest import canonical
 from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
 
-GENERATE = "generate"
-_COMMITS, _SEGMENT = "commits", "/segment-"
+GENERATE, COMMITS = "generate", "commits"
+_SEGMENT = "/segment-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Unit:
 
     @property
     def commit_key(self) -> str:
-        return f"{self.work}/{_COMMITS}/{self.name}.json"
+        return f"{self.work}/{COMMITS}/{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> byte
 
 def committed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
     """Every unit of some work that is done, by one listing."""
-    folder = f"{work}/{_COMMITS}"
+    folder = f"{work}/{COMMITS}"
     keys = (stored.key.removeprefix(f"{folder}/") for stored in store.list_objects(folder))
     pairs = (key.removesuffix(".json").split("/") for key in keys)
     return [Unit(round=int(round_), partition=partition, work=work) for round_, partition in pairs]

@@ -55,13 +55,19 @@ class RunState:
     @property
     def traces_per_s(self) -> float:
         """Of all agents that work, since each began."""
-        rates = (float(agent["traces"]) / max(agent["seconds"], 1e-9) for agent in self.agents if agent["works"])
-        return sum(rates, 0.0)
+        return self._per_s("traces")
+
+    def _per_s(self, *names: str) -> float:
+        """The rate of what all agents that work tell by the first of these names that each one knows."""
+        works = (agent for agent in self.agents if agent["works"])
+        counts = ((next(agent[name] for name in names if name in agent), agent["seconds"]) for agent in works)
+        return sum((float(count) / max(seconds, 1e-9) for count, seconds in counts), 0.0)
 
     @property
     def eta_s(self) -> float | None:
         """Seconds to the end, at most: what is ready in open units does not count. None without a rate."""
-        return (self.total_traces - self.traces) / self.traces_per_s if self.traces_per_s else None
+        rate = self._per_s("planned", "traces")
+        return (self.total_traces - self.traces) / rate if rate else None
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""

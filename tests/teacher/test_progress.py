@@ -99,3 +99,15 @@ def test_before_a_total_is_known_no_number_is_shown(capsys: pytest.CaptureFixtur
     with shown.watch() as on_progress:
         reports.announce(on_progress, "reads the text of images: 5 read")
     assert capsys.readouterr().err == "generate: now reads the text of images: 5 read\n"
+
+
+def test_an_agent_tells_how_many_of_its_traces_the_plan_counts(world: World) -> None:
+    progress = reports.GenerateProgress(lambda _: None, done=0, total=20, outcomes={})
+    teacher = world.recipe().teachers[0]
+    record = {"usage": {"prompt": 1, "reasoning": 1, "answer": 1}, "outcome": "complete"}
+    progress.count(teacher, record | {"attempt": 0})
+    progress.count(teacher, record | {"attempt": 1})
+    progress.count(teacher.model_copy(update={"after": "stub"}), record)
+    assert (progress.facts()["traces"], progress.facts()["planned"]) == (3, 1)
+    progress.begin_round()
+    assert (progress.facts()["traces"], progress.facts()["planned"]) == (0, 0)

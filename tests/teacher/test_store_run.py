@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from distill.artifacts.files import file_sha256
 from distill.cli import app
 from distill.commands import store_runs
-from distill.errors import DistillError, StaleError, StorageError
+from distill.errors import DistillError, StaleError, StorageError, TeacherError
+from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
 from distill.types import Progress
@@ -316,6 +317,19 @@ def test_a_unit_at_which_every_agent_fails_is_set_aside_and_the_rest_of_the_run_
     generate_in_store(recipe, address, tmp_path / "scratch")
     pull_generate(store, tmp_path / "pulled")
     assert len(lines_of(world, tmp_path / "pulled")) == 90 and not store.list_objects("claims")
+
+
+def test_a_run_of_which_all_questions_failed_says_how_they_are_asked_again(world: World, tmp_path: Path) -> None:
+    """Its finished units keep the errors, so the same command alone failed for ever."""
+    sections(world)
+    world.rows = [row | {"question": f"{row['question']} fault=400"} for row in world.rows[:2]]
+    recipe, store = world.recipe(), LocalStore(tmp_path / "store")
+    for _ in range(2):
+        with pytest.raises(TeacherError, match=r"all 6 requests failed.*delete the objects below .*generate/commits"):
+            generate_in_store(recipe, f"file://{store.folder}", tmp_path / "scratch")
+        committed = store.list_objects("generate/commits")
+        assert committed
+        store.delete(stored.key for stored in committed)
 
 
 def test_an_outage_of_the_store_loses_nothing_asks_nothing_twice_and_says_what_it_waits_for(

@@ -22,7 +22,7 @@ from distill.object_store.open_store import open_store
 from distill.planning.scale_plan import plan_scale
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.units import image_shards
+from distill.units import image_shards, unit_queue
 from distill.units.stored_run import own_scratch
 from filters.apply import apply
 
@@ -80,6 +80,7 @@ def test_a_plan_by_a_small_run_tells_units_objects_bytes_and_requests_of_one_in_
     plan = plan_scale(world.recipe(), world.run, engine="ray", samples=240, agents=1)
     assert plan.units == units and plan.traces == 720 and plan.generate_hours
     assert plan.writes and plan.reads and plan.store_bytes
+    monkeypatch.setattr(unit_queue, "LOOK_S", 600.0)  # a busy machine has time for more looks
     store = CountingStore(tmp_path / "store")
     for module in (teacher.store_run, filters.store_run):
         monkeypatch.setattr(module, "open_run_store", lambda *_, **__: store)
@@ -155,7 +156,13 @@ def test_teachers_that_take_turns_take_the_sum_of_their_hours_and_a_unit_of_each
     assert turns.units == 2 * together.units and turns.objects > together.objects
     assert together.generate_hours and turns.generate_hours and turns.generate_hours > together.generate_hours
     alone = [plan_scale(only(world, name), world.run, engine="ray", samples=10**6, agents=1) for name in (0, 1)]
-    assert turns.generate_hours == pytest.approx(sum(plan.generate_hours or 0.0 for plan in alone))
+    hours = [plan.generate_hours or 0.0 for plan in alone]
+    assert turns.generate_hours == pytest.approx(sum(hours))
+    priced = load(
+        world.folder / "recipe.toml", {"teachers.stub.price.hour": "3.0", "teachers.other.price.hour": "5.0"}
+    )
+    costs = plan_scale(priced, world.run, engine="ray", samples=10**6, agents=2).costs
+    assert costs["teachers"] == pytest.approx(3.0 * hours[0] + 5.0 * hours[1]), "a server is up in its own turn"
 
 
 def only(world: World, number: int) -> Recipe:
@@ -176,6 +183,9 @@ def test_without_a_run_a_plan_names_bounds_and_invents_neither_prices_nor_hours(
     (world.folder / "rows.jsonl").unlink()
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2 and "--samples" in done.output
+    for option in (["--gpu", "L40S"], ["--price", "2"]):
+        done = CliRunner().invoke(app, [*command, *option])
+        assert done.exit_code == 2 and "teachers.price" in done.output, "they were ignored"
     done = CliRunner().invoke(app, ["plan", str(world.folder / "recipe.toml"), "--samples", "10"])
     assert done.exit_code == 2 and "--engine" in done.output
 

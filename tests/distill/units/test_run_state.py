@@ -54,6 +54,17 @@ def test_a_state_counts_units_and_traces_and_tells_living_agents_from_lost_ones(
     assert state.traces_per_s == 3.0 and state.eta_s == pytest.approx(40 / 3)
 
 
+def test_the_longest_time_left_counts_the_traces_of_the_plan_alone() -> None:
+    """It has no traces of a teacher that comes after another one: the time was half the true one."""
+    store = MemoryStore()
+    begin(store)
+    facts = {"host": "node-1", "pid": 8, "lease_s": 60.0, "traces": 60, "planned": 20, "seconds": 10.0}
+    store.delete(stored.key for stored in store.list_objects("agents"))
+    AgentRecord(store=store, facts=facts).beat()
+    state = read_run_state(store)
+    assert state.traces_per_s == 6.0 and state.eta_s == (80 - state.traces) / 2.0
+
+
 def test_signs_are_as_old_as_the_clock_of_the_store_says() -> None:
     store = MemoryStore()
     for wrong_s in (-3600.0, 3600.0):
