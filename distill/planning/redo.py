@@ -151,7 +151,7 @@ def _sources(stage: Stage, *, rows_only: bool) -> set[str | None]:
     """The sources that decide the weights of a stage: its rows, and the questions of a validation that decides."""
     rows = {*stage.replay, *(() if is_traces(stage) else (stage.data,))}
     asked = stage.validation
-    if rows_only or asked is None or not asked.decides or asked.metric != "accuracy":
+    if rows_only or asked is None or asked.decides != "accuracy":
         return {*rows}
     return {*rows, asked.data}
 

@@ -142,7 +142,8 @@ class StagePlanner:
         from student.training.cost import memory, workload
 
         assert self._recipe.student is not None
-        student, load, key = self.prepared(stage), self.load(stage), _outlined_alike(stage)
+        student, load = self.prepared(stage), self.load(stage)
+        key = _outlined_alike(stage), memory.may_take_passes(stage)
         if key not in self._memory:
             self._memory[key] = memory.of(student, self._roles, stage)
         return StagePlan(
@@ -192,7 +193,7 @@ class StagePlanner:
 
 
 def _outlined_alike(stage: Stage) -> Any:
-    """Equal for stages that take the same memory with the same student."""
+    """Equal for stages that train the same of the same student, in micro-batches of the same size."""
     return stage.train, stage.lora, stage.micro_batch_tokens
 
 

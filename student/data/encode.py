@@ -298,7 +298,11 @@ def _shrunk(
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:
         refs = tuple(smaller(ref, divisor) for ref in row.images)
-        shorter = expand(ids, image_id, [store.expansion(ref, max_pixels) for ref in refs])
+        try:
+            expansions = [store.expansion(ref, max_pixels) for ref in refs]
+        except ImageError:  # rounded to whole pixels, a narrow image is too narrow
+            continue
+        shorter = expand(ids, image_id, expansions)
         if shorter is not None and len(shorter) <= max_length:
             return replace(row, images=refs), shorter
     return row, full

@@ -53,8 +53,12 @@ def _decode(ref: ImageRef, data: bytes, max_pixels: int) -> Image.Image:
 
 
 def _size(ref: ImageRef, size: tuple[int, int]) -> tuple[int, int]:
-    divisor = ref.divisor if isinstance(ref, Smaller) else 1
-    return max(1, size[0] // divisor), max(1, size[1] // divisor)
+    """The size of an image as it is asked for. Raises ImageError for one whose shape processors refuse."""
+    if not isinstance(ref, Smaller):
+        return size
+    width, height = (max(1, side // ref.divisor) for side in size)
+    image_files.require_shape(width, height)
+    return width, height
 
 
 class ImageSource(Protocol):
@@ -157,8 +161,10 @@ class ImageStore:
         """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
         if self._is_new(ref, max_pixels):
             self.prepare([ref], max_pixels)
-        if ref.sha256 in self._errors:
-            raise self._errors.pop(ref.sha256)
+        # An error that nobody asked for may be there from a smaller limit.
+        error = self._errors.pop(ref.sha256, None)
+        if error is not None and self._is_new(ref, max_pixels):
+            raise error
         return self._expansions[self._sizes[ref.sha256]]
 
     def _is_new(self, ref: ImageRef, max_pixels: int) -> bool:
@@ -207,7 +213,8 @@ class ImageStore:
         """Open the cache of this processor's images once memory is full; those of other settings go."""
         if self._cache is not None or self._folder is None or not self._disk_bytes:
             return
-        path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}"
+        dtype = str(self._dtype).removeprefix("torch.")
+        path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}-{dtype}"
         for other in self._folder.glob("images-*"):
             if other != path:
                 shutil.rmtree(other, ignore_errors=True)

@@ -6,7 +6,7 @@ A packed line holds several rows one after the other; positions restart at each,
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,37 +22,37 @@ def best_fit(
     counts = images if images is not None and max_images is not None else [0] * len(lengths)
     limit = max_images if max_images is not None else 0
     bins: list[list[int]] = []
-    # Bins with room, ascending by it, and those that hold as many images as they may: for rows without any.
-    open_bins: list[tuple[int, int]] = []
-    full_bins: list[tuple[int, int]] = []
-    held: list[int] = []
+    # Bins with room, ascending by it, by the number of images that they hold.
+    free: dict[int, list[tuple[int, int]]] = {}
     for index in np.argsort(np.negative(lengths), kind="stable").tolist():
         length, more = lengths[index], counts[index]
-        choices = (open_bins,) if more else (full_bins, open_bins)
-        result = next((hit for free in choices if (hit := _roomy(free, length, more, held, limit)) is not None), None)
-        if result is not None:
-            free, position = result
-            room, number = free.pop(position)
+        choice = _roomy(free, length, more, limit)
+        if choice is not None:
+            held, position = choice
+            room, number = free[held].pop(position)
+            if not free[held]:
+                del free[held]
         else:
-            room, number = max(capacity, length), len(bins)
+            held, room, number = 0, max(capacity, length), len(bins)
             bins.append([])
-            held.append(0)
         bins[number].append(index)
-        held[number] += more
         room -= length
         if room > 0:
-            insort(full_bins if limit and held[number] >= limit else open_bins, (room, number))
+            insort(free.setdefault(held + more, []), (room, number))
     return bins
 
 
-def _roomy(
-    free: list[tuple[int, int]], length: int, more: int, held: Sequence[int], limit: int
-) -> tuple[list[tuple[int, int]], int] | None:
-    """The fullest bin of a list that has room for a row with these numbers of tokens and images."""
-    for position in range(bisect_left(free, (length, -1)), len(free)):
-        if not more or held[free[position][1]] + more <= limit:
-            return free, position
-    return None
+def _roomy(free: Mapping[int, list[tuple[int, int]]], length: int, more: int, limit: int) -> tuple[int, int] | None:
+    """The fullest bin with room for a row of so many tokens and images: images it holds, and its place among those.
+
+    A row without images goes first where no image may come any more.
+    """
+    found = [
+        (not more and held < limit, rooms[position], held, position)
+        for held, rooms in free.items()
+        if (not more or held + more <= limit) and (position := bisect_left(rooms, (length, -1))) < len(rooms)
+    ]
+    return min(found)[2:] if found else None
 
 
 def balanced(

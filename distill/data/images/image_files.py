@@ -258,11 +258,16 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
         raise ImageError("empty_image", f"{width} x {height} pixels")
     if width * height > max_pixels:
         raise ImageError("too_many_pixels", f"{width} x {height} pixels, more than max_pixels = {max_pixels}")
+    require_shape(width, height)
+    return image
+
+
+def require_shape(width: int, height: int) -> None:
+    """Raise ImageError extreme_shape for a shape that image processors refuse."""
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise ImageError(
             "extreme_shape", f"{width} x {height} pixels, one side more than {MAX_ASPECT} times the other"
         )
-    return image
 
 
 def _damaged(error: BaseException) -> ImageError:

@@ -296,9 +296,9 @@ class Stage(Section):
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
         if not is_traces(self):
-            for key in ("teachers", "no_think", "distill", "visual"):
-                if getattr(self, key):
-                    raise ValueError(f"{key} is about traces, which this stage does not learn from")
+            for name in ("teachers", "no_think", "distill", "visual"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is about traces, which this stage does not learn from")
         if self.distill and self.target == "answer":
             raise ValueError(
                 "distill: a teacher's distribution over its answer is one after its rationale, which a stage of "
@@ -327,6 +327,11 @@ class Stage(Section):
                 )
         if self.rollouts is not None and self.target == "answer":
             raise ValueError('rollouts are learned whole; leave out target = "answer"')
+        if self.rollouts is not None and self.validation is not None and self.validation.decides == "loss":
+            raise ValueError(
+                "rollouts: the student that a stage starts from has the least loss over its own replies, so the loss "
+                "cannot say which weights are best; set validation.metric to accuracy, or leave out patience and keep"
+            )
         return self
 
     def _require_plain_pairs(self) -> None:

@@ -55,16 +55,16 @@ class Validation(Section):
     )
 
     @property
-    def decides(self) -> bool:
-        """Whether the weights that the stage leaves depend on what is measured."""
-        return self.patience is not None or self.keep == "best"
+    def decides(self) -> Literal["loss", "accuracy"] | None:
+        """What the weights that the stage leaves depend on; None where they depend on no measurement."""
+        return self.metric if self.patience is not None or self.keep == "best" else None
 
     @model_validator(mode="after")
     def _measures(self) -> Self:
         if self.data is None and not self.hold_out:
             raise ValueError("validation measures nothing: give data (questions to ask), hold_out (rows) or both")
-        if self.decides and self.metric == "loss" and not self.hold_out:
+        if self.decides == "loss" and not self.hold_out:
             raise ValueError("metric = 'loss' needs hold_out; set it, or metric = 'accuracy'")
-        if self.decides and self.metric == "accuracy" and self.data is None:
+        if self.decides == "accuracy" and self.data is None:
             raise ValueError("metric = 'accuracy' needs data, the source whose questions are asked")
         return self

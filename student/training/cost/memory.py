@@ -122,7 +122,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     # Over several passes those of 16-bit weights add up in float32 (student/training/loop/halving.py).
-    width = torch.float32.itemsize if _may_take_passes(stage) else 0
+    width = torch.float32.itemsize if may_take_passes(stage) else 0
     gradients = sum(weight.numel() * max(width, weight.element_size()) for weight in trained)
     optimizer = sum(
         _ADAM_STATES * _bytes(weight) if weight.dtype == torch.float32 else STATE_BYTES * weight.numel()
@@ -147,9 +147,9 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     )
 
 
-def _may_take_passes(stage: Any) -> bool:
+def may_take_passes(stage: Any) -> bool:
     """Whether a step of this stage may be more than one pass."""
-    tokens = stage.batch_size * stage.max_length if stage.batch_tokens is None else stage.batch_tokens
+    tokens = stage.batch_tokens or stage.batch_size * stage.group_rows * stage.max_length
     return bool(tokens > stage.micro_batch_tokens)
 
 

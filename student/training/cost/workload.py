@@ -36,7 +36,7 @@ _PACKED_SHARE = 0.97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The rows of a stage; amounts are means over rows."""
+    """A stage's own rows, replayed ones left out; amounts are means over rows."""
 
     rows: int | None
     """None: nothing says how many there will be."""
@@ -74,22 +74,20 @@ class Schedule:
 
 
 def schedule(stage: Stage, load: Load) -> Schedule | None:
-    """How long a stage is, to a few steps of the trainer's plan; None when neither rows nor steps are known."""
-    if load.rows is None and stage.max_steps is None and stage.max_tokens is None:
-        return None
+    """How long a stage is, to a few steps of the trainer's plan; None where nothing tells it."""
     if stage.batch_tokens is not None:
-        group = max(1, stage.batch_tokens // stage.micro_batch_tokens)
-        tokens_a_step = _PACKED_SHARE * group * stage.micro_batch_tokens
+        tokens_a_step = _PACKED_SHARE * stage.batch_tokens
     else:
         tokens_a_step = stage.batch_size * stage.group_rows * load.tokens
-    if stage.max_tokens is not None:
-        return Schedule(max(1, round(stage.max_tokens / tokens_a_step)), stage.max_tokens)
-    if stage.max_steps is not None and load.rows is None:
-        return Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
-    assert load.rows is not None
+    if load.rows is None:
+        if stage.max_tokens is not None:
+            return Schedule(max(1, round(stage.max_tokens / tokens_a_step)), stage.max_tokens)
+        return None if stage.max_steps is None else Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
     epoch = load.rows * load.tokens / (1 - sum(stage.replay.values()))
     # The last step of an epoch has what is left.
     epoch_steps = max(1, math.ceil(epoch / tokens_a_step - 1e-9))
+    if stage.max_tokens is not None:
+        return Schedule(max(1, round(stage.max_tokens / epoch * epoch_steps)), stage.max_tokens)
     steps = stage.max_steps or max(1, round(epoch_steps * stage.epochs))
     return Schedule(steps, steps / epoch_steps * epoch)
 
@@ -99,20 +97,23 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     total = _rows(recipe, run, stage)
     if processor is None or not _there(recipe, run, stage):
         return _most(recipe, stage, total, outline, cost)
-    from student.data.encode import Encoder, encode
+    from student.data.encode import SHRINK, Encoder, encode
     from student.data.images import ImageStore
     from student.models.inputs import end_ids
 
     dropped: Counter[str] = Counter()
     store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)
     max_pixels = stage_rows.max_pixels(recipe, stage)
-    sample = list(islice(stage_rows.read(recipe, run, stage, dropped), SAMPLED_ROWS))
+    # Its own rows: replayed ones have a share of the tokens, however many there are.
+    alone = stage.model_copy(update={"replay": {}})
+    sample = list(islice(stage_rows.read(recipe, run, alone, dropped), SAMPLED_ROWS))
     examples = encode(
         sample,
         Encoder(processor, end_ids(outline)),
         store,
         max_length=stage.max_length,
         max_pixels=max_pixels,
+        too_long=stage.too_long if stage.too_long == SHRINK else "drop",
         dropped=dropped,
     )
     if not len(examples):

@@ -222,6 +222,35 @@ def test_a_sample_stands_for_the_rows_behind_it(world: Path, monkeypatch: pytest
     assert found[0].load.basis == "the first 16 rows"
 
 
+@pytest.mark.parametrize(
+    ("length", "rows", "steps"),
+    [
+        ("epochs = 4\n", 40, 4 * 5),
+        ("epochs = 4\nbatch_tokens = 900\nmicro_batch_tokens = 500\n", 10, 4),
+        ("epochs = 4\nreplay = { questions = 0.25 }\n", 10, 8),
+        ("max_tokens = 3000\n", 10, 10),
+    ],
+)
+def test_a_stage_is_planned_as_long_as_it_will_be(length: str, rows: int, steps: int, world: Path):
+    """Step sizes that are no multiple of a micro-batch; replayed rows, which have a share; epochs of two steps."""
+    stage = worlds.stage("reason", more=f"limit = {rows}\n{length}").replace("max_steps = 6\n", "")
+    _, (found,) = stage_plans.plans(worlds.recipe(world, stage), world / "run")
+    assert found.schedule is not None and (found.load.rows, found.schedule.steps) == (rows, steps)
+
+
+def test_each_stage_has_the_memory_of_its_own_steps(world: Path):
+    """Only the gradients of steps of several passes are float32."""
+    sizes = ((1, 8192), (64, 8192), (1, 8192))
+    stages = (
+        worlds.stage(f"s{number}", more=f"micro_batch_tokens = {tokens}\n").replace("size = 8", f"size = {size}")
+        for number, (size, tokens) in enumerate(sizes)
+    )
+    recipe = load(worlds.recipe(world, *stages).path, {"student.dtype": "bfloat16"})
+    _, found = stage_plans.plans(recipe, world / "run")
+    one, several, again = (planned.memory.gradients for planned in found)
+    assert several == 2 * one and again == one
+
+
 def test_speed_measured_in_the_run_tells_its_time(world: Path):
     recipe = worlds.recipe(world, worlds.stage("reason"))
     folder = world / "run" / "train" / "reason"

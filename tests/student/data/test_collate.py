@@ -174,6 +174,21 @@ def test_images_are_made_smaller_where_that_makes_a_row_fit(world: Path, tmp_pat
         read(limit, "error")
 
 
+def test_an_image_that_becomes_too_narrow_for_its_processor_is_no_way_to_make_a_row_fit(world: Path, tmp_path: Path):
+    """Qwen-VL's processor takes sides of 1 to 200; of 600 x 3 pixels the half is 300 x 1."""
+    _model, processor = worlds.student("qwen3-vl", world)
+    path = tmp_path / "narrow.png"
+    Image.new("RGB", (600, 3)).save(path)
+    ref = ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path))
+    (row,) = worlds.rows(tmp_path, 1)
+    text, narrow = replace(row, images=()), replace(row, images=(ref,))
+    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    options = {"max_pixels": PIXELS, "too_long": "shrink_image"}
+    (limit,) = encode.encode([text], encoder, store, max_length=500, **options).lengths
+    found = encode.encode([narrow, text], encoder, store, max_length=limit, **options)
+    assert (len(found), found.dropped) == (1, Counter(too_long=1))
+
+
 def test_a_row_whose_images_cannot_take_fewer_tokens_is_dropped(world: Path, tmp_path: Path):
     _model, processor = worlds.student("siq-vl", world)
     encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)

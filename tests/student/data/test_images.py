@@ -193,6 +193,14 @@ def test_other_settings_of_the_processor_never_see_each_others_pixels(world, ref
     assert torch.equal(other["pixel_values"] / 255, made["pixel_values"])
 
 
+def test_students_of_other_dtypes_never_see_each_others_pixels(world, refs, tmp_path):
+    _, processor = worlds.student("llava", world)
+    processor.image_processor = Brightening(processor.image_processor)
+    rounded = planned(processor, refs, torch.bfloat16, folder=tmp_path, **DISK).features(refs[0], PIXELS)
+    exact = planned(processor, refs, torch.float32, folder=tmp_path, **DISK).features(refs[0], PIXELS)
+    assert rounded["pixel_values"].dtype == torch.bfloat16 and exact["pixel_values"].dtype == torch.float32
+
+
 class Asked(torch.utils.data.Dataset):
     def __init__(self, store, refs):
         self.store, self.refs = store, refs
@@ -237,6 +245,14 @@ def test_an_image_is_too_large_whatever_a_stage_before_allowed(world, refs):
     with pytest.raises(ImageError, match="more than max_pixels = 10"):
         store.expansion(ref, 10)
     assert store.expansion(ref, 10**6) == allowed
+
+
+def test_an_error_that_no_row_asked_for_is_not_that_of_a_later_stage(world, refs):
+    """Of two images of a row the first is unreadable; the second was too large for that stage alone."""
+    _, processor = worlds.student("siq-vl", world)
+    store = planned(processor, refs[:1])
+    store.prepare(refs[:1], 10)
+    assert len(store.expansion(refs[0], PIXELS)) > 1
 
 
 def test_planning_decodes_one_image_a_size_where_nothing_is_kept(world, refs, monkeypatch):

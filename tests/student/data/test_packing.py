@@ -181,6 +181,18 @@ def test_best_fit_keeps_the_image_cap_and_still_fills_lines_with_text():
     assert all(sum(images[place] for place in places) <= 3 and len(places) == 6 for places in bins)
 
 
+def test_bins_without_room_for_the_images_of_a_row_are_not_looked_at_one_by_one():
+    looks = []
+
+    class Images(int):
+        def __radd__(self, held: int) -> int:
+            looks.append(held)
+            return int(self) + held
+
+    bins = packing.best_fit([100] * 500, 10_000, images=[Images(3)] * 500, max_images=4)
+    assert [len(places) for places in bins] == [1] * 500 and len(looks) < 4 * 500
+
+
 def test_best_fit_fills_97_percent_of_a_long_tailed_mix():
     chance = np.random.default_rng(0)
     lengths = np.clip(chance.lognormal(5.5, 0.9, 20_000), 20, 4096).astype(int).tolist()
