@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distill.recipe.sections.teachers import Teacher
-from distill.trace_records.token_counts import known_usage
+from distill.trace_records.token_counts import known_usage, output_tokens
 from distill.types import Outcome, Progress, ProgressCallback
 
 _REPORT_INTERVAL_S = 0.25
@@ -66,9 +66,7 @@ class GenerateProgress:
         self._cost += teacher.price.hour * seconds / 3600
 
     def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
-        usage = known_usage(record)
-        reasoning, answer = usage["reasoning"], usage["answer"]
-        output = None if reasoning is None or answer is None else reasoning + answer
+        output = output_tokens(record["usage"], record["outcome"])
         self._done += 1
         self._planned += teacher.after is None and not record.get("attempt")
         self._now = ""
@@ -76,7 +74,7 @@ class GenerateProgress:
         self._without_usage += output is None
         price = teacher.price
         if price.input or price.output:
-            prompt = usage["prompt"]
+            prompt = known_usage(record)["prompt"]
             self._cost += teacher.token_cost(prompt or 0, output or 0)
             self._cost_is_known &= not ((price.output and output is None) or (price.input and prompt is None))
         self._outcomes[record["outcome"]] += 1

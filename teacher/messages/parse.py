@@ -62,7 +62,7 @@ _WRAPPERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ParsedCompletion:
     """What a completion holds, and how it ended."""
 

@@ -21,7 +21,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Prompt:
     """A chat of one user turn: optional system text, then the images, then the text."""
 

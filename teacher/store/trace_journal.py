@@ -6,6 +6,7 @@ part, each one atomically.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,12 +140,21 @@ class TraceForm:
         }
         self._engines: tuple[str | None, dict[str, str]] = (None, {})
         self._known: tuple[Sampling | None, Any] = (None, None)
+        self._moment = (0, "")
 
     def engine(self, model: str) -> dict[str, str]:
         """The engine of an attempt that this model has answered, by its name for the server."""
         if self._engines[0] != model:
             self._engines = (model, {**self._served.engine, "model": redact.exact(model) or self._served.model})
         return self._engines[1]
+
+    def created(self) -> str:
+        """The time of now as text, which several traces of one millisecond share."""
+        moment = time.time_ns() // 1_000_000
+        if self._moment[0] != moment:
+            text = datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
+            self._moment = (moment, text)
+        return self._moment[1]
 
     def params(self, sampling: Sampling) -> Any:
         """The settings of an attempt as JSON text."""
@@ -195,7 +205,7 @@ def make_trace(form: TraceForm, request: Request, completion: Completion) -> dic
         "engine": form.engine(completion.model),
         "prompt_sha": request.prompt_sha,
         "latency_s": round(completion.latency_s, 4),
-        "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "created": form.created(),
         "attempt": request.attempt,
         "draft": request.draft,
         "error": error,

@@ -30,7 +30,7 @@ class OversizedResponseError(Exception):
     """A body that is larger than any answer should be."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpResponse:
     """One whole response. Names of headers are in lower case."""
 
