@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,12 +49,12 @@ from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
 from filters.run_signals import question_duplicates
 from filters.signals.base import Extractor
-from filters.stored_dataset import DatasetUnits, StoredDataset
+from filters.stored_dataset import DatasetUnits, SamplePartitions, StoredDataset
 from filters.tables import measure
 from filters.tables.fork_server import count_planned
 from filters.tables.journal_pieces import Maker
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import PlannedTraces, UnitIndex, index_of_units, partition_count
+from filters.tables.trace_index import Ids, PlannedTraces, UnitIndex, index_of_units, partition_count
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
@@ -100,14 +101,15 @@ def filter_in_store(
         if measurers:
             planned = sample_files.read_samples(run / "generate" / SAMPLES)
             image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
-        folder, dataset = run / "filter", StoredDataset(units=rows, fields=inputs.fields)
+        folder = run / "filter"
         (folder / MANIFEST).unlink(missing_ok=True)
         commits = {unit: finished_commit(store, unit) for unit in units}
+        samples_of: dict[str, Ids] = {}
 
         def tables() -> Iterator[pa.Table]:
             for unit, commit in commits.items():
                 table = _read_table(store, unit, commit, _TABLE)
-                dataset.add_partition(unit.partition, table["sample_id"].to_pylist())
+                samples_of[unit.partition] = np.unique(np.array(table["sample_id"].to_pylist(), np.bytes_))
                 yield table
 
         if _hashes_images(recipe):
@@ -124,6 +126,7 @@ def filter_in_store(
         partitions = partition_count(count_planned(run / "generate"), recipe.filter.partition_rows)
         scheme = corpus_scheme(recipe)
         digests = measure.write_measured(tables(), partitions, inputs.extractors, folder / SIGNALS, scheme)
+        dataset = StoredDataset(units=rows, fields=inputs.fields, partitions=SamplePartitions(samples_of))
         manifest = apply(
             recipe, run, measurers=measurers, dataset=dataset, read_index=read_index, on_progress=on_progress
         )

@@ -19,7 +19,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -209,19 +209,30 @@ class DatasetUnits:
         return paths
 
 
-@dataclass(slots=True, kw_only=True)
+class SamplePartitions:
+    """The partition of every sample that has traces."""
+
+    def __init__(self, samples: Mapping[str, Ids]) -> None:
+        """`samples` are those of each partition."""
+        ids = np.concatenate(list(samples.values()))
+        numbers = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples.values()])
+        order = np.argsort(ids)
+        self._names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
+
+    def of(self, sample_ids: Sequence[str]) -> list[str]:
+        """The names of the partitions that these samples are in."""
+        rows = np.searchsorted(self._ids, np.array(sample_ids, np.bytes_))
+        return [self._names[number] for number in self._numbers[rows].tolist()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDataset:
     """The dataset of a run in a store, for the agent that leads."""
 
     units: DatasetUnits
     fields: Mapping[str, Any]
     """What the result of the stage depends on."""
-    _homes: list[tuple[str, Ids]] = field(default_factory=list)
-    """The samples of each partition."""
-
-    def add_partition(self, name: str, samples: Sequence[str]) -> None:
-        """Tell which samples with traces a partition has."""
-        self._homes.append((name, np.unique(np.array(samples, np.bytes_))))
+    partitions: SamplePartitions
 
     def start(
         self,
@@ -251,7 +262,7 @@ class StoredDataset:
     def bring_images(self, samples: Sequence[Sample]) -> None:
         """Fetch the images of some samples to this machine."""
         by_partition: dict[str, list[Sample]] = {}
-        for sample, partition in zip(samples, self._partitions_of([sample.id for sample in samples]), strict=True):
+        for sample, partition in zip(samples, self.partitions.of([sample.id for sample in samples]), strict=True):
             by_partition.setdefault(partition, []).append(sample)
         for partition, shown in by_partition.items():
             image_shards.fetch_shards(
@@ -274,7 +285,7 @@ class StoredDataset:
         writers: dict[str, pq.ParquetWriter] = {}
         count = 0
         for count, table in enumerate(tables, 1):
-            partitions = pa.array(self._partitions_of(table["sample_id"].to_pylist()))
+            partitions = pa.array(self.partitions.of(table["sample_id"].to_pylist()))
             table = table.append_column(_FILE, pa.array(np.full(len(table), count - 1)))
             table = table.append_column(_PLACE, pa.array(np.arange(len(table))))
             for partition in partitions.unique().to_pylist():
@@ -285,15 +296,6 @@ class StoredDataset:
         for writer in writers.values():
             writer.close()
         return count, {name: folder / f"{name}.parquet" for name in sorted(writers)}
-
-    def _partitions_of(self, sample_ids: Sequence[str]) -> list[str]:
-        wanted = np.array(sample_ids, np.bytes_)
-        found = np.full(len(wanted), -1)
-        for number, (_, samples) in enumerate(self._homes):
-            rows = np.minimum(np.searchsorted(samples, wanted), len(samples) - 1)
-            found[samples[rows] == wanted] = number
-        assert (found >= 0).all(), "a sample of no partition"
-        return [self._homes[number][0] for number in found.tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
