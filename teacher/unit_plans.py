@@ -24,7 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, read_commit
-from distill.units.stored_run import finished_commit, read_traces, samples_key, write_bytes
+from distill.units.stored_run import finished_commit, pull_samples, read_traces, write_bytes
 from distill.units.unit_queue import UnitQueue
 from teacher.generation import Generation
 from teacher.messages.request import Model
@@ -93,13 +93,12 @@ class UnitPlans:
         attempt = Attempt(store=self._store, unit=unit)
         folder = self._scratch / "units" / attempt.name
         write_json(folder / _NOTE, self._note_of(unit))
-        write_bytes(folder / SAMPLES, self._store.read(samples_key(unit.partition)))
+        samples = pull_samples(self._store, unit.partition, folder / SAMPLES)
         if joined_as:
             # The first one begins at the far end, the others anywhere, so that few samples are drawn twice.
             backwards = [*sample_files.read_samples(folder / SAMPLES)][::-1]
             start = random.randrange(len(backwards)) if joined_as > 1 else 0
             sample_files.write_samples(folder / SAMPLES, backwards[start:] + backwards[:start])
-        samples = sample_files.count_samples(folder / SAMPLES)
         routed = Counter(
             teacher.name
             for sample in sample_files.read_samples(folder / SAMPLES)

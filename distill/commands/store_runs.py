@@ -183,7 +183,10 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool, metrics: P
     if rows:
         head = ("agent", "state", "last sign", "units", "traces", "/s", "in flight", "not complete")
         lines += ["", table(head, rows)]
-    lines += [f"failed: {each['host']} {each['pid']}: {each['error']}" for each in state.failures]
+    lines += [
+        f"failed {duration(each['silent_s'])} ago: {each['host']} {each['pid']}: {each['error']}"
+        for each in sorted(state.failures, key=lambda each: -float(each["silent_s"]))
+    ]
     return "\n".join(lines)
 
 
@@ -216,6 +219,8 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     finished_plan(open_store(address, config=options, read_only=True))  # what is refused leaves no folder
     store = open_store(address, config=options, read_only=True, patient=True)
     begun = folder / _PULLED_FROM
+    if folder.exists() and not folder.is_dir():
+        raise StaleError(f"{folder}: a file stands there; give a new folder")
     if folder.exists() and any(folder.iterdir()) and not (begun.is_file() and begun.read_text() == store.address):
         raise StaleError(f"{folder}: not empty; give a new folder")
     with locked(folder):

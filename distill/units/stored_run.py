@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.layout import ENGINES, PLAN, PLAN_STATE, QUARANTINE, RECIPE, SAMPLES, part_path, part_paths
 from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.data import sample_files
 from distill.errors import BusyError, DataError, StaleError
 from distill.local_paths import leads_outside
 from distill.object_store.interface import ObjectStore
@@ -33,6 +35,19 @@ PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
 def samples_key(partition: str) -> str:
     """The object with the samples of a partition."""
     return f"plan/samples/{partition}.parquet"
+
+
+def pull_samples(store: ObjectStore, partition: str, path: Path) -> int:
+    """Write the samples of a partition to a file; their number. DataError where the object is missing or damaged."""
+    key = samples_key(partition)
+    try:
+        write_bytes(path, store.read(key))
+        return sample_files.count_samples(path)
+    except (FileNotFoundError, pa.ArrowException) as error:
+        raise DataError(
+            f"{store.address}/{key}: the samples of this partition cannot be read ({error}); put the object back, or "
+            "choose another --run"
+        ) from None
 
 
 def traces_file(teacher: str) -> str:

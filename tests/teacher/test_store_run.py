@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
-import pyarrow as pa
 import pytest
 import store_servers
 import stub_server
@@ -20,7 +19,7 @@ from typer.testing import CliRunner
 from distill.artifacts.files import file_sha256
 from distill.cli import app
 from distill.commands import store_runs
-from distill.errors import DistillError, StaleError, StorageError, TeacherError
+from distill.errors import DataError, DistillError, StaleError, StorageError, TeacherError
 from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
@@ -199,7 +198,11 @@ def test_a_refused_pull_leaves_nothing_and_an_interrupted_one_goes_on(
     address, pulled = f"file://{tmp_path / 'store'}", tmp_path / "pulled run"
     assert CliRunner().invoke(app, ["pull", address, str(pulled)]).exit_code != 0
     assert not pulled.exists() and not (tmp_path / "store").exists()
+    (tmp_path / "file").touch()
     generate_in_store(world.recipe(), address, tmp_path / "scratch")
+
+    done = CliRunner().invoke(app, ["pull", address, str(tmp_path / "file")])
+    assert done.exit_code == 2 and "a file stands there" in done.output
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -308,7 +311,7 @@ def test_a_unit_at_which_every_agent_fails_is_set_aside_and_the_rest_of_the_run_
     samples = store.read(samples_key(bad))
     store.put(samples_key(bad), b"damaged")
     for _ in range(2):
-        with pytest.raises(pa.ArrowInvalid):
+        with pytest.raises(DataError, match=rf"plan/samples/{bad}.parquet: .*cannot be read"):
             generate_in_store(recipe, address, tmp_path / "scratch")
     with pytest.raises(DistillError, match=rf"set aside.*0/{bad} \(2 agents\)\n.*Parquet"):
         generate_in_store(recipe, address, tmp_path / "scratch")

@@ -1,6 +1,7 @@
 """How far a run is, from its store alone: units, agents that work or are lost, what failed; and of a local run."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -140,6 +141,14 @@ def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Pa
     as_json = orjson.loads(CliRunner().invoke(cli.app, ["status", f"file://{tmp_path / 'run'}", "--json"]).output)
     assert as_json["waiting"] == 2 and as_json["agents"][0]["units"] and as_json["failures"] == []
     assert store.list_objects() == before
+    for hours, error in ((1, "the disk is full"), (2, "the teacher is gone")):
+        store.put(f"failures/{hours}.json", canonical({"host": "node-2", "pid": 9, "error": error}))
+        os.utime(store.folder / "failures" / f"{hours}.json", times=(0, time.time() - 3600 * hours - 30))
+    shown = CliRunner().invoke(cli.app, ["status", f"file://{tmp_path / 'run'}"]).output
+    assert re.search(
+        r"failed 2:00:\d\d ago: node-2 9: the teacher is gone\nfailed 1:00:\d\d ago: node-2 9: the disk is full",
+        shown,
+    )
 
 
 def test_status_of_a_run_in_a_folder_shows_the_stage_that_runs(tmp_path: Path) -> None:
