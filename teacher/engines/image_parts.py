@@ -94,7 +94,11 @@ class ImageParts:
 
     async def part(self, ref: ImageRef) -> bytes:
         """The content part of one image as JSON text. Raises UnreadableError."""
-        part = await self._shared(ref)
+        try:
+            part = await self._shared(ref)
+        except UnreadableError:
+            self._on_trial = False  # it may be this request that was to show it, by another of its images
+            raise
         if self.reads_paths is None and not self._on_trial and ref.sha256 in self._paths:
             self._on_trial = True
             return self._paths[ref.sha256]

@@ -128,6 +128,25 @@ def test_a_request_that_fails_for_another_reason_does_not_show_whether_paths_can
         assert ways(url) == ["path"] * 4
 
 
+def test_a_request_that_is_not_sent_does_not_keep_another_from_showing_whether_paths_can_be_read(
+    url: str, tmp_path: Path
+) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    cache = image_parts.ImageParts(
+        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=False, urls=(url,)
+    )
+
+    async def run() -> None:
+        assert b'"file://' in await cache.part(ref)
+        assert b'"file://' not in await cache.part(ref)
+        with pytest.raises(UnreadableError):
+            await cache.part(ImageRef(sha256="0", path=str(tmp_path / "missing.png")))
+        assert b'"file://' in await cache.part(ref)
+
+    asyncio.run(run())
+
+
 def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
