@@ -39,7 +39,7 @@ from distill.types import BadRow, Sample
 from teacher.checks import require_url
 
 RECIPE, SCHEMA, TEMPLATE = "recipe.toml", "recipe.schema.json", "own-images"
-HUB = "hub:"
+HUB = split.HUB
 QUESTIONS = (
     "What does this image show? Name the main things and say where they are.",
     "How many things of each kind can you count in this image?",
@@ -245,6 +245,9 @@ def _guessed(
         hint = "; --question TEXT asks about the images of a folder, without its tables"
         message = str(error).removeprefix(f"[data.{split.NAME}] source = {values['source']!r}: ")
         message = message.replace("; paths are relative to the recipe", "")  # SOURCE is not in a recipe
+        local = recipe.local(values["source"])
+        if not Path(values["source"]).is_absolute():  # it was given as hub:NAME
+            message = "; ".join(each for each in message.split("; ") if not each.startswith(f"{local} does not"))
         raise DataError(f"{message}{hint if Path(values['source']).is_dir() else ''}") from None
     _refuse_own_work(table, Path(values["source"]))
     if root is not None:

@@ -36,6 +36,7 @@ from filters.run_signals import question_duplicates
 
 TRAIN, TEST = "train", "test"
 NAME = "questions"
+HUB = "hub:"
 LEFT_OUT = "left_out.jsonl"
 _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
 _ROWS_AT_ONCE = 1024
@@ -350,6 +351,8 @@ def source_of(
 
     if Path(source).suffix == ".toml" or (source in shipped() and not Path(source).exists()):
         return load(source), name or NAME
+    if source.startswith(HUB):
+        raise RecipeError(f"{source}: split takes the name of the hub alone, {source.removeprefix(HUB)}, or a table")
     mapped = column_pairs(columns)
     values = {"source": source, **{key: value for key, value in settings.items() if value is not None}}
     if mapped:

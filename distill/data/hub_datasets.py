@@ -44,11 +44,11 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
         reason = first_line(error)
         if unreached:
             raise DataError(
-                f"{where}: {path} does not exist{hint}, the hub cannot be reached ({unreached}), and its cache here "
-                f"does not help: {reason}; name a file or folder, or download it where there is a network"
+                f"{where}: the hub cannot be reached ({unreached}), and its cache here does not help: {reason}; "
+                f"{path} does not exist{hint}; name a file or folder, or download it where there is a network"
             ) from None
         raise DataError(
-            f"{where}: neither {path} nor a readable hub dataset{hint}: {reason}; "
+            f"{where}: no readable data set of the hub: {reason}; {path} does not exist{hint}; "
             "check the name, subset, split and the network"
         ) from None
     if not files:

@@ -149,6 +149,15 @@ def test_comments_of_the_recipe_describe_the_models_that_it_names(tmp_path: Path
     assert "# the smallest of its family" in (tmp_path / "photos-distill" / "recipe.toml").read_text()
 
 
+def test_a_data_set_of_the_hub_that_cannot_be_read_is_no_path_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    done = distill("hub:someone/nothing", "--gpu", "L4", "--out", "new")
+    assert done.exit_code == 2 and "its cache here does not help" in done.stderr, done.stderr
+    assert str(tmp_path) not in done.stderr and "does not exist" not in done.stderr
+
+
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_recipe_that_is_refused_leaves_nothing_and_keeps_an_earlier_one(tmp_path: Path, earlier: bool) -> None:
     photos(tmp_path / "photos")

@@ -69,6 +69,11 @@ def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp
     assert (found.rows, found.questions, found.leaking) == (48, 12, 0)
 
 
+def test_a_name_as_init_takes_it_is_refused_with_the_one_to_write(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.app, ["split", "hub:someone/nothing", "--out", str(tmp_path / "new")])
+    assert done.exit_code == 2 and "takes the name of the hub alone, someone/nothing" in done.stderr
+
+
 def test_order_changes_nothing_and_the_seed_does(tmp_path: Path) -> None:
     rows = table(tmp_path)
     splitted(jsonl(tmp_path / "a.jsonl", rows), tmp_path / "a")
