@@ -62,9 +62,3 @@ def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, An
         for record in read_jsonl(journal, check=requiring("id")):
             if record["id"] in wanted_ids and "logprobs" in record:
                 yield record
-
-
-def read(generate: Path, trace_ids: Collection[str]) -> "Iterator[tuple[str, np.ndarray, np.ndarray]]":
-    """Trace id, ids and values of what `records` finds."""
-    for record in records(generate, trace_ids):
-        yield record["id"], *decode(record["logprobs"])

@@ -89,11 +89,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             counts = pairs.write(connect(Tables.of(stage), more={"decisions": stage / DECISIONS}), path)
         traces = index(run / "generate", stage / SAMPLE_PARTS, recipe.filter.partition_rows)
         written = dataset.write(
-            connect(Tables.of(stage), more={"chosen": path}),
-            traces,
-            temporary,
-            recipe,
-            chosen=chosen,
+            connect(Tables.of(stage), more={"chosen": path}), traces, temporary, recipe, chosen=chosen
         )
         if not written.rows:
             raise DataError(

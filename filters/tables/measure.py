@@ -60,9 +60,6 @@ def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:
     return pa.schema([*registry.local_columns(outside_families), *(pa.field(name, kind) for name, kind in _TEXTS)])
 
 
-SCHEMA = file_columns(())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
     """One partition to measure: all that a worker needs to know."""
@@ -326,11 +323,7 @@ def _tasks(
 
 def _identity(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme | None) -> dict[str, Any]:
     """What the rows of a file depend on besides samples and traces; `columns` are those of the file itself."""
-    return {
-        "extractors": extractors,
-        "columns": columns,
-        "scheme": None if scheme is None else scheme.as_fields(),
-    }
+    return {"extractors": extractors, "columns": columns, "scheme": None if scheme is None else scheme.as_fields()}
 
 
 def _made_by(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme | None) -> bytes:

@@ -196,9 +196,6 @@ def _content(words: Sequence[str], asked: Sequence[str]) -> list[str]:
     return bare or new or own
 
 
-_NAME = re.compile(r"(?:(?<=\s)|^)[A-ZÀ-Þ][^\W\d_]+")
-
-
 def _is_name(text: str) -> bool:
     """Whether every longer word has a capital."""
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.casefold() not in _FUNCTION_WORDS]

@@ -12,7 +12,7 @@ import torch
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError
 from distill.recipe.loading import load
-from distill.trace_records.logprobs import NO_TOKEN, decode, encode, read
+from distill.trace_records.logprobs import NO_TOKEN, decode, encode, records
 from teacher.generate import generate
 
 
@@ -120,7 +120,7 @@ def test_they_are_found_by_trace_in_the_journals_of_a_run(tmp_path: Path) -> Non
             journal.append({"id": trace, "logprobs": encode(*kept)})
             journal.append({"id": f"{trace}ff"})
     wanted = ["0002", "0005", "0002ff", "nowhere"]
-    found = {trace: (ids, values) for trace, ids, values in read(tmp_path, wanted)}
+    found = {record["id"]: decode(record["logprobs"]) for record in records(tmp_path, wanted)}
     assert found.keys() == {"0002", "0005"}
     for trace, (ids, values) in found.items():
         assert (ids == tables[trace][0]).all() and np.allclose(values, tables[trace][1], rtol=1e-3)

@@ -142,7 +142,7 @@ def test_a_file_of_signals_is_known_by_the_fingerprint_of_earlier_versions(world
     path = run / "filter/signals/part-00000.parquet"
     note = pq.read_schema(path).metadata
     extractors = registry.identity(registry.build(read, run / "filter"))
-    whole = {"extractors": extractors, "columns": measure.SCHEMA.names, "scheme": None}
+    whole = {"extractors": extractors, "columns": measure.file_columns(()).names, "scheme": None}
     assert note[b"made_by"] == fingerprint(whole).encode()
 
 
