@@ -11,7 +11,6 @@ from pathlib import Path
 
 import counted_server
 import orjson
-import pyarrow as pa
 import pytest
 import stub_server
 from generate_world import World
@@ -19,7 +18,7 @@ from store_worlds import dataset, lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.layout import DECISIONS
-from distill.errors import DistillError, StaleError
+from distill.errors import DataError, DistillError, StaleError
 from distill.object_store.local_store import LocalStore
 from distill.types import Progress
 from distill.units.commits import Unit, committed_units
@@ -171,7 +170,7 @@ def test_a_unit_that_is_set_aside_holds_up_only_its_own_later_rounds(world: Worl
     samples = store.read(samples_key(bad))
     store.put(samples_key(bad), b"damaged")
     for _ in range(2):
-        with pytest.raises(pa.ArrowInvalid):
+        with pytest.raises(DataError, match="samples of this partition"):
             generate_in_store(world.recipe(), address, tmp_path / "scratch")
     with pytest.raises(DistillError, match=rf"set aside.*0/{bad} \(2 agents\)"):
         generate_in_store(world.recipe(), address, tmp_path / "scratch")
