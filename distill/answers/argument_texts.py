@@ -3,6 +3,7 @@
 As in a data source, a missing gold answer (None, NaN) is no gold answer.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -30,9 +31,8 @@ def text_of(name: str, value: Any) -> str:
 
 def gold_texts(gold: Any) -> list[str]:
     """The accepted answers: one text or number, or several of them. Raises DataError for anything else."""
-    if isinstance(gold, str):
-        return [gold]
-    return [text_of("gold", each) for each in (gold if _is_group(gold) else [gold]) if not _is_missing(each)]
+    golds = gold if _is_group(gold) else [gold]
+    return [_without_hedge(text_of("gold", each)) for each in golds if not _is_missing(each)]
 
 
 def option_texts(options: Any) -> tuple[str, ...] | None:
@@ -64,3 +64,12 @@ def _is_missing(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{value!r:.60} ({type(value).__name__})"
+
+
+_HEDGE = re.compile(r"\s*(?:about|approximately|approx\.|around|roughly|circa|ca\.|~|≈)\s?(?=\d)", re.IGNORECASE)
+
+
+def _without_hedge(gold: str) -> str:
+    """A gold answer that is a number, without a word that says that it is approximate."""
+    hedge = _HEDGE.match(gold)
+    return gold if hedge is None else gold[hedge.end() :]

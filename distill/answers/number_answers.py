@@ -23,6 +23,7 @@ from distill.answers.numbers.pick_number import (
     pick_asked_number,
     pick_concluding_number,
     pick_counted_number,
+    pick_part_or_change,
     pick_stated_number,
 )
 from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
@@ -61,9 +62,15 @@ class GoldAnswer:
     """The gold answer is too long to judge by; `text` is only a part of it."""
 
 
+_POINTS = re.compile(r"\bpercentage points?\b", re.IGNORECASE)
+_SHORT_POINTS = re.compile(r"(?<=\d)\s?(?:%\s?|percent |percent-)?(?:pp|p\.p\.|points?)(?!\w)", re.IGNORECASE)
+
+
 def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.quantity is None:
         return text_answers.compare_texts(text, gold.text)
+    if _POINTS.search(gold.text):
+        text = _SHORT_POINTS.sub(" percentage points", text)
     if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and any(sign in text for sign in ":h"):
         text = _HOURS_AND_MINUTES.sub(lambda time: f"{time[1]} hours {time[2] or time[3]} minutes", text)
     if (shared := compare_shares(text, gold.text)) is not None and shared.verdict == "correct":
@@ -96,6 +103,7 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         pick_counted_number(text)
         or pick_concluding_number(text, numbers, gold.question)
         or pick_asked_number(text, numbers, gold.question)
+        or pick_part_or_change(text, numbers, gold.question)
     )
     if concluding is not None and (result := _compare_one_number(concluding, gold, text)).verdict == "correct":
         return result

@@ -292,7 +292,7 @@ def _compare_ratio(text: str, gold: GoldAnswer) -> CompareResult:
 
 
 def _compare_date(text: str, gold: GoldAnswer) -> CompareResult:
-    finding = compare_dates(text, gold.text) or _compare_text(text, gold)
+    finding = compare_dates(text, gold.text, gold.question) or _compare_text(text, gold)
     if finding.verdict != "correct":
         return finding
     if is_near_a_date(text) and not is_near_a_date(gold.text):

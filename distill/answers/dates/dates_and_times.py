@@ -301,8 +301,11 @@ def _same_reading(first: Day, second: Day) -> bool | None:
     return None if any(left != right for left, right in pairs) else True
 
 
-def compare_dates(text: str, gold: str) -> CompareResult | None:
-    """A stated date against the gold one; None when the gold is no date and the prediction neither."""
+def compare_dates(text: str, gold: str, question: str = "") -> CompareResult | None:
+    """A stated date against the gold one; None when the gold is no date and the prediction neither.
+
+    With a `question`, a date in figures has the order of day and month that the other one has.
+    """
     if (expiry := _MONTH_AND_YEAR.fullmatch(gold)) is not None and (short := _SHORT_MONTH.match(text)) is not None:
         same = (int(short[1]), short[2]) == (int(expiry["month"]), expiry["year"][2:])
         return correct("same_date") if same else wrong("other_date")
@@ -324,9 +327,31 @@ def compare_dates(text: str, gold: str) -> CompareResult | None:
     verdicts = {same_day(day, gold_dates[0]) for day in dates}
     if verdicts == {True}:
         return correct("same_date")
-    return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
+    if verdicts == {False}:
+        return wrong("other_date")
+    is_sure = bool(question) and len(dates) == 1 and _is_settled(text, gold, question)
+    return correct("same_date") if is_sure else undecided("date_left_open")
 
 
+def _is_settled(text: str, gold: str, question: str) -> bool:
+    """Whether two dates that may agree do, by the order in which both are written or by what is asked for."""
+    figures, gold_figures = (_NUMERIC.search(as_iso_dates(answer)) for answer in (text, gold))
+    if figures is not None and gold_figures is not None:
+        return [int(part) for part in figures.groups()] == [int(part) for part in gold_figures.groups()]
+    if figures is None and gold_figures is None:
+        (day,), (gold_day,) = (read_dates(answer)[0] for answer in (text, gold))
+        is_month = day.month == gold_day.month and gold_day.day is None and gold_day.year is None
+        return is_month and day.day is None and _ASKS_FOR_A_MONTH.search(question) is not None
+    named = next(_NAMED.search(answer) for answer, found in ((text, figures), (gold, gold_figures)) if found is None)
+    written = figures or gold_figures
+    if named is None or written is None or not (named["before"] or named["after"]):
+        return False
+    order = (named["before"], named["month"]) if named["before"] else (named["month"], named["after"])
+    values = [_MONTHS.get(part.lower(), 0) or int(part) for part in order]
+    return values == [int(written["first"]), int(written["second"])]
+
+
+_ASKS_FOR_A_MONTH = re.compile(r"\b(?:month|mois|mes|mês|monat|mese)\b", re.IGNORECASE)
 _SHORT_MONTH = re.compile(r"(\d{1,2})/(\d\d)(?![\d/])")
 """12/25, of a card that expires."""
 _WEEKDAY = re.compile(r"\b(?:mon|tues?|wednes|thurs?|fri|satur|sun)day\b")

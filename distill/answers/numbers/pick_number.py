@@ -170,6 +170,23 @@ def pick_asked_number(text: str, numbers: Sequence[Quantity], question: str) -> 
     return None if picked.negated or picked.bound or picked.label else picked
 
 
+def pick_part_or_change(text: str, numbers: Sequence[Quantity], question: str) -> Quantity | None:
+    """The number before the total that it is a part of, 14 of 36; the change that is asked for: by 9 points."""
+    if not question or not 1 < len(numbers) <= _MOST_IN_A_RATIONALE or _OPEN.search(text):
+        return None
+    first, second = numbers[:2]
+    is_part = len(numbers) == _PART_AND_TOTAL and not _ASKS_FOR_A_SHARE.search(question)
+    if is_part and _OUT_OF.fullmatch(text[first.end : second.start]) is not None:
+        return first
+    changes = [quantity for quantity in numbers if _BY.search(_text_before(text, quantity))]
+    asked = _RESULTS[-1][1]
+    return changes[0] if len(changes) == 1 and asked.search(question) else None
+
+
+_ASKS_FOR_A_SHARE = re.compile(r"percent|%|\b(?:share|fraction|proportion|ratio)\b", re.IGNORECASE)
+_PART_AND_TOTAL: Final = 2
+_OUT_OF = re.compile(r"\s(?:out )?of\s", re.IGNORECASE)
+_BY = re.compile(r"\bby (?:about |around |roughly |approximately |some )?$", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _SMALL_TEXT: Final = "how many much what which is are was were the of in there do does did has have wie viel viele"
 _SMALL: Final = frozenset(_SMALL_TEXT.split())

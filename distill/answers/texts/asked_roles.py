@@ -48,7 +48,8 @@ _COPIES: Final = frozenset(
     {"picture", "image", "photo", "photograph", "drawing", "painting", "figure", "symbol", "logo"}
 )
 _MAKERS: Final = frozenset({"team", "brand", "model", "make"})
-_POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands", "leads", "tops"})
+PERSONS: Final = frozenset({"man", "men", "woman", "women", "boy", "girl", "child", "people", "person"})
+POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands", "leads", "tops"})
 _PLACES: Final = {
     **{"in": "in", "inside": "in", "within": "in", "on": "on", "atop": "on", "under": "under", "below": "under"},
     **{"beneath": "under", "above": "over", "over": "over", "behind": "behind", "outside": "outside", "off": "off"},
@@ -70,7 +71,7 @@ def is_about_another(text: str, gold: str, question: str) -> bool:
         return False
     words = core_words(read_sentence(gold).words)
     text = text[-_LONGEST:]
-    return _is_about_the_opposite(text, words, question) or not _stands_where_asked(text, words, question)
+    return is_about_the_opposite(text, words, question) or not _stands_where_asked(text, words, question)
 
 
 def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool:
@@ -96,8 +97,8 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
                     _is_explained_before(read, inside, written) and _is_explained_after(read, inside, asked)
                     for inside in places
                 )
-                and not _is_placed_elsewhere(read.words, written)
-                and not any(_acts_otherwise(read.words, inside, written) for inside in places)
+                and not is_placed_elsewhere(read.words, written)
+                and not any(acts_otherwise(read.words, inside, written) for inside in places)
                 and not any(_answers_later(later, read, asked) for later in sentences[place + 1 :])
             )
     return True
@@ -114,7 +115,7 @@ def _answers_later(later: str, read: Sentence, asked: set[str]) -> bool:
     return not refers_back and any(is_asked(word, asked - known) for word in words)
 
 
-def _acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -> bool:
+def acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -> bool:
     """Whether the gold words are acted on where the question asks for what acts, or the other way."""
     before = [word for word in words[: inside.start] if word not in ARTICLES - {"that"}]
     after = words[inside.stop : inside.stop + 1]
@@ -132,7 +133,7 @@ def _acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -
     return not stated and any(is_asked(word, verb) for word in before)
 
 
-def _is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
+def is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
     """Whether a thing of the question has another place: on the table, for what is under it."""
     said, meant = _placed(words), _placed(asked)
     return any(meant.get(thing, place) != place for thing, place in said.items())
@@ -144,7 +145,7 @@ def _placed(words: Sequence[str]) -> dict[str, str]:
 
 
 def _is_explained_before(read: Sentence, inside: range, written: Sequence[str]) -> bool:
-    asked, verbs = {*written}, _verbs(written)
+    asked, verbs = {*written}, asked_verbs(written)
     words = read.words
     start = max((index + 1 for index in range(inside.start) if _starts_anew(words, index)), default=0)
     new = [index for index in range(start, inside.start) if _is_new(read, index, inside, asked)]
@@ -159,7 +160,7 @@ def _starts_anew(words: Sequence[str], index: int) -> bool:
     return refers or words[index] in _CONCLUDES
 
 
-def _verbs(asked: Sequence[str]) -> set[str]:
+def asked_verbs(asked: Sequence[str]) -> set[str]:
     """What a question says of its answer: riding, signed, tallest, the bus go."""
     asked = [*asked[:1], *(word for before, word in pairwise(asked) if not _qualifies(before, word))]
     place = {"who": 1, "which": 2}.get(next(iter(asked), ""), 0)
@@ -228,11 +229,16 @@ def _is_explained_after(read: Sentence, inside: range, asked: set[str]) -> bool:
     return all(is_asked(topic, {*read.words}) for topic in topics)
 
 
+def is_stating(word: str) -> bool:
+    """Whether a lower-case word only states something, or counts or places it."""
+    return word in _STATING | ARTICLES | SIZES | COUNTS | POSTURES
+
+
 def _is_unasked(word: str, asked: set[str]) -> bool:
-    return word not in _STATING | ARTICLES | SIZES | COUNTS | _POSTURES and not is_asked(word, asked)
+    return not is_stating(word) and not is_asked(word, asked)
 
 
-def _is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
+def is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
     of_question = {*read_sentence(question[:_LONGEST]).words}
     said = {*read_sentence(text).words} - {*gold}
     doing, done = ({word for word in words if _DOING.fullmatch(word)} for words in (of_question, said))

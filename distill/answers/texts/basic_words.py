@@ -36,6 +36,12 @@ _CONCEPTS_TEXT: Final = """
     bike|vélo|fahrrad|bicicleta|自行车 单车|自転車|دراجة|साइकिल; train|zug|tren|treno|trem|火车|電車|قطار;
     summer|été|sommer|verano|estate|verão|夏天 夏季|夏|الصيف صيف|गर्मी; winter|hiver|invierno|inverno|冬天
     冬季|冬|الشتاء شتاء; apple|pomme|apfel|manzana|mela|maçã|苹果|リンゴ りんご|تفاحة|सेब;
+    munich|münchen; vienna|wien|vienne|viena; cologne|köln|colonia; rome|rom|roma; milan|mailand|milano|milán;
+    florence|florenz |firenze|florencia; venice|venedig|venise|venezia|venecia; naples|neapel|napoli|nápoles;
+    moscow|moskau|moscou|moscú|москва; warsaw|warschau|varsovie|varsovia|warszawa; prague|prag|praga|praha;
+    lisbon|lissabon|lisbonne|lisboa; brussels|brüssel |bruxelles|bruselas; geneva|genf|genève|ginebra;
+    copenhagen|kopenhagen|copenhague|københavn; athens|athen|athènes|atenas; cairo|kairo|caire; kyoto|京都;
+    seoul|서울|首尔|ソウル; london|londres|londra|лондон; paris|parigi|париж|巴黎|パリ;
     banana|banane|plátano|香蕉|バナナ|موز|केला; water|eau|wasser|agua|acqua|água|水|ماء|पानी; beijing
     peking|pékin|pekín|pechino|北京 北京市; tokyo|tokio|东京 东京都|東京 東京都 とうきょう; shanghai|上海 上海市
 """
@@ -60,3 +66,12 @@ def is_translation(word: str, gold_word: str) -> bool:
     """Whether two words of two languages name the same everyday thing: red and rouge."""
     concepts, gold_concepts = ({concept for concept, _ in _MEANINGS.get(one, ())} for one in (word, gold_word))
     return bool(concepts & gold_concepts)
+
+
+def is_colour(word: str) -> bool:
+    """Whether a word names a colour in one of the languages."""
+    return any(concept < _COLOURS for concept, _ in _MEANINGS.get(word, ()))
+
+
+_COLOURS: Final = next(index for index, languages in enumerate(_CONCEPTS) if "left" in languages[0])
+"""The concepts before "left" are colours."""

@@ -71,7 +71,7 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     if "@" in gold:
         return {address.casefold() for address in _ADDRESS.findall(text[:_LONGEST])} == {gold.casefold()}
     gold_words = core_words(read_sentence(gold).words)
-    repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
+    repeated = words_of(question) if len(text) <= _LONGEST else frozenset()
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(text) <= _LONGEST:
         return False
     text = _plain_sentence(text)
@@ -92,7 +92,7 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
     if any(len(part.split()) <= _FRAGMENT for part in sentences[:-1]):
         return False  # an answer of its own
     before = read_sentence(" ".join(sentences[:-1]))
-    if _OPEN.search(" ".join(before.words)) or _rivals(before, range(0), gold_words, repeated):
+    if _OPEN.search(" ".join(before.words)) or names_rival(before, range(0), gold_words, repeated):
         return False
     is_alone = len(sentences) == 1 and question != "" and _is_alone_in(sentences[0], gold_words, question, repeated)
     return is_alone or (bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated))
@@ -110,7 +110,7 @@ def _is_alone_in(sentence: str, gold: tuple[str, ...], question: str, repeated: 
         is_tied = {*before} & (TIED - {"by", "of"} - asked)
         in_a_name = before and all(name[0].isupper() for name in read.written[inside.start - 1 : inside.start + 1])
         goes_on = {*after} - AFTER - BEFORE - ARTICLES - KINDS - repeated - asked
-        if not (is_tied or in_a_name or goes_on or _rivals(read, inside, gold, repeated)):
+        if not (is_tied or in_a_name or goes_on or names_rival(read, inside, gold, repeated)):
             return True
     return False
 
@@ -128,7 +128,7 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
         return False
     sentence = _plain_sentence(sentence).rstrip(" .!;。")
     head = _ADDED.sub("", sentence)
-    read, repeated = read_sentence(head), _words_of(question)
+    read, repeated = read_sentence(head), words_of(question)
     outside = [word for word in read.words if word not in gold_words]
     if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside}:
         return False
@@ -137,7 +137,7 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
     return any(
         _is_no_part(read.words, inside.start)
         and (inside.stop == len(read.words) or _is_free_after(read, inside.stop, gold_words, repeated))
-        and not _rivals(read, inside, gold_words, repeated)
+        and not names_rival(read, inside, gold_words, repeated)
         for inside in gold_places(read, gold_words)
     )
 
@@ -220,7 +220,7 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]
         return False
     for inside in gold_places(read, gold):
         is_free = _is_free_before(read, inside, gold, repeated) and _is_free_after(read, inside.stop, gold, repeated)
-        if is_free and not _rivals(read, inside, gold, repeated):
+        if is_free and not names_rival(read, inside, gold, repeated):
             return True
     return False
 
@@ -270,7 +270,7 @@ _BESIDE: Final = TIED | BEFORE | AFTER | ARTICLES
 
 
 @lru_cache(maxsize=1024)
-def _words_of(question: str) -> frozenset[str]:
+def words_of(question: str) -> frozenset[str]:
     """The content words of a question in every form."""
     words = {word for word in read_sentence(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
     return (
@@ -319,8 +319,8 @@ def _is_model(written: Sequence[str]) -> bool:
 
 
 _OTHER_THINGS_TEXT: Final = """hot toy teddy stuffed fake model mock plush rubber rocking gummy paper ice
-    pretend artificial plastic imaginary strongly former vice half sweet assistant deputy"""
-_OTHER_THINGS: Final = frozenset(_OTHER_THINGS_TEXT.split())
+    pretend artificial plastic imaginary feigned false strongly former vice half sweet assistant deputy"""
+OTHER_THINGS: Final = frozenset(_OTHER_THINGS_TEXT.split())
 """Words before a noun that make it another thing: hot dog, toy car."""
 _ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
 """How an adjective often ends. A noun before a noun may make it another thing: sea cow, rice cake."""
@@ -347,7 +347,7 @@ def is_adjective(read: Sentence, index: int) -> bool:
     is_plain = read.written[index].isalpha() and read.written[index].islower()
     return (
         is_plain
-        and word not in _OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST
+        and word not in OTHER_THINGS | _BESIDE | SIDES | SET_AGAINST
         and (word in _SHADES | _MATERIALS or word.endswith(_ADJECTIVES))
     )
 
@@ -373,7 +373,7 @@ def _is_free_after(read: Sentence, place: int, gold: tuple[str, ...], repeated: 
     return looks_like_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
 
 
-def _rivals(read: Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
+def names_rival(read: Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
     """Whether another word could be the answer in place of the gold one."""
     outside = [index for index in range(len(read.words)) if index not in inside]
     gold_set = {*gold}

@@ -74,6 +74,16 @@ _FIRST_AND_LAST: Final = 2
 _MOST_NAMES: Final = 6
 
 
+def without_title(name: str) -> str | None:
+    """A name of several words without its title: Emily Watson for Ms. Emily Watson; None without one."""
+    title = _TITLE.match(name) or _TITLE_ABROAD.match(name)
+    rest = name[title.end() :] if title is not None else ""
+    return rest if len(_WORD.findall(rest)) > 1 else None
+
+
+_TITLE_ABROAD = re.compile(r"(?:Herrn?|Frau|Mme|Mlle|M\.|Sra?\.|Señora?|Dña\.|D\.)\s")
+
+
 def _same_given(left: str, right: str) -> bool:
     return left == right or (min(len(left), len(right)) == 1 and left[0] == right[0])
 

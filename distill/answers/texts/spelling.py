@@ -4,6 +4,8 @@ The same word or name gets one spelling. `often_same_thing` covers words that of
 (phone and smartphone), `are_opposites` opposites.
 """
 
+import re
+from functools import lru_cache
 from typing import Final
 
 _PAIRS_TEXT: Final = """
@@ -85,3 +87,29 @@ def are_opposites(left: str, right: str) -> bool:
         return False
     short, long = sorted((left, right), key=len)
     return len(short) > 3 and long.endswith(short) and long.removesuffix(short) in _DENYING
+
+
+_PHRASES: Final = tuple(
+    (re.compile(rf"\b{pattern}\b", re.IGNORECASE), phrase)
+    for pattern, phrase in (
+        (r"(?:beneath|underneath)", "under"),
+        (r"upper[ -](?=(?:left|right)\b)", "top "),
+        (r"lower[ -](?=(?:left|right)\b)", "bottom "),
+        (r"(?:lots|a lot) of", "plenty of"),
+        (r"(?:two times|2 times) (?=(?:an?|per|each|every)\b)", "twice "),
+        (r"(?:per|each|every) (?=(?:hour|day|week|month|year)\b)", "a "),
+        (r"per annum", "a year"),
+        (r"twice (week|month|year)ly", r"twice a \1"),
+        (r"twice daily", "twice a day"),
+        (r"fiscal year(?= \d)", "FY"),
+    )
+)
+"""Phrases that mean the same, to one of them."""
+
+
+@lru_cache(maxsize=4096)
+def in_one_phrase(text: str) -> str:
+    """A text in which phrases that mean the same are written in one way."""
+    for pattern, phrase in _PHRASES:
+        text = pattern.sub(phrase, text)
+    return text

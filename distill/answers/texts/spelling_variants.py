@@ -52,11 +52,37 @@ _SAME_THING_TEXT: Final = """
     firefighter=fireman; asleep=sleeping; taxi=cab; round=circular; christmas=xmas; automobile=car; female=woman;
     male=man; females=women; males=men; taxicab=taxi; octagon=octagonal; blond=blonde;  policeman=police officer;
     nrw=nordrhein-westfalen; la=los angeles; l.a.=los angeles; sf=san francisco; d.c.=washington; dc=washington;
-    oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy; coriander=cilantro
+    oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy;
+    coriander=cilantro;
+    happy=joyful; happy=cheerful; scared=afraid; scared=frightened; afraid=frightened; backpack=rucksack;
+    motorcycle=motorbike; closed=shut; old=elderly; hp=hewlett-packard; volkswagen=vw; xl=extra large; human
+    resources=hr; night=nighttime; summer=summertime; winter=wintertime; cloudy=overcast; stroller=baby carriage;
+    fire truck=fire engine; doctor=physician; glasses=eyeglasses; glasses=spectacles; train station=railway station;
+    taking a picture=taking a photo; taking pictures=taking photos; taking pictures=photographing; taking a
+    picture=photographing; frisbee=flying disc; taxi=yellow cab; riding a bike=cycling; riding a bicycle=cycling;
+    sleeping=taking a nap; sleeping=napping; rainy=raining; snowy=snowing; sofa=couch; dusk=twilight; infant=baby;
+    automobile=car; parking garage=car park; cookie=biscuit; pants=trousers; purse=handbag; candy=sweets;
+    vacation=holiday; transportation=transport; second place=runner-up; unhappy=sad; ill=sick; big=large; nearly
+    equal=about equal; equal=the same; smartphone=cell phone; smartphone=mobile phone; baseball mitt=baseball glove;
+    decreased=fell; decreased=dropped; decreased=declined; decreased=went down; increased=rose; increased=grew;
+    increased=went up; decrease=decline; new york=new york city; new york=nyc; lawyer=attorney; cop=police officer;
+    eye doctor=ophthalmologist
 """
 _SAME_THING: Final = frozenset(
     frozenset(pair.strip().split("=")) for pair in " ".join(_SAME_THING_TEXT.split()).split(";")
 )
+_FEWEST_LETTERS: Final = 4
+
+
+def same_things(gold: str) -> tuple[str, ...]:
+    """Other names of what a gold answer names; short ones are not here: they may be words of other languages."""
+    bare = re.sub(r"^(?:the|an?) ", "", gold.casefold())
+    names = {name for pair in _SAME_THING if bare in pair for name in pair - {bare}}
+    if bare in ("female", "male", "females", "males"):
+        return ()  # the woman holds the baby, for the sex of the baby
+    return tuple(sorted(name for name in names if len(name) >= _FEWEST_LETTERS))
+
+
 _ORDINAL_WORDS: Final = (
     dict(
         zip(

@@ -20,8 +20,10 @@ _LONGEST: Final = 400
 _POLAR_QUESTION = re.compile(
     r"(?:is|are|was|were|does|do|did|has|have|had|can|will)\b(?! not\b)(?P<rest>.*)", re.IGNORECASE | re.DOTALL
 )
+_CAN_SEE = re.compile(r"can (?:you|we|one|i) see (?=(?:an?|any|the|some) )", re.IGNORECASE)
+_INDEED = re.compile(r"\b(?:indeed|clearly|actually) ", re.IGNORECASE)
 _EXISTS = re.compile(
-    r"\s*(?:there\s+)(?:any\s+|an?\s+|some\s+)*(?P<thing>[^,;?]*?)(?P<place>\s(?:in|on|at|near|under|behind)\s[^?]*)?\?"
+    r"\s*(?:there\s+)(?:any\s+|an?\s+|some\s+|the\s+)*(?P<thing>[^,;?]*?)(?P<place>\s(?:in|on|at|near|under|behind)\s[^?]*)?\?"
 )
 _SHORT_ANSWER = re.compile(
     r"(?:it|he|she|they|there|those|these|(?:the|an?) \w+)\s"
@@ -47,7 +49,9 @@ _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|althoug
 
 def stated_polarity(text: str, question: str) -> str | None:
     """Yes or no to a question, as one sentence states it; None where it leaves this open."""
-    asked = _POLAR_QUESTION.match(question.strip()) if max(len(text), len(question)) <= _LONGEST else None
+    question = _CAN_SEE.sub("is there ", question.strip())
+    text = _INDEED.sub("", text)
+    asked = _POLAR_QUESTION.match(question) if max(len(text), len(question)) <= _LONGEST else None
     if asked is None or re.search(r"\bor\b", question):
         return None
     if (short := _SHORT_ANSWER.match(text)) is not None:
@@ -135,6 +139,14 @@ def _of_statement(words: Sequence[str], wanted: Sequence[str], exists: bool) -> 
         place = next((index for index in rest if same_word_form(word, said[index])), _NOWHERE)
         if place == _NOWHERE:
             place = next((index for index in rest if _is_another(said[index], word, word == wanted[-1])), _NOWHERE)
+            if (
+                place != _NOWHERE
+                and word == wanted[0]
+                and not compares(word)
+                and len(wanted) > _TWO
+                and said[place] != said[-1]
+            ):
+                return None  # the left door is open, for the right one
             turned += 1
         if place == _NOWHERE:
             return None

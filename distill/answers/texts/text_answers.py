@@ -20,12 +20,13 @@ from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_t
 from distill.answers.texts.compare_sentences import compare_with_denied
 from distill.answers.texts.mentions import ends_with, mentions
 from distill.answers.texts.other_words import LONG, compare_other_words, has_same_content
-from distill.answers.texts.person_names import names_person, same_person
+from distill.answers.texts.person_names import names_person, same_person, without_title
 from distill.answers.texts.plain_abroad import plain_abroad
+from distill.answers.texts.plain_clauses import states_plainly
 from distill.answers.texts.restated_questions import restates_question
-from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
-from distill.answers.texts.spelling_variants import compare_spellings
-from distill.answers.texts.turned_relations import turns_relation
+from distill.answers.texts.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing
+from distill.answers.texts.spelling_variants import compare_spellings, same_things
+from distill.answers.texts.turned_relations import turns_relation, wins_comparison
 from distill.answers.texts.word_classes import ARTICLES
 from distill.answers.texts.words import tokens as tokens
 from distill.answers.texts.words import unabbreviated
@@ -75,6 +76,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """A free-text prediction against a gold text."""
     if not (text.isascii() and gold.isascii()):
         text, gold = plain_abroad(text), plain_abroad(gold)
+    text, gold, question = in_one_phrase(text), in_one_phrase(gold), in_one_phrase(question)
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(words) == len(gold_words) == 1:
@@ -114,8 +116,14 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
     plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
-    if not mathematical and any(_states(plain, form, question) for form in (gold, *_turned_pair(gold, question))):
-        return undecided(ROLES_TURNED) if turns_relation(text, gold_words, question) else correct("mentioned")
+    forms = _forms(gold, question)
+    if not mathematical and any(_states(plain, form, question) for form in forms):
+        turned = turns_relation(text, gold_words, question) and not states_plainly(plain, gold, question)
+        return undecided(ROLES_TURNED) if turned else correct("mentioned")
+    if wins_comparison(text, gold_words, question):
+        return correct("wins_comparison")
+    if not mathematical and any(states_plainly(plain, form, question) for form in forms):
+        return correct("stated_plainly")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold, question)
     if (finding is None or finding.verdict == "undecided") and question and not mathematical:
@@ -126,6 +134,17 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
             undecided("other_script") if _script(text) != _script(gold) else compare_other_words(text, gold, question)
         )
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _forms(gold: str, question: str) -> tuple[str, ...]:
+    """The ways to write a gold answer inside a sentence."""
+    named = without_title(gold) if question else None
+    return (
+        gold,
+        *_turned_pair(gold, question),
+        *(same_things(gold) if question else ()),
+        *((named,) if named is not None else ()),
+    )
 
 
 def _states(text: str, gold: str, question: str) -> bool:
@@ -213,10 +232,12 @@ def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
 
 def _same_turned(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     """The average of the EU and EU average."""
-    if abs(list(words).count("of") - list(gold_words).count("of")) != 1 or len(gold_words) > LONG:
-        return False
-    bare, gold_bare = (sorted(word for word in sequence if word != "of") for sequence in (words, gold_words))
-    return bare == gold_bare and len(bare) > 1
+    bare, gold_bare = (sorted(word for word in sequence if word not in _OF) for sequence in (words, gold_words))
+    turned = abs(len(words) - len(bare) - len(gold_words) + len(gold_bare)) == 1
+    return turned and len(gold_words) <= LONG and bare == gold_bare and len(bare) > 1
+
+
+_OF: Final = frozenset({"of", "for"})
 
 
 def _same_with_year(words: Sequence[str], gold_words: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.spelling import are_opposites
 from distill.answers.texts.word_classes import ARTICLES
 from distill.answers.texts.words import tokens
 
@@ -101,3 +102,25 @@ def turns_around(text: str, question: str) -> bool:
     swapped = bool(said_first & second - first and said_second & first - second)
     opposite = (asked["sign"].lower() in _LESS) != (said["sign"].lower() in _LESS)
     return opposite != swapped
+
+
+_COMPARISON = re.compile(
+    r"(?P<first>[^,;:]{1,60}?) (?:is|are|has|have|was|were)(?: \w+)? (?P<sign>more|fewer|less|\w{2,}er)(?: \w+)?"
+    r" than (?P<second>[^,;:]{1,60})",
+    re.IGNORECASE,
+)
+_SIGN = re.compile(r"\b(?:more|fewer|less|(?!or\b|her\b|other\b|number\b)\w{2,}er)\b", re.IGNORECASE)
+
+
+def wins_comparison(text: str, gold: Sequence[str], question: str) -> bool:
+    """Whether `text` compares two things that its `question` offers, and `gold` is the one asked for."""
+    stated = _COMPARISON.fullmatch(text.strip(" .")) if len(text) <= _LONGEST else None
+    signs = {sign.casefold() for sign in _SIGN.findall(question)}
+    if stated is None or len(signs) != 1 or not re.search(r"\bor\b", question):
+        return False
+    sign, asked = stated["sign"].casefold(), signs.pop()
+    if sign != asked and not are_opposites(sign, asked):
+        return False
+    first, second = (_words(stated[name]) for name in ("first", "second"))
+    winner, loser = (first, second) if sign == asked else (second, first)
+    return winner == [*gold] and loser != winner and {*loser} <= {*_words(question)}

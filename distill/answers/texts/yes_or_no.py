@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.texts.basic_words import is_colour, is_same_word
 from distill.answers.texts.compare_sentences import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
-from distill.answers.texts.word_classes import SIDES
+from distill.answers.texts.word_classes import COLOURS, SIDES
 from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens
 
@@ -55,7 +56,7 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
     stated = None
     if first is None or copula is not None:
         repeated = None if _is_other_subject(subject, words, question) else _repeats(words, question)
-        stated = repeated or stated_polarity(text, question)
+        stated = repeated or stated_polarity(text, question) or _first_clause_repeats(text, question)
     if len(polar) > 1 or (first is None and polar and stated is None):
         return undecided("unclear_yes_or_no")
     if stated is not None:
@@ -73,6 +74,19 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
     return correct("same_words") if first == gold else wrong("other_words")
 
 
+def _first_clause_repeats(text: str, question: str) -> str | None:
+    """Yes or no of "It is signed and dated", where a pronoun repeats the question and more is only added."""
+    clause = _PRONOUN_CLAUSE.fullmatch(text.strip(" ."))
+    if clause is None or {*tokens(text)} & (COLOURS | {"but", "or"}) or _COMPARED.search(question):
+        return None
+    return _repeats(tokens(clause["said"]), question)
+
+
+_PRONOUN_CLAUSE = re.compile(
+    r"(?:it|he|she|they)(?: is| are|['’]s|['’]re) (?P<said>(?:not )?[a-z]+)(?: and [a-z ]{2,40}|, [^,;]{2,60})?",
+    re.IGNORECASE,
+)
+_COMPARED = re.compile(r"\b(?:than|as|between|both|all|every|more)\b", re.IGNORECASE)
 _OTHER_PAIR: Final = {"yes": "true", "no": "false", "true": "yes", "false": "no"}
 _NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
 _SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
@@ -147,30 +161,64 @@ def _compare_abroad(text: str, words: Sequence[str], gold: str, question: str) -
     verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
     if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
         verdict = None
-    verdict = verdict or _repeats_in_han(text, question) or _repeats_abroad(words, question)
+    verdict = verdict or _repeats_in_han(text, question) or _repeats_abroad(text, question)
     if verdict is None:
         return None
     return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
 
 
-_NOT_ABROAD: Final = frozenset({"nicht", "kein", "keine", "keinen", "ne", "n'", "pas", "no", "non", "não", "не"})
-_OR_ABROAD = re.compile(r"\b(?:oder|ou|o|или|nicht|pas|no|non|não|не)\b", re.IGNORECASE)
+_NOT_ABROAD: Final = frozenset(
+    {"nicht", "kein", "keine", "keinen", "ne", "n'", "pas", "no", "non", "não", "не", "нет"}
+)
+_OR_ABROAD = re.compile(
+    r"\b(?:oder|ou|или|nicht|pas|no|non|não|не)\b|(?<=\S\s)\bo\b(?=\s(?!homem\b)\w)", re.IGNORECASE
+)
+_LED_IN = re.compile(
+    r"(?:laut|nach|auf|selon|d'après|según|segundo|secondo)\s[^,]{2,40}?(?:, |(?= gibt\b))", re.IGNORECASE
+)
 
 
-def _repeats_abroad(words: Sequence[str], question: str) -> str | None:
-    """Yes or no where a European answer has only words of its question, or denies them: ouverte; ist nicht offen."""
+def _repeats_abroad(text: str, question: str) -> str | None:
+    """Yes or no where a European answer has only words of its question, denies them or turns one: ist nicht offen."""
+    words = tokens(_LED_IN.sub("", text, count=1))
     denied = any(word in _NOT_ABROAD for word in words)
     said = [word for word in words if word not in _NOT_ABROAD | _SMALL_ABROAD]
     if not said or not question or _OR_ABROAD.search(question):
         return None
-    asked = {*tokens(question[:_LONGEST_QUESTION])}
-    if not {*said} <= asked:
+    asked = [word for word in tokens(question[:_LONGEST_QUESTION]) if word not in _SMALL_ABROAD]
+    other = [word for word in said if word not in asked]
+    turned = other and any(_is_opposite_abroad(other[0], word) for word in asked)
+    places = [asked.index(word) for word in said if word in asked]
+    if len(other) > 1 or (other and (not turned or denied)):
         return None
-    return "no" if denied else "yes"
+    placed = [place for place in places if place]  # a question begins with its verb
+    if placed != sorted(placed):
+        return None
+    return "no" if denied or turned else "yes"
+
+
+_OPPOSITES_ABROAD_TEXT: Final = """
+    offen/geschlossen offen/zu geöffnet/geschlossen geöffnet/zu auf/zu an/aus voll/leer groß/klein alt/jung
+    mehr/weniger heiß/kalt erlaubt/verboten gleich/verschieden ouvert/fermé ouverte/fermée ouverts/fermés
+    ouvertes/fermées plein/vide pleine/vide allumé/éteint plus/moins vieux/jeune autorisé/interdit grand/petit
+    grande/petite abierto/cerrado abierta/cerrada abiertos/cerrados abiertas/cerradas lleno/vacío llena/vacía
+    encendido/apagado encendida/apagada más/menos permitido/prohibido grande/pequeño grande/pequeña aberto/fechado
+    aberta/fechada abertos/fechados abertas/fechadas cheio/vazio cheia/vazia ligado/desligado mais/menos sentado/pé
+    aperto/chiuso aperta/chiusa aperti/chiusi pieno/vuoto acceso/spento più/meno
+"""
+_OPPOSITES_ABROAD: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_ABROAD_TEXT.split())
+
+
+def _is_opposite_abroad(word: str, other: str) -> bool:
+    """Whether two words of one language exclude each other; another colour does."""
+    if is_colour(word) and is_colour(other):
+        return not is_same_word(word, other)
+    return frozenset((word, other)) in _OPPOSITES_ABROAD
 
 
 _SMALL_ABROAD_TEXT: Final = (
-    "es ist gibt da der die das ein eine einen auf il elle y a n'y est un une de d' le la les el los las hay está"
+    "es ist gibt da der die das ein eine einen auf il elle y a n'y est un une de d' le la les el los las hay está são"
+    " o os as um uma é è gli lo c'est sont sind"
 )
 _SMALL_ABROAD: Final = frozenset(_SMALL_ABROAD_TEXT.split())
 
@@ -199,7 +247,13 @@ def _whole_in_han(said: str, question: str) -> str | None:
         return None
     if stated == asked:
         return "yes"
+    if _POLITE.search(asked) and asked.endswith(_POLITE_DENIAL.sub("ます", stated)):
+        return "no" if _POLITE_DENIAL.search(stated) else "yes"
     return "no" if _DENIAL_IN_HAN.sub("", stated, count=1) == asked else None
+
+
+_POLITE = re.compile("ます$")
+_POLITE_DENIAL = re.compile("ません$")
 
 
 _DENIAL_IN_HAN = re.compile("没有?|沒有?|不|未")
