@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
-from distill.answers.texts.eastern_sentences import states_in_han
+from distill.answers.texts.plain_abroad import states_in_han
 from distill.answers.texts.spelling import SPELLINGS, are_opposites
 from distill.answers.texts.word_classes import (
     AFTER,

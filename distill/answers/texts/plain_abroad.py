@@ -1,4 +1,7 @@
-"""One writing for the words of other scripts: simplified characters, no blanks between them, Arabic without articles.
+"""Texts of other scripts in one writing: simplified characters, no blanks between them, Arabic without articles.
+
+Also whether a Chinese or Japanese sentence states the gold text: 它在左边, 图中的水果是苹果, 犬がいます.
+Only the words of such a sentence may stand around the gold text, and none that denies, doubts or adds another.
 
 Is for the comparison of words only: numbers, units, dates and times are read from the text as it is written.
 """
@@ -41,3 +44,42 @@ def _simplified() -> Callable[[str], str]:
 
     convert: Callable[[str], str] = OpenCC("t2s").convert
     return convert
+
+
+_LONGEST: Final = 60
+_AGAINST = re.compile("[不没非无未莫或和与跟、]|也许|可能|ない|ません|または|かも|たぶん")
+_COUNTED: Final = "[一两这那]?[个個只隻辆輛条條种種位名座张張本家件匹头頭块片]?"
+_BEFORE: Final = (
+    r"(?:[^,，。;；]{0,20}?(?:[是为為在有向到朝呈叫做选]|正?在[打踢玩放弹吃喝看读]|拿着|戴着|穿着"
+    rf"|显示|指向|位于|写着|来自|变得|[はがに]))?{_COUNTED}的?[\"“「『]?"
+)
+_AFTER: Final = (
+    r"[\"”」』]?(?:[をと](?:意味し|表し|書(?:か|い)て(?:い|あり)|書いてあり)ます)?"
+    r"(?:[上里中内]|色|方向?|[边邊侧側面市区國国])?(?:[的了い]|色)?"
+    r"(?:[线線柱条条]|颜色|部分|国家|城市|趋势|の[^、。]{1,6})?"
+    r"(?:です|でした|だ|である|になります|が?(?:い|あ)り?ます|が(?:いる|ある)|に(?:い|あ)り?ます)?[。.!！]?"
+)
+_SMALL: Final = frozenset('的是在了有也都い。. "“”「」『』')
+_LED_IN = re.compile(
+    "^(?:从[图表].{0,6}(?:看出|可见|可知)|根据[^，,、]{1,12}|[^，,、]{1,12}によると|[図表]から)[，,、]"
+)
+_COUNTED_OUT = re.compile(r"(?:[，,、]|で、)(?:为|約|约|共|有|是)?[\d.,]+\s?[%％万億亿元円人個个吨]*(?:です)?[。.]?$")
+"""A figure that a sentence only adds to its answer: 最も高いのは食費で、28%です."""
+_COMPARES: Final = frozenset("比较把被给や給")
+_ENDINGS: Final = ("です", "色", "的", "了", "边", "侧", "面", "側", "邊")
+
+
+def states_in_han(text: str, gold: str, question: str = "") -> bool:
+    """Whether a text says no more than the gold text in a sentence, or else only what the question says."""
+    core = gold.strip("。 ")
+    core = core.lstrip("在向") or core
+    for ending in _ENDINGS:
+        core = core.removesuffix(ending) or core
+    text = _LED_IN.sub("", _COUNTED_OUT.sub("", text.strip()))
+    if not core or len(text) > _LONGEST or core not in text or _AGAINST.search(text.replace(core, "", 1)):
+        return False
+    rest = {*text.replace(core, "", 1)} - _SMALL
+    asked = {*plain_abroad(question)}
+    if rest and rest <= asked and not {*core} <= asked and not _COMPARES & asked:
+        return True
+    return re.fullmatch(_BEFORE + re.escape(core) + _AFTER, text.strip()) is not None

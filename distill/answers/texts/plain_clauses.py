@@ -22,23 +22,6 @@ from distill.answers.texts.asked_roles import (
     is_stating,
 )
 from distill.answers.texts.basic_words import is_colour
-from distill.answers.texts.clause_words import (
-    ADJECTIVES,
-    ASKS_FOR_ANY,
-    ATTACHES,
-    COPIES,
-    FAILING,
-    JOINS,
-    KNOWN,
-    MEASURES,
-    MOVING,
-    NATIONAL,
-    OPEN_PREPOSITIONS,
-    PLACING,
-    SHADES,
-    TOPICS,
-    UNTIED,
-)
 from distill.answers.texts.mentions import (
     OTHER_THINGS,
     Sentence,
@@ -53,15 +36,30 @@ from distill.answers.texts.mentions import (
 from distill.answers.texts.restated_questions import is_asked
 from distill.answers.texts.turned_relations import turns_relation
 from distill.answers.texts.word_classes import (
+    ADJECTIVES,
     ARTICLES,
+    ASKS_FOR_ANY,
+    ATTACHES,
     COLOURS,
+    COPIES,
+    FAILING,
     GERMAN,
+    JOINS,
     KINDS,
+    KNOWN,
+    MEASURES,
+    MOVING,
+    NATIONAL,
+    OPEN_PREPOSITIONS,
+    PLACING,
     PRONOUNS,
     RANKED_BELOW,
+    SHADES,
     SIDES,
     SIZES,
     TIED,
+    TOPICS,
+    UNTIED,
 )
 from distill.answers.texts.word_forms import looks_like_verb
 from distill.answers.texts.words import tokens
