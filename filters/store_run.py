@@ -34,6 +34,7 @@ from distill.types import Progress, ProgressCallback, unwatched
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Commit, Unit, committed_units, read_file
+from distill.units.read_ahead import read_ahead
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
     collected_journals,
@@ -60,6 +61,8 @@ from filters.unit_traces import UnitTraces
 
 _TABLE, _MAKERS, _HASHES = "signals.parquet", "makers.json", "image_hashes.jsonl"
 _LOOK_S = 0.5
+_TABLES_AT_ONCE = 4
+"""Tables of signals that are read at the same time."""
 _LOOKING = frozenset({"contamination", "ocr"})
 """Families of signals that look at images."""
 
@@ -103,23 +106,24 @@ def filter_in_store(
             image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
         folder = run / "filter"
         (folder / MANIFEST).unlink(missing_ok=True)
-        commits = {unit: finished_commit(store, unit) for unit in units}
+        commits = dict(zip(units, read_ahead(lambda unit: finished_commit(store, unit), units), strict=True))
         samples_of: dict[str, Ids] = {}
 
         def tables() -> Iterator[pa.Table]:
-            for unit, commit in commits.items():
-                table = _read_table(store, unit, commit, _TABLE)
+            read = read_ahead(lambda unit: _read_table(store, unit, commits[unit], _TABLE), units, _TABLES_AT_ONCE)
+            for unit, table in zip(units, read, strict=True):
                 samples_of[unit.partition] = np.unique(np.array(table["sample_id"].to_pylist(), np.bytes_))
                 yield table
 
         if _hashes_images(recipe):
             hashes = question_duplicates.hashes_path(folder / "question", recipe.max_pixels)
-            write_bytes(hashes, b"".join(read_file(store, unit, commit, _HASHES) for unit, commit in commits.items()))
+            read = read_ahead(lambda unit: read_file(store, unit, commits[unit], _HASHES), units)
+            write_bytes(hashes, b"".join(read))
 
         def read_index(generate: Path, samples: Path, partition_rows: int, _: Workers) -> PlannedTraces:
             journals = collected_journals(plan)
-            of_units = (
-                _read_index(store, unit, commit, journals[unit.partition]) for unit, commit in commits.items()
+            of_units = read_ahead(
+                lambda unit: _read_index(store, unit, commits[unit], journals[unit.partition]), units
             )
             return index_of_units(generate, samples, partition_rows, of_units, digests)
 

@@ -18,7 +18,6 @@ import heapq
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -41,6 +40,7 @@ from distill.types import Sample
 from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord
 from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.read_ahead import read_ahead
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, parse_files, pull_file
@@ -70,8 +70,6 @@ _BY_PARTITION, _BY_FILE = 0, 1
 _LOOK_S = 0.5
 _BATCH = 64
 """Rows of each partition in memory while a file is put in order."""
-_AT_ONCE = 16
-"""Requests to the store at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +193,8 @@ class DatasetUnits:
         paths = [folder / unit.partition / f"{number}.parquet" for number in range(len(pieces))]
         (folder / unit.partition).mkdir(parents=True)
 
-        def pull(piece: Sequence[Any], path: Path) -> None:
-            key, start, end, sha256 = piece
+        def pull(piece: tuple[Path, Sequence[Any]]) -> None:
+            path, (key, start, end, sha256) = piece
             path.write_bytes(data := self.store.read(key, start, end))
             if hashlib.sha256(data).hexdigest() != sha256:
                 raise DataError(
@@ -204,8 +202,8 @@ class DatasetUnits:
                     "and run the same command again"
                 )
 
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pieces") as pool:
-            list(pool.map(pull, pieces, paths))
+        for _ in read_ahead(pull, zip(paths, pieces, strict=True)):
+            pass
         return paths
 
 
@@ -246,13 +244,14 @@ class StoredDataset:
         recipe = self.units.traces.recipe
         tables = file_tables(database(), index, recipe, select=select)
         folder.mkdir(parents=True, exist_ok=True)
-        count, paths = self._write_tables(tables, folder.with_name(f".{folder.name}.rows"))
+        tables_folder = folder.with_name(f".{folder.name}.rows")
+        count, paths = self._write_tables(tables, tables_folder)
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
         self._remove(but=work)
-        for name, path in paths.items():
-            self.units.store.put(_rows_key(work, name), path)
-            path.unlink()
+        for _ in read_ahead(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
+            pass
+        shutil.rmtree(tables_folder)
         writing = _Writing(
             units=self.units, work=work, partitions=list(paths), files=count, folder=folder, workers=workers
         )
@@ -275,6 +274,7 @@ class StoredDataset:
 
     def _remove(self, but: str = "") -> None:
         store = self.units.store
+        store.delete([DATASET_STEP])  # first: an agent that misses another object looks whether its step is over
         for folder in (_FOLDER, f"{CLAIMS}/{_FOLDER}"):
             store.delete(stored.key for stored in store.list_objects(folder) if not (but and f"{but}/" in stored.key))
 
@@ -326,18 +326,18 @@ class _Writing:
         self.units.work(step, self.workers)
         unreadable: dict[str, str] = {}
         pieces: list[list[Any]] = [[] for _ in range(self.files)]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pieces") as pool:
-            for unit, (attempt, made) in zip(step.units, pool.map(self._read_pieces, step.units), strict=True):
-                unreadable |= made["unreadable"]
-                for number, piece in made["pieces"].items():
-                    pieces[int(number)].append([f"{unit.folder}/{attempt}/{_ROWS}", *piece])
-            if unreadable:
-                return Written(unreadable=unreadable)
-            keys = [_file_key(self.work, number) for number in range(self.files)]
-            list(pool.map(lambda key, listed: store.put(key, canonical(listed)), keys, pieces))
-            step = self.begin(_BY_FILE)
-            self.units.work(step, self.workers)
-            made_files = [file for files in pool.map(self._read_files, step.units) for file in files]
+        for unit, (attempt, made) in zip(step.units, read_ahead(self._read_pieces, step.units), strict=True):
+            unreadable |= made["unreadable"]
+            for number, piece in made["pieces"].items():
+                pieces[int(number)].append([f"{unit.folder}/{attempt}/{_ROWS}", *piece])
+        if unreadable:
+            return Written(unreadable=unreadable)
+        listed = ((_file_key(self.work, number), canonical(each)) for number, each in enumerate(pieces))
+        for _ in read_ahead(lambda item: store.put(*item), listed):
+            pass
+        step = self.begin(_BY_FILE)
+        self.units.work(step, self.workers)
+        made_files = [file for files in read_ahead(self._read_files, step.units) for file in files]
         written = Written(files={file_name(number): file for number, file in enumerate(made_files)})
         if self.units.traces.recipe.filter.exports:
             for name, output in written.files.items():

