@@ -17,13 +17,12 @@ import hashlib
 import heapq
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -35,7 +34,6 @@ from distill.artifacts.manifest import canonical, fingerprint
 from distill.errors import DataError
 from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
-from distill.recipe.sections.filter import Select
 from distill.types import Sample
 from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord
@@ -47,6 +45,7 @@ from distill.units.stored_stage import finished_place, parse_files, pull_file
 from distill.units.unit_queue import UnitQueue
 from filters.dataset.writer import (
     SCHEMA,
+    DatasetTask,
     Row,
     RowsTask,
     Written,
@@ -57,7 +56,7 @@ from filters.dataset.writer import (
     rows_task,
     write_files,
 )
-from filters.tables.trace_index import Ids, PlannedTraces
+from filters.tables.trace_index import Ids
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
@@ -232,17 +231,10 @@ class StoredDataset:
     """What the result of the stage depends on."""
     partitions: SamplePartitions
 
-    def start(
-        self,
-        database: Callable[[], duckdb.DuckDBPyConnection],
-        index: PlannedTraces,
-        folder: Path,
-        select: Select,
-        workers: Workers,
-    ) -> "_Writing":
+    def start(self, task: DatasetTask) -> "_Writing":
         """Let the other agents begin, and say how this one goes on."""
-        recipe = self.units.traces.recipe
-        tables = file_tables(database(), index, recipe, select=select)
+        recipe, folder = self.units.traces.recipe, task.folder
+        tables = file_tables(task.open_database(), task.index, recipe, select=recipe.filter.select)
         folder.mkdir(parents=True, exist_ok=True)
         tables_folder = folder.with_name(f".{folder.name}.rows")
         count, paths = self._write_tables(tables, tables_folder)
@@ -253,7 +245,7 @@ class StoredDataset:
             pass
         shutil.rmtree(tables_folder)
         writing = _Writing(
-            units=self.units, work=work, partitions=list(paths), files=count, folder=folder, workers=workers
+            units=self.units, work=work, partitions=list(paths), files=count, folder=folder, workers=task.workers
         )
         writing.begin(_BY_PARTITION)
         return writing

@@ -67,7 +67,9 @@ class ResultWriter:
             shutil.rmtree(temporary, ignore_errors=True)
             database, counted = self._decide(unreadable)
             writing = self.dataset.start(
-                self._database, self.traces, temporary, self.recipe.filter.select, self.workers
+                writer.DatasetTask(
+                    open_database=self._database, index=self.traces, folder=temporary, workers=self.workers
+                )
             )
             described = self._describe(database, counted)
             written = writing.result()

@@ -103,18 +103,23 @@ class Writing(Protocol):
         """Wait until it is written."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetTask:
+    """The dataset of a filter stage that has decided."""
+
+    open_database: Callable[[], duckdb.DuckDBPyConnection]
+    """A new connection to `signals` and `decisions`, for one thread."""
+    index: PlannedTraces
+    folder: Path
+    """It is new."""
+    workers: Workers
+
+
 class DatasetWriter(Protocol):
     """Writes the dataset of a filter stage, while the rest of its result is made."""
 
-    def start(
-        self,
-        database: Callable[[], duckdb.DuckDBPyConnection],
-        index: PlannedTraces,
-        folder: Path,
-        select: Select,
-        workers: Workers,
-    ) -> Writing:
-        """Begin to write what the `decisions` of a database select below `folder`, which is new."""
+    def start(self, task: DatasetTask) -> Writing:
+        """Begin to write what the decisions select."""
 
     def bring_images(self, samples: Sequence[Sample]) -> None:
         """Make the images of some samples readable on this machine."""
@@ -126,16 +131,12 @@ class LocalDataset:
 
     recipe: Recipe
 
-    def start(
-        self,
-        database: Callable[[], duckdb.DuckDBPyConnection],
-        index: PlannedTraces,
-        folder: Path,
-        select: Select,
-        workers: Workers,
-    ) -> Writing:
+    def start(self, task: DatasetTask) -> Writing:
+        select, workers = self.recipe.filter.select, task.workers
         # With a database of its own: it runs beside those who read the same decisions.
-        return workers.beside(lambda: write(database(), index, folder, self.recipe, select=select, workers=workers))
+        return workers.beside(
+            lambda: write(task.open_database(), task.index, task.folder, self.recipe, select=select, workers=workers)
+        )
 
     def bring_images(self, samples: Sequence[Sample]) -> None:
         """They are where the recipe says."""
