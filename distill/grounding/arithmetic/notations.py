@@ -62,7 +62,8 @@ def plain_notation(text: str) -> str:
         text = _LAKHS.sub(lambda match: match[0].replace(",", ""), text)
         if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text) and not _has_sum_after_list(text):
             text = _COMMA_NUMBER.sub(r"\1.\2", text)
-    if " dozen" in text:
+    if " dozen" in text or " pair" in text:
+        text = _COUNTED_PIECES.sub(_in_pieces, text)
         text = _DOZENS.sub(lambda match: str(12 * int(match[1] or match[2])), text)
     for sign, pattern, replacement in _SIGNS:
         if sign in text:
@@ -75,6 +76,22 @@ _DOZENS: Final = re.compile(
     r"|(?<=\d [-+−] )(\d{1,4}) dozen(?=(?: [a-z]+)? ?= ?\d[\d,]*+(?! ?dozen))"
 )
 """Dozens in a sum of pieces; in one of dozens they are a unit."""
+
+
+_COUNTED_PIECES: Final = re.compile(
+    r"(?<![\w.,])(\d{1,4}) (dozen|pairs?)((?: of)?(?: [a-z]+)?) ([-+−]) (\d{1,4})( (?:dozen|pairs?))?"
+    r"((?: of)?(?: [a-z]+)?) ?(=|equals|is|makes) ?(\d[\d,]*+)(?! ?(?:dozen|pair))"
+)
+"""A sum of dozens or pairs whose result may count the pieces."""
+
+
+def _in_pieces(match: re.Match[str]) -> str:
+    """The sum in pieces where its result counts them; any other as it is."""
+    size = 12 if match[2] == "dozen" else 2
+    first, second = size * int(match[1]), int(match[5]) * (size if match[6] else 1)
+    if int(match[9].replace(",", "")) != (first + second if match[4] == "+" else first - second):
+        return match[0]
+    return f"{first}{match[3]} {match[4]} {second}{match[7]} {match[8]} {match[9]}"
 
 
 def _has_sum_after_list(text: str) -> bool:

@@ -41,6 +41,11 @@ log(100) = 2 and 2 * log(10) = 2
 1 + 2 dozen = 25
 3 dozen - 1 = 35
 1 dozen + 2 dozen = 3 dozen
+2 dozen + 1 dozen = 36
+2 pairs + 1 = 5 socks
+2 pairs of socks + 3 pairs of shoes = 10
+2 pairs + 1 = 3
+4 dozen eggs - 1 dozen eggs is 36 eggs
 8,4 + 4 = 12,4
 8,4+4=12,4
 the points 8,4 + 4 = 8
@@ -182,6 +187,9 @@ The sum is 150 and the mean is 150 / 3 = 50 units.
 """
 SLIPS = """
 2 dozen + 1 = 26
+2 dozen + 1 dozen = 35
+2 pairs + 1 = 6
+3 pairs + 2 pairs = 12
 1 + 2 dozen = 26
 8,4 + 4 = 12,5
 8,4+4=12,5
