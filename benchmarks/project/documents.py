@@ -301,6 +301,7 @@ def _figures() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
+    refuted = f"{fails} {'does' if fails == 1 else 'do'} not hold"
     seeds = _seeds(results, facts["studies"]["seeds_planned"])
     earlier = " (results of an earlier, shorter recipe)" if _is_earlier(facts["studies"], load(RECIPE)) else ""
     return f"""{_pocket_summary(".")}
@@ -315,7 +316,7 @@ draws `runs/tiny/eval/report.html`:
 
 `distill ablate tiny-studies` measures which parts of the method make the difference: {len(results["arms"])} arms, \
 {seeds} each,
-{results["n"]:,} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
+{results["n"]:,} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {refuted}, \
 and {open_} are undecided:
 [docs/results.md](docs/results.md){earlier}."""
 
