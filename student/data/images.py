@@ -161,7 +161,7 @@ class ImageStore:
         """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
         if self._is_new(ref, max_pixels):
             self.prepare([ref], max_pixels)
-        # An error that nobody asked for may be there from a smaller limit.
+        # An error may be there from a smaller limit, for images that this stage does not ask for.
         error = self._errors.pop(ref.sha256, None)
         if error is not None and self._is_new(ref, max_pixels):
             raise error

@@ -11,14 +11,17 @@ import store_worlds
 import stub_server
 from generate_world import World
 from store_worlds import small_world
+from typer.testing import CliRunner
 
 from distill.artifacts.manifest import Manifest
+from distill.cli import app
 from distill.errors import DataError
 from distill.object_store.local_store import LocalStore
 from distill.types import Sample
 from distill.units import stored_stage
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
+from distill.units.run_state import read_run_state
 from distill.units.stored_run import finished_plan, pull_generate
 from distill.units.stored_stage import pull_stage
 from filters import store_run, stored_dataset
@@ -154,6 +157,9 @@ def test_an_agent_that_takes_over_makes_no_committed_unit_again(
             filter_in_store(world.recipe(), address(world), world.folder / "first")
     before = {name for name, _ in units}
     assert before and store_of(world).list_objects("filter/dataset")
+    assert read_run_state(store_of(world)).written == (number, 1), "files that are committed, and all"
+    told = CliRunner().invoke(app, ["status", address(world), "--recipe", str(world.recipe().path)]).output
+    assert f"filter: dataset, {number} of 1 units" in told
     units.clear()
     filter_in_store(world.recipe(), address(world), world.folder / "second")
     assert not before & {name for name, _ in units}
