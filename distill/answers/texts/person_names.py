@@ -1,10 +1,10 @@
 """Names of persons in their usual forms: with a title or a degree, and with the family name first."""
 
 import re
-import unicodedata
 from typing import Final
 
 from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
+from distill.answers.texts.spelling import without_accents
 from distill.answers.texts.words import tokens
 
 _TITLE = re.compile(
@@ -90,10 +90,7 @@ def _same_given(left: str, right: str) -> bool:
 
 def _plain_name(name: str) -> tuple[str, ...]:
     _, words = _parts(name)
-    return tuple(
-        "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
-        for word in words
-    )
+    return tuple(map(without_accents, words))
 
 
 def _parts(name: str) -> tuple[str, tuple[str, ...]]:

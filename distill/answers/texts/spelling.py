@@ -5,8 +5,15 @@ The same word or name gets one spelling. `often_same_thing` covers words that of
 """
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import Final
+
+
+def without_accents(text: str) -> str:
+    """Letters without the marks that Unicode combines with them."""
+    return "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
+
 
 _PAIRS_TEXT: Final = """
     grey=gray colour=color colours=colors coloured=colored colourful=colorful favour=favor favourite=favorite

@@ -5,13 +5,13 @@ Says only that two answers are the same, never that they differ, except for name
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
 from distill.answers.numbers.number_words import SMALL, TENS, spelled
 from distill.answers.texts.place_names import STATES, compare_places
+from distill.answers.texts.spelling import without_accents
 
 _SHORT_TEXT: Final = """
     dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square
@@ -360,19 +360,15 @@ def _spells(acronym: re.Match[str]) -> bool:
 _SURE_LETTERS: Final = 5
 
 
-def _stripped(text: str) -> str:
-    return "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
-
-
 def _compare_without_accents(text: str, gold: str) -> CompareResult | None:
     """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
     if text.isascii() == gold.isascii():
         return None
     accented, plain = (text, gold) if gold.isascii() else (gold, text)
     spelt_out = accented.casefold().translate(_UMLAUTS)
-    if _stripped(spelt_out) == plain.casefold() and len(spelt_out) > len(accented):
+    if without_accents(spelt_out) == plain.casefold() and len(spelt_out) > len(accented):
         return correct("same_letters")
-    if _stripped(accented.casefold()) != plain.casefold():
+    if without_accents(accented.casefold()) != plain.casefold():
         return None
     long = len(plain) >= _SURE_LETTERS
     return correct("same_without_accents") if long else undecided("accents_differ")

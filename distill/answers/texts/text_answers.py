@@ -24,7 +24,7 @@ from distill.answers.texts.person_names import names_person, same_person, withou
 from distill.answers.texts.plain_abroad import plain_abroad
 from distill.answers.texts.plain_clauses import states_plainly
 from distill.answers.texts.restated_questions import restates_question
-from distill.answers.texts.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing
+from distill.answers.texts.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
 from distill.answers.texts.spelling_variants import compare_spellings, same_things
 from distill.answers.texts.turned_relations import turns_relation, wins_comparison
 from distill.answers.texts.word_classes import ARTICLES
@@ -113,7 +113,9 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return correct("same_letters")
     if (respelled := compare_spellings(text, gold, words, gold_words, question)) is not None:
         return respelled
-    if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
+    if not (text.isascii() and gold.isascii()) and without_accents(text.casefold()) == without_accents(
+        gold.casefold()
+    ):
         return undecided("accents_differ")
     plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
     forms = _forms(gold, question)
@@ -254,11 +256,6 @@ _FEW: Final = 3
 def _joined(words: Sequence[str]) -> list[str]:
     """The parts of "x and y"."""
     return " ".join(words).split(" and ")
-
-
-def _without_accents(text: str) -> str:
-    split = unicodedata.normalize("NFD", text.casefold())
-    return "".join(character for character in split if not unicodedata.combining(character))
 
 
 def _compare_assigned(text: str, gold: str) -> CompareResult | None:
