@@ -13,7 +13,7 @@ of a run in a folder.
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -149,7 +149,7 @@ def filter_in_store(
         traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch)
         _measure_units(agent, traces, units, inputs.extractors, on_progress)
         rows = DatasetUnits(agent=agent, traces=traces)
-        return agent.make_once("filter", find, lambda: make(rows), rows.help)
+        return agent.make_once("filter", find, lambda: make(replace(rows, leads=True)), rows.help)
 
 
 def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fresh: bool) -> Manifest | None:

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.manifest import canonical, fingerprint
 from distill.errors import DataError
+from distill.local_paths import is_store_address
 from distill.machine.child_process import available_cores
 from distill.object_store.interface import ObjectStore
 from distill.types import Sample
@@ -56,7 +57,7 @@ from filters.dataset.writer import (
     rows_task,
     write_files,
 )
-from filters.tables.trace_index import Ids
+from filters.tables.trace_index import Ids, PlannedTraces
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
@@ -90,6 +91,7 @@ class DatasetUnits:
 
     agent: AgentRecord
     traces: UnitTraces
+    leads: bool = False
 
     @property
     def store(self) -> ObjectStore:
@@ -169,6 +171,8 @@ class DatasetUnits:
                     pieces[str(number)] = [start, rows.tell(), file_sha256(path)]
                     path.unlink()
                     unreadable |= left_out
+            if not self.leads:
+                _require_store_images(traces, unreadable)
             attempt.put_file(_ROWS, folder / _ROWS)
         attempt.put_file(_PIECES, canonical({"pieces": pieces, "unreadable": unreadable}))
         attempt.commit({"rows": len(table)})
@@ -344,6 +348,17 @@ class _Writing:
         store = self.units.store
         listed = parse_files(orjson.loads(read_file(store, unit, finished_commit(store, unit), _FILES)))
         return [listed[name] for name in sorted(listed)]
+
+
+def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) -> None:
+    """Raise DataError for a question whose images are no objects of a store: other machines may have them."""
+    for sample in traces.samples_of(unreadable).values():
+        if any(not is_store_address(ref.path) for ref in sample.images):
+            raise DataError(
+                f"{sample.images[0].path}: {unreadable[sample.id]} on this machine, where the images of "
+                f"{len(unreadable):,} questions of a partition cannot be read; other processes go on. Let all "
+                "machines see the images under one path, or put them in a store (data.NAME.images_root)"
+            )
 
 
 def _write_piece(task: tuple[Path, pa.ChunkedArray, RowsTask]) -> tuple[Path, dict[str, str]]:

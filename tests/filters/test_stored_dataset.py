@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
-from distill.errors import DataError
+from distill.data.images import image_files
+from distill.errors import DataError, ImageError
 from distill.object_store.local_store import LocalStore
-from distill.types import Sample
+from distill.types import ImageRef, Sample
 from distill.units import stored_stage
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
@@ -170,6 +171,42 @@ def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selec
     (world.folder / "1.png").write_bytes(b"no image")
     done = filter_in_store(world.recipe(), address(world), world.folder / "first")
     assert done.counts["rule.unreadable_image"] > 0 < done.counts["selected"]
+    assert_as_in_a_folder(world)
+
+
+def test_a_machine_without_the_images_ends_and_drops_no_question(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the one that leads can read them."""
+    world.head += "\n[filter]\nworkers = 1"
+    units, found = committed(monkeypatch), list[BaseException]()
+    start, read = stored_dataset.StoredDataset.start, image_files.read_bytes
+
+    def leads(self: stored_dataset.StoredDataset, task: writer.DatasetTask) -> object:
+        writing = start(self, task)
+        helper = threading.Thread(target=helps)
+        helper.start()
+        helper.join(60)
+        threading.current_thread().name = "leader"
+        return writing
+
+    def helps() -> None:
+        try:
+            filter_in_store(world.recipe(), address(world), world.folder / "helper")
+        except DataError as error:
+            found.append(error)
+
+    def read_here(ref: ImageRef) -> bytes:
+        if threading.current_thread().name != "leader":
+            raise ImageError("missing_image", ref.path)
+        return read(ref)
+
+    monkeypatch.setattr(stored_dataset.StoredDataset, "start", leads)
+    monkeypatch.setattr(image_files, "read_bytes", read_here)
+    done = filter_in_store(world.recipe(), address(world), world.folder / "first")
+    assert ["on this machine" in str(error) for error in found] == [True]
+    assert "rule.unreadable_image" not in done.counts and {thread for _, thread in units} == {"leader"}
+    monkeypatch.undo()
     assert_as_in_a_folder(world)
 
 
