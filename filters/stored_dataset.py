@@ -179,7 +179,7 @@ class DatasetUnits:
 
     def _make_files(self, units: Sequence[Unit], workers: Workers) -> None:
         """The files of the dataset with these numbers."""
-        folder = self.traces.scratch / "files"
+        folder = self.traces.scratch / "dataset"  # `files` of a scratch folder has what was fetched
         shutil.rmtree(folder, ignore_errors=True)
         tasks = ((folder / unit.partition, int(unit.partition), self._pull_pieces(unit, folder)) for unit in units)
         for unit, files in zip(units, workers.map(_write_file, tasks), strict=True):
