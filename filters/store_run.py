@@ -220,8 +220,7 @@ def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extrac
             attempt.put_file(_HASHES, question_duplicates.hash_images(samples, partitions, hashes, **limits))
         table = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
         attempt.put_file(PLACES, folder / SAMPLE_PARTS / PLACES)
-        makers = [asdict(maker) | {"traces": count} for maker, count in index.makers.items()]
-        attempt.put_file(_MAKERS, canonical(makers))
+        attempt.put_file(_MAKERS, canonical([[asdict(maker), count] for maker, count in index.makers.items()]))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
@@ -240,7 +239,7 @@ def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mappin
     return UnitIndex(
         places=_read_table(store, unit, commit, PLACES),
         journals=journals,
-        makers={Maker(**{name: each[name] for name in each if name != "traces"}): each["traces"] for each in makers},
+        makers={Maker(**maker): count for maker, count in makers},
     )
 
 

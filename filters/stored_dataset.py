@@ -244,7 +244,7 @@ class StoredDataset:
         count, paths = self._write_tables(tables, tables_folder)
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
-        self._remove(but=work)
+        self.remove(but=work)
         for _ in read_ahead(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
             pass
         shutil.rmtree(tables_folder)
@@ -264,11 +264,8 @@ class StoredDataset:
                 self.units.store, self.units.traces.plan["attempt"], image_shards.stored_refs(shown).keys(), partition
             )
 
-    def remove(self) -> None:
-        """Delete all objects but the files of the dataset."""
-        self._remove()
-
-    def _remove(self, but: str = "") -> None:
+    def remove(self, but: str = "") -> None:
+        """Delete all objects but the files of the dataset, and but those of a result."""
         store = self.units.store
         store.delete([DATASET_STEP])  # first: an agent that misses another object looks whether its step is over
         for folder in (_FOLDER, f"{CLAIMS}/{_FOLDER}"):

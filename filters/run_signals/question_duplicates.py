@@ -120,8 +120,8 @@ def write(
 ) -> Path:
     """Write the side table of these partitions' samples to `folder`; an unchanged one is left as it is.
 
-    Its bytes depend on the samples and their pictures alone. `bring_images` is told of samples whose pictures will be
-    read.
+    Its bytes depend on the samples and their pictures alone. `bring_images` gets the samples whose pictures are read
+    next.
     """
     source = _PlannedSamples(
         samples=samples_folder,
@@ -286,16 +286,16 @@ def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, I
     ref_of_digest: dict[str, ImageRef] = {}
     shown: list[Sample] = []
     for sample in source.read() if wanted_digests else ():
-        if wanted_digests & {ref.sha256 for ref in sample.images}:
+        wanted_refs = [ref for ref in sample.images if ref.sha256 in wanted_digests]
+        if wanted_refs:
             shown.append(sample)
         if len(shown) == _BROUGHT:
             source.bring_images(shown)
             shown = []
-        for ref in sample.images:
-            if ref.sha256 in wanted_digests:
-                known_ref = ref_of_digest.setdefault(ref.sha256, ref)
-                if (ref.path, ref.row, ref.index) < (known_ref.path, known_ref.row, known_ref.index):
-                    ref_of_digest[ref.sha256] = ref
+        for ref in wanted_refs:
+            known_ref = ref_of_digest.setdefault(ref.sha256, ref)
+            if (ref.path, ref.row, ref.index) < (known_ref.path, known_ref.row, known_ref.index):
+                ref_of_digest[ref.sha256] = ref
     source.bring_images(shown)
     return ref_of_digest
 
