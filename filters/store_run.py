@@ -27,6 +27,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest, canonical, difference
 from distill.data import sample_files
 from distill.errors import StaleError
 from distill.machine.child_process import available_cores
+from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
@@ -34,7 +35,6 @@ from distill.types import Progress, ProgressCallback, unwatched
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Commit, Unit, committed_units, read_file
-from distill.units.read_ahead import read_ahead
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import (
     collected_journals,
@@ -106,23 +106,23 @@ def filter_in_store(
             image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
         folder = run / "filter"
         (folder / MANIFEST).unlink(missing_ok=True)
-        commits = dict(zip(units, read_ahead(lambda unit: finished_commit(store, unit), units), strict=True))
+        commits = dict(zip(units, thread_map(lambda unit: finished_commit(store, unit), units), strict=True))
         samples_of: dict[str, Ids] = {}
 
         def tables() -> Iterator[pa.Table]:
-            read = read_ahead(lambda unit: _read_table(store, unit, commits[unit], _TABLE), units, _TABLES_AT_ONCE)
+            read = thread_map(lambda unit: _read_table(store, unit, commits[unit], _TABLE), units, _TABLES_AT_ONCE)
             for unit, table in zip(units, read, strict=True):
                 samples_of[unit.partition] = np.unique(np.array(table["sample_id"].to_pylist(), np.bytes_))
                 yield table
 
         if _hashes_images(recipe):
             hashes = question_duplicates.hashes_path(folder / "question", recipe.max_pixels)
-            read = read_ahead(lambda unit: read_file(store, unit, commits[unit], _HASHES), units)
+            read = thread_map(lambda unit: read_file(store, unit, commits[unit], _HASHES), units)
             write_bytes(hashes, b"".join(read))
 
         def read_index(generate: Path, samples: Path, partition_rows: int, _: Workers) -> PlannedTraces:
             journals = collected_journals(plan)
-            of_units = read_ahead(
+            of_units = thread_map(
                 lambda unit: _read_index(store, unit, commits[unit], journals[unit.partition]), units
             )
             return index_of_units(generate, samples, partition_rows, of_units, digests)

@@ -34,12 +34,12 @@ from distill.artifacts.manifest import canonical, fingerprint
 from distill.errors import DataError
 from distill.local_paths import is_store_address
 from distill.machine.child_process import available_cores
+from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.types import Sample
 from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord
 from distill.units.commits import Attempt, Unit, committed_units, read_file
-from distill.units.read_ahead import read_ahead
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, parse_files, pull_file
@@ -205,7 +205,7 @@ class DatasetUnits:
                     "and run the same command again"
                 )
 
-        for _ in read_ahead(pull, zip(paths, pieces, strict=True)):
+        for _ in thread_map(pull, zip(paths, pieces, strict=True)):
             pass
         return paths
 
@@ -245,7 +245,7 @@ class StoredDataset:
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
         self.remove(but=work)
-        for _ in read_ahead(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
+        for _ in thread_map(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
             pass
         shutil.rmtree(tables_folder)
         writing = _Writing(
@@ -319,18 +319,18 @@ class _Writing:
         self.units.work(step, self.workers)
         unreadable: dict[str, str] = {}
         pieces: list[list[Any]] = [[] for _ in range(self.files)]
-        for unit, (attempt, made) in zip(step.units, read_ahead(self._read_pieces, step.units), strict=True):
+        for unit, (attempt, made) in zip(step.units, thread_map(self._read_pieces, step.units), strict=True):
             unreadable |= made["unreadable"]
             for number, piece in made["pieces"].items():
                 pieces[int(number)].append([f"{unit.folder}/{attempt}/{_ROWS}", *piece])
         if unreadable:
             return Written(unreadable=unreadable)
         listed = ((_file_key(self.work, number), canonical(each)) for number, each in enumerate(pieces))
-        for _ in read_ahead(lambda item: store.put(*item), listed):
+        for _ in thread_map(lambda item: store.put(*item), listed):
             pass
         step = self.begin(_BY_FILE)
         self.units.work(step, self.workers)
-        made_files = [file for files in read_ahead(self._read_files, step.units) for file in files]
+        made_files = [file for files in thread_map(self._read_files, step.units) for file in files]
         written = Written(files={file_name(number): file for number, file in enumerate(made_files)})
         if self.units.traces.recipe.filter.exports:
             for name, output in written.files.items():

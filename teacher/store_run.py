@@ -17,9 +17,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest, canonical, difference
 from distill.data import sample_files, sources
 from distill.data.images import stored_images
 from distill.errors import CircuitOpen, StaleError, TeacherError
-from distill.machine import interrupts
+from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
@@ -197,9 +195,10 @@ def _write_plan(
 def _pack_images(store: ObjectStore, attempt: str, groups: Mapping[str, Sequence[Sample]]) -> set[str]:
     """Pack the images of partitions that lie in a store, some partitions at a time. Returns their sha256."""
     refs = {name: image_shards.stored_refs(group) for name, group in groups.items()}
-    with ThreadPoolExecutor(_PACKED_AT_ONCE, thread_name_prefix="pack") as pool, interrupts.noted():
-        work = partial(image_shards.put_shards, store, attempt)
-        list(pool.map(work, refs, [each.values() for each in refs.values()]))
+    packed = thread_map(
+        lambda name: image_shards.put_shards(store, attempt, name, refs[name].values()), refs, _PACKED_AT_ONCE
+    )
+    list(packed)
     return {digest for each in refs.values() for digest in each}
 
 

@@ -9,9 +9,8 @@ Where rows lie is `distill.data.sources`' business, what their columns mean `dis
 import hashlib
 import os
 import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,13 +29,13 @@ from distill.data.source_parts import SourcePart
 from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.data.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, ImageError
-from distill.machine import interrupts
+from distill.machine.thread_map import thread_map
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
 from distill.types import BadRow, ImageRef, Sample
 
-_WORKERS = min(4, os.cpu_count() or 1)
+_THREADS = min(4, os.cpu_count() or 1)
 _REQUESTS = 32
 """Images that are fetched from a store at the same time."""
 _DETAIL_CHARACTERS = 500
@@ -241,20 +240,11 @@ def _ordered(
     def work_on(block: list[SourceRow | BadRow]) -> list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
         return [(row, work(row)) for row in block]
 
-    workers = _REQUESTS if table.root_address else _WORKERS
     block_rows = _block_rows(table)
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
-    waiting: deque[Future[list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]]] = deque()
-    try:
-        with interrupts.noted():
-            while block := list(islice(rows, block_rows)):
-                waiting.append(pool.submit(work_on, block))
-                if len(waiting) > 2 * workers:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    blocks = iter(lambda: list(islice(rows, block_rows)), [])
+    threads = _REQUESTS if table.root_address else _THREADS
+    for results in thread_map(work_on, blocks, threads, ahead=2 * threads):
+        yield from results
 
 
 class _SampleReader:

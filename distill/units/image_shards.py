@@ -13,7 +13,6 @@ import logging
 import re
 import tarfile
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +21,7 @@ from distill.artifacts.files import storage_errors
 from distill.data.images import image_files, stored_images
 from distill.errors import ImageError
 from distill.local_paths import is_store_address
-from distill.machine import interrupts
+from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore, StoredObject
 from distill.object_store.recipe_stores import files_folder
 from distill.types import ImageRef, Sample
@@ -87,9 +86,7 @@ def fetch_shards(store: ObjectStore, attempt: str, wanted: Collection[str], part
     if not missing:
         return
     folder = f"{_folder(attempt)}/{partition[:2]}/{partition}" if partition else _folder(attempt)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool, interrupts.noted():
-        for _ in pool.map(lambda shard: _unpack(store, shard, missing), store.list_objects(folder)):
-            pass
+    list(thread_map(lambda shard: _unpack(store, shard, missing), store.list_objects(folder), _AT_ONCE))
 
 
 def _unpack(store: ObjectStore, shard: StoredObject, wanted: Collection[str]) -> None:

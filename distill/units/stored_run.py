@@ -22,11 +22,11 @@ from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.data import sample_files
 from distill.errors import BusyError, DataError, StaleError
 from distill.local_paths import leads_outside
+from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import files_in, scratch_root
 from distill.recipe.recipe import Recipe
 from distill.units.commits import Commit, Unit, decompress, read_commit, read_file
-from distill.units.read_ahead import read_ahead
 from distill.units.run_state import PLAN_KEY
 
 PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
@@ -135,7 +135,7 @@ def collect_units(
 
     collected = list(generate_units(plan) if units is None else units)
     commits: dict[Unit, Commit] = {}
-    found = read_ahead(collect, enumerate(collected), _JOURNALS_AT_ONCE)
+    found = thread_map(collect, enumerate(collected), _JOURNALS_AT_ONCE)
     for unit, (commit, known) in zip(collected, found, strict=True):
         commits[unit] = commit
         for name in known:

@@ -9,7 +9,6 @@ pictures here.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from distill.data.images.image_files import decode, read_bytes
+from distill.machine.thread_map import thread_map
 from distill.types import ImageRef
 from filters.matching import image_compare
 from filters.matching.connected_rows import ConnectedRows
@@ -31,7 +31,7 @@ DISTANCE = 8
 SHADE = 20
 """Levels of 255 by which a cell of the small pictures of two copies may differ."""
 
-_WORKERS = 4
+_THREADS = 4
 _BLOCK = 16
 """Pictures that a thread takes at once: to hand over a single small one costs a third of its hashes."""
 _GRID = 16
@@ -93,8 +93,7 @@ def hash_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> list[ImageHashes]
     def hash_block(start: int) -> list[ImageHashes]:
         return [hash_image(read_bytes(ref), max_pixels=max_pixels) for ref in refs[start : start + _BLOCK]]
 
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(chain.from_iterable(pool.map(hash_block, range(0, len(refs), _BLOCK))))
+    return list(chain.from_iterable(thread_map(hash_block, range(0, len(refs), _BLOCK), _THREADS)))
 
 
 def is_same_image(left: bytes, right: bytes, *, max_pixels: int) -> bool:

@@ -12,10 +12,7 @@ encoded bytes and reused in the next run. Memory holds about a kilobyte per pict
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +27,7 @@ from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import fingerprint
 from distill.data.images.image_files import read_bytes
 from distill.errors import ImageError
+from distill.machine.thread_map import thread_map
 from distill.types import ImageRef, Sample
 from filters.matching import image_match
 from filters.matching.image_match import ImageHashes
@@ -210,8 +208,8 @@ def _hash_images(source: _PlannedSamples, digests: Iterable[str], memory: _Memor
         except ImageError:
             return None
 
-    with Journal(memory.hash_journal) as journal, _pool(source.workers) as mapped:
-        for ref, image_hashes in zip(new_refs, mapped(hash_ref, new_refs), strict=True):
+    with Journal(memory.hash_journal) as journal:
+        for ref, image_hashes in zip(new_refs, _map(hash_ref, new_refs, source.workers), strict=True):
             if image_hashes is not None:
                 memory.image_hashes[ref.sha256] = image_hashes
                 journal.append(
@@ -245,14 +243,14 @@ def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) ->
     def confirm(index_pairs: list[tuple[int, int]]) -> Iterator[bool]:
         nonlocal failed
         pairs = [(digests[left], digests[right]) for left, right in index_pairs]
-        for pair, verdict in zip(pairs, mapped(compare_pair, pairs), strict=True):
+        for pair, verdict in zip(pairs, _map(compare_pair, pairs, source.workers), strict=True):
             failed += verdict is None
             if verdict is not None and pair not in memory.verdicts:
                 memory.verdicts[pair] = verdict
                 journal.append({"one": pair[0], "other": pair[1], "same": verdict})
             yield bool(verdict)
 
-    with Journal(memory.pair_journal) as journal, _pool(source.workers) as mapped:
+    with Journal(memory.pair_journal) as journal:
         batch = 1 if source.workers == 1 else 4 * source.workers
         first_indexes = image_match.cluster_images(hashes_of_images, confirm, batch=batch)
     return {digest: digests[first] for digest, first in zip(digests, first_indexes, strict=True)}, failed
@@ -300,20 +298,6 @@ def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, I
     return ref_of_digest
 
 
-Mapped = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[Mapped[Any, Any]]:
-    """`map` over threads, in order, with few results waiting. Pictures are decoded outside the interpreter's lock."""
-    if workers == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(workers) as pool:
-
-        def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-            remaining = iter(items)
-            while batch := list(islice(remaining, 16 * workers)):
-                yield from pool.map(function, batch)
-
-        yield mapped
+def _map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """`map`, over threads where there are several: pictures are decoded outside the interpreter's lock."""
+    return map(function, items) if workers == 1 else thread_map(function, items, workers, ahead=4 * workers)

@@ -10,7 +10,6 @@ and its output kept as it is. Does not cover text (student/data/encode.py) or wh
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ from transformers import ProcessorMixin
 from distill.artifacts.manifest import fingerprint, versions
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError
+from distill.machine.thread_map import thread_map
 from distill.types import ImageRef
 from student.data import pixel_levels
 from student.data.disk_cache import DiskCache
@@ -150,12 +150,10 @@ class ImageStore:
             for ref in new:
                 self._keep(ref.sha256, self._look(ref, max_pixels))
             return
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            # A few at a time: the tiles of one image may take megabytes.
-            for start in range(0, len(new), 2 * threads):
-                some = new[start : start + 2 * threads]
-                for ref, seen in zip(some, pool.map(lambda ref: self._look(ref, max_pixels), some), strict=True):
-                    self._keep(ref.sha256, seen)
+        # A few at a time: the tiles of one image may take megabytes.
+        seen_images = thread_map(lambda ref: self._look(ref, max_pixels), new, threads, ahead=2 * threads)
+        for ref, seen in zip(new, seen_images, strict=True):
+            self._keep(ref.sha256, seen)
 
     def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
         """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
