@@ -239,3 +239,5 @@ def test_a_header_says_how_to_run_it_on_what_and_what_to_expect(name: str) -> No
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_recipe_stands_in_the_table_of_recipes(name: str) -> None:
     assert f"[{name}]({name}.toml)" in (loading.recipes_folder() / "README.md").read_text()
+    lines = (loading.recipes_folder().parent / "README.md").read_text().splitlines()
+    assert any(f"`{name}`" in line.split("|")[1] for line in lines if line.startswith("|"))
