@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -72,15 +73,11 @@ class Encoder:
     def _learned(self, rows: Sequence[TrainingRow]) -> tuple[list[str], list[tuple[int, int]]]:
         """The text of each row, and the characters of its response."""
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
-        if self._marks_assistant:
-            texts, marked = self._render(turns, ask=False, mark=True)
-            spans = [result[-1] if result else (0, 0) for result in marked]
-        else:
-            texts, _ = self._render(turns, ask=False)
-            heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
-            learned = [learned_text(*each) for each in zip(heads, texts, rows, strict=True)]
-            texts, spans = [text for text, _ in learned], [span for _, span in learned]
-        return texts, spans
+        heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
+        texts, blocks = self._render(turns, ask=False, mark=self._marks_assistant)
+        marked = [block[-1] if block else None for block in blocks] if self._marks_assistant else [None] * len(rows)
+        learned = [learned_text(*each) for each in zip(heads, texts, rows, marked, strict=True)]
+        return [text for text, _ in learned], [span for _, span in learned]
 
     def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
         """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
@@ -129,13 +126,18 @@ class Encoder:
     def _render(
         self, turns: list[list[dict[str, Any]]], *, ask: bool, mark: bool = False
     ) -> tuple[list[str], list[list[tuple[int, int]]]]:
-        texts, spans = render_jinja_template(
-            turns,
-            chat_template=self._template,
-            add_generation_prompt=ask,
-            return_assistant_tokens_mask=mark,
-            **self.tokenizer.special_tokens_map,
-        )
+        try:
+            texts, spans = render_jinja_template(
+                turns,
+                chat_template=self._template,
+                add_generation_prompt=ask,
+                return_assistant_tokens_mask=mark,
+                **self.tokenizer.special_tokens_map,
+            )
+        except (TemplateError, TypeError) as error:
+            raise ModelError(
+                f"the student's chat template refuses a question: {error}; use another checkpoint"
+            ) from error
         return texts, spans
 
     def _tokenize(self, texts: list[str], **options: Any) -> Any:

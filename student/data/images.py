@@ -260,7 +260,10 @@ class ImageStore:
         return compact if self._reproducible else self._cast(self._processed(image))
 
     def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
-        outputs = self.processor.image_processor(images=[image], return_tensors="pt", **options)
+        # Not its image processor alone: a processor has settings of its own for it (InternVL's tiles).
+        outputs = self.processor(
+            text=image_token(self.processor), images=[image], return_tensors="pt", images_kwargs=options
+        )
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
         tiled = MASK in outputs and not are_patches(outputs)
@@ -289,7 +292,7 @@ def processor_fingerprint(processor: ProcessorMixin) -> str:
     images = processor.image_processor
     return fingerprint(
         {
-            "class": type(images).__name__,
+            "classes": [type(processor).__name__, type(images).__name__],
             "settings": images.to_json_string(),
             **versions("pillow", "transformers"),
         }

@@ -24,21 +24,27 @@ _EMPTY_THINKING = re.compile(
 """The end of a prompt that opens the thinking, or closes it at once."""
 
 
-def learned_text(head: str, text: str, row: TrainingRow) -> tuple[str, tuple[int, int]]:
+def learned_text(
+    head: str, text: str, row: TrainingRow, marked: tuple[int, int] | None = None
+) -> tuple[str, tuple[int, int]]:
     """A row's text to learn, and the characters of its response: `text` as the template renders the finished turn.
 
-    `head`: the template's prompt, up to where the assistant begins. Where the template's text does not begin with it,
-    or lacks a part of the response, the response follows the prompt directly. Raises ModelError for a template that
-    writes the question itself in another way.
+    `head`: the template's prompt, up to where the assistant begins; `marked`: the characters of its {% generation %}
+    block. Where the template's text does not begin with the prompt, or lacks a part of the response, the response
+    follows the prompt directly. Raises ModelError for a template that writes the question itself in another way and
+    marks no block with the whole response.
     """
     if text.startswith(head) and _locate(text, len(head), row) is not None:
-        return text, (len(head), len(text))
-    opening = opened_thinking(head)
+        begin, end = marked or (0, len(text))
+        return text, (max(begin, len(head)), end)
     if not text.startswith(_EMPTY_THINKING.sub("", head)):
+        if marked is not None and _locate(text, marked[0], row) is not None:
+            return text, marked
         raise ModelError(
             "the student's chat template writes a question differently once it is answered, and it marks no "
-            "{% generation %} block; add one so that the loss can be limited to the response"
+            "{% generation %} block that holds the whole response; add one so that the loss can be limited to it"
         )
+    opening = opened_thinking(head)
     rebuilt = head + (_continued(opening, row) if opening else row.response.strip())
     return rebuilt, (len(head), len(rebuilt))
 

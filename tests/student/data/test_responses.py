@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import student_worlds as worlds
 
+from distill.errors import ModelError
 from distill.rationale import join, split
 from student.data.encode import Encoder
 from student.data.rows import TrainingRow
@@ -41,10 +42,11 @@ TEMPLATES = {
 }
 
 
-def trained(template: str, row: TrainingRow) -> tuple[str, str, dict[str, str]]:
+def trained(template: str, row: TrainingRow, *, marks: bool = False) -> tuple[str, str, dict[str, str]]:
     """What a student is asked with, what it learns to say after it, and that by part."""
     model, processor = worlds.other("llava")
     answered, opened = TEMPLATES[template]
+    answered = f"{{%- generation -%}}{answered}{{%- endgeneration -%}}" if marks else answered
     processor.chat_template = TURN.replace("ANSWERED", answered).replace("OPENED", opened)
     encoder = Encoder(processor, inputs.end_ids(model))
     ((ids, begin, kinds),) = encoder.conversations([row])
@@ -70,17 +72,19 @@ def row(response: str, rationale: str) -> TrainingRow:
     )
 
 
+@pytest.mark.parametrize("marks", [False, True], ids=["no block is marked", "a block is marked"])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_rationale_and_its_answer_follow_the_prompt_whatever_the_template_makes_of_them(template: str):
-    asked, said, parts = trained(template, row(join(RATIONALE, ANSWER, "think"), RATIONALE))
+def test_a_rationale_and_its_answer_follow_the_prompt_whatever_the_template_makes_of_them(template: str, marks: bool):
+    asked, said, parts = trained(template, row(join(RATIONALE, ANSWER, "think"), RATIONALE), marks=marks)
     assert parts["rationale"] == RATIONALE and parts["answer"] == ANSWER
     reply = split(asked.rpartition("assistant\n")[2].replace("<think>\n\n</think>\n\n", "") + said)
     assert (reply.rationale, reply.answer.strip(), reply.state) == (RATIONALE, f"{ANSWER}<|im_end|>", "closed")
 
 
+@pytest.mark.parametrize("marks", [False, True], ids=["no block is marked", "a block is marked"])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_student_of_answers_alone_closes_a_block_that_its_prompt_opens(template: str):
-    asked, said, parts = trained(template, row(ANSWER, ""))
+def test_a_student_of_answers_alone_closes_a_block_that_its_prompt_opens(template: str, marks: bool):
+    asked, said, parts = trained(template, row(ANSWER, ""), marks=marks)
     assert parts["rationale"] == "" and parts["answer"] == ANSWER
     reply = split(asked.rpartition("assistant\n")[2] + said)
     assert reply.rationale == "" and reply.answer.strip() == f"{ANSWER}<|im_end|>"
@@ -99,3 +103,11 @@ def test_a_template_that_writes_the_question_in_another_way_is_an_error(tmp_path
     processor.chat_template = "{{ messages|length }}{%- for message in messages -%}x{%- endfor -%}"
     with pytest.raises(Exception, match="writes a question differently once it is answered"):
         Encoder(processor, []).conversations([row(ANSWER, "")])
+
+
+def test_a_template_that_refuses_a_question_is_an_error_that_names_its_reason():
+    _, processor = worlds.other("llava")
+    for template, reason in (("{{ raise_exception('no images here') }}", "no images here"), ("{{ 'a' + 1 }}", "str")):
+        processor.chat_template = template
+        with pytest.raises(ModelError, match=f"the student's chat template refuses a question: .*{reason}"):
+            Encoder(processor, []).prompts([("How many?", 0)])
