@@ -97,9 +97,12 @@ def evaluate(
 
 def identity(recipe: Recipe, run: Path) -> str:
     """Digest of all that an evaluation comes from; raises what `evaluate` does for a student that is not there."""
-    return fingerprint(
-        {**_fields(recipe, students.evaluated_students(recipe, run)), "without_image": recipe.eval.without_image}
-    )
+    return fingerprint({**evaluation_fields(recipe, run), "without_image": recipe.eval.without_image})
+
+
+def evaluation_fields(recipe: Recipe, run: Path) -> dict[str, Any]:
+    """What the manifest of an evaluation of the recipe's students holds; raises as `identity` does."""
+    return _fields(recipe, students.evaluated_students(recipe, run))
 
 
 def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation import results
+from distill.ablation.power import read_statements
 from distill.ablation.results import ArmResult
 from distill.ablation.runner import finished_arms, place, teacher_fits
 from distill.artifacts.layout import ABLATE, POWER
@@ -69,11 +70,19 @@ def keep(recipe: Recipe, run: Path, kept: Path = KEPT) -> list[str]:
     reference = place(run, REFERENCE, first)
     for stage in ("filter", f"train/{recipe.stages[-1].name}"):
         _copy(reference / stage / MANIFEST, kept / "reference" / stage / MANIFEST)
-    if (run / ABLATE / POWER).exists() and not (kept / POWER).exists():  # the first one was stated before the runs
-        _copy(run / ABLATE / POWER, kept / POWER)
+    _keep_statements(run / ABLATE, kept)
     if not (kept / FITS).exists() and (fits := teacher_fits(recipe, run, found)) is not None:
         _write(kept / FITS, fits)
     return written
+
+
+def _keep_statements(folder: Path, kept: Path) -> None:
+    """Add what was stated before seeds ran of which nothing kept speaks."""
+    statements = read_statements(kept)
+    stated = {seed for statement in statements for seed in statement["seeds"]}
+    new = [each for each in read_statements(folder) if not stated & {*each.get("before", each["seeds"])}]
+    if new:
+        _write(kept / POWER, [*statements, *new])
 
 
 def _compact(result: ArmResult, recipe: Recipe, *, replies: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.ablation.power import statement_text
+from distill.ablation.power import stated_texts
 from distill.artifacts.files import write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation
@@ -139,12 +139,8 @@ def _claims(results: Mapping[str, Any], planned: int) -> str:
             ]
         )
     head = ["study", "claim", "points [95 % interval]", "by seed", "p after Holm", "verdict"]
-    stated = f"\n\nStated before the runs:\n\n{_statement(power)}" if (power := results.get("power")) else ""
-    return f"## Which claims hold here\n\n{table(head, rows)}{stated}"
-
-
-def _statement(power: Mapping[str, Any]) -> str:
-    return "\n".join(f"- {line}" for line in statement_text(power).splitlines())
+    stated = "\n".join(f"- {line}" for text in stated_texts(results) for line in text.splitlines())
+    return f"## Which claims hold here\n\n{table(head, rows)}" + (f"\n\n{stated}" if stated else "")
 
 
 def _partial(names: Sequence[str], results: Mapping[str, Any], planned: int) -> str:

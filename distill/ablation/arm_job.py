@@ -18,10 +18,10 @@ from distill.ablation.drafts import Arm, Budget
 from distill.ablation.shared_traces import traces_run
 from distill.artifacts.files import write_json, write_text
 from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED
-from distill.artifacts.manifest import Manifest, fingerprint
+from distill.artifacts.manifest import Manifest, differences, fingerprint
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
-from distill.errors import DataError
+from distill.errors import DataError, DistillError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
@@ -84,6 +84,29 @@ def run_job(
     with tracked(planned.recipe, folder, "eval", watched) as report:
         evaluate(planned.recipe, folder, on_progress=report)
     shared.keep(key, folder / "eval")
+
+
+def made_otherwise(recipe: Recipe, run: Path, job: Job) -> str:
+    """Why a finished arm is not what the recipe says now, with the settings that differ; empty where it is.
+
+    Nothing is said of an arm whose data or weights are not there any more: its settings alone cannot be compared.
+    """
+    from student.evaluate import evaluation_fields
+    from student.train import stage_fields
+
+    folder = place(run, job.arm, job.seed)
+    try:
+        planned = arm(recipe, job.arm, seed=job.seed, budget=_budget(recipe, run, job))
+        made = stage_fields(planned.recipe, folder) if planned.recipe.stages else {}
+        parts = {Path("train", name): fields for name, fields in made.items()}
+        if not planned.rounds:  # the evaluation of the last round has a recipe of its own
+            parts[Path("eval")] = evaluation_fields(planned.recipe, folder)
+        manifests = {part: Manifest.read(folder / part) for part in parts}
+    except DistillError:
+        return ""
+    lines = [differences(each.fields, parts[part]) for part, each in manifests.items() if each is not None]
+    changed = "; ".join(line.strip() for text in lines for line in text.splitlines())
+    return changed and f"made with other settings than the recipe has now ({changed})"
 
 
 def _data_of(recipe: Recipe) -> tuple[Any, ...]:

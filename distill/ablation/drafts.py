@@ -84,6 +84,6 @@ def part_of(stage: Mapping[str, Any], share: float) -> dict[str, Any]:
 
 def number(name: str, text: str) -> int:
     """The number, from 1, that the name of an arm ends in. Raises RecipeError for anything else."""
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise RecipeError(f"ablate: {name} must end in a number from 1")
     return int(text)

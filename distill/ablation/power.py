@@ -17,7 +17,7 @@ import orjson
 from distill.ablation.arms import STUDENT, arm, stage_under_study, untimed
 from distill.ablation.drafts import Arm, Budget
 from distill.artifacts.files import write_bytes
-from distill.artifacts.layout import POWER, RESULTS, SHARED
+from distill.artifacts.layout import ARMS, POWER, RESULTS, SHARED
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data import reader
 from distill.errors import RecipeError
@@ -78,18 +78,46 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     }
 
 
-def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str]) -> None:
-    """Write the statement of the whole recipe, unless there is one or an arm has been measured already."""
-    if (folder / POWER).exists() or _measured(folder, "eval"):
-        return
-    statement = state_power(recipe, folder, names, recipe.ablate.seeds)
-    write_bytes(folder / POWER, orjson.dumps(statement, option=orjson.OPT_INDENT_2) + b"\n")
+def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Sequence[int]) -> None:
+    """Add a statement of the whole recipe, unless each of `seeds` is in one or has measured an arm already."""
+    statements = read_statements(folder)
+    stated = {seed for statement in statements for seed in statement["seeds"]}
+    measured = {
+        int(path.parents[1].name.removeprefix("seed-"))
+        for path in (folder / ARMS).glob("*/seed-*/eval/manifest.json")
+    }
+    if new := sorted({*seeds} - stated - measured):
+        statement = state_power(recipe, folder, names, sorted({*seeds} | stated | measured)) | {"before": new}
+        write_bytes(folder / POWER, orjson.dumps([*statements, statement], option=orjson.OPT_INDENT_2) + b"\n")
 
 
-def read_statement(folder: Path) -> dict[str, Any] | None:
-    """The statement that was written before the runs; None where there is none."""
+def read_statements(folder: Path) -> list[dict[str, Any]]:
+    """The statements that were written before runs, in their order."""
     path = folder / POWER
-    return orjson.loads(path.read_bytes()) if path.is_file() else None
+    return as_statements(orjson.loads(path.read_bytes())) if path.is_file() else []
+
+
+def as_statements(kept: Any) -> list[dict[str, Any]]:
+    """Statements as they are kept; earlier versions kept the first one alone."""
+    return [kept] if isinstance(kept, dict) else list(kept or ())
+
+
+def stated_texts(results: Mapping[str, Any]) -> list[str]:
+    """What was stated before which seeds of results.json ran, and of which seeds nothing was; empty without any."""
+    statements = as_statements(results.get("power"))
+    texts, left = [], {*results.get("seeds", ())}
+    for statement in statements:
+        before = statement.get("before", statement["seeds"])
+        left -= {*before}
+        texts.append(
+            f"Stated {statement['stated'][:10]}, before {seed_names(before)} ran: {statement_text(statement)}"
+        )
+    return [*texts, f"Nothing was stated before {seed_names(sorted(left))} ran."] if texts and left else texts
+
+
+def seed_names(numbers: Sequence[int]) -> str:
+    """Seeds as a sentence names them."""
+    return f"seed{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def _claims(recipe: Recipe, names: Sequence[str]) -> list[Claim]:

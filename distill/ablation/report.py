@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.ablation.power import statement_text
+from distill.ablation.power import stated_texts
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
 from distill.reports.plots import percent
@@ -54,11 +54,7 @@ def write(
         "title": results.get("title") or f"{results['recipe']}: what made the difference",
         "lead": _lead(results),
         "footer": [
-            *(
-                [f"Stated before the runs, {statement['stated'][:10]}: {statement_text(statement)}"]
-                if (statement := results.get("power"))
-                else []
-            ),
+            *stated_texts(results),
             "Intervals hold at 95 % over questions and seeds; effects are paired by question and seed. Undecided "
             "answers count as not correct. A claim holds if its difference is above zero, and does not hold if it "
             "is below, with a p-value under 0.05 after Holm's correction for the number of claims; else it is "

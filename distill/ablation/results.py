@@ -16,7 +16,7 @@ from distill.ablation import report, teacher_ranking
 from distill.ablation.arms import STUDENT, stage_under_study
 from distill.ablation.costs import measured_folder, training_costs
 from distill.ablation.drafts import Arm
-from distill.ablation.power import LEVEL, read_statement
+from distill.ablation.power import LEVEL, read_statements
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
@@ -132,11 +132,12 @@ def write(
 
 
 def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
-    """Questions with what every arm says to them, of the first seed; replies may not have been kept."""
+    """Questions with what the arms say to them, of the reference's first seed; replies may not have been kept."""
     from distill.data import reader
 
     samples = list(reader.samples(recipe, recipe.eval.data))
-    first = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    seed = next(iter(outcomes[REFERENCE]))
+    first = {name: by_seed[seed].predictions for name, by_seed in outcomes.items() if seed in by_seed}
     predictions = {name: [line for line in lines if "answer" in line] for name, lines in first.items()}
     teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
     return report.cards(predictions, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
@@ -174,9 +175,12 @@ def table(
             results["studies"][name] = _study(study, outcomes, spread_of) | _analysis(recipe, study, results, fits)
         except DataError as error:
             results["skipped"][f"study {name}"] = str(error)
-    _decide([claim for study in results["studies"].values() for claim in study["claims"]])
-    if statement := read_statement(folder):
-        results["power"] = statement
+    _decide(
+        [claim for study in results["studies"].values() for claim in study["claims"]],
+        sum(len(study.claims) for study in recipe.ablate.studies.values()),
+    )
+    if statements := read_statements(folder):
+        results["power"] = statements
     return results
 
 
@@ -247,7 +251,7 @@ def _errors(by_seed: Mapping[int, ArmResult]) -> dict[str, Any]:
     """The replies of all seeds that are not correct by their cause."""
     from student.evaluation.error_breakdown import error_breakdown
 
-    return error_breakdown([line for result in by_seed.values() for line in result.predictions])
+    return error_breakdown(*(result.predictions for result in by_seed.values()))
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -367,11 +371,11 @@ def _study(
     return result
 
 
-def _decide(claims: Sequence[dict[str, Any]]) -> None:
-    """Give every claim its p-value adjusted for the number of claims, and its verdict."""
+def _decide(claims: Sequence[dict[str, Any]], stated: int) -> None:
+    """Give every claim a verdict, and its p-value adjusted for the number of claims `stated`, with results or not."""
     from distill.stats.paired_effects import holm
 
-    adjusted = holm({str(index): claim["effect"]["p"] for index, claim in enumerate(claims)})
+    adjusted = holm({str(index): claim["effect"]["p"] for index, claim in enumerate(claims)}, stated)
     for claim, p in zip(claims, adjusted.values(), strict=True):
         claim["p_adjusted"] = p
         claim["verdict"] = verdict(claim["effect"]["delta"], p)

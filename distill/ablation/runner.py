@@ -13,10 +13,10 @@ from pathlib import Path
 
 from distill import packages
 from distill.ablation import results
-from distill.ablation.arm_job import Compare, Job, place, run_job, uncompared
+from distill.ablation.arm_job import Compare, Job, made_otherwise, place, run_job, uncompared
 from distill.ablation.arms import arm, changes, needed, possible, stage_under_study, untimed
 from distill.ablation.costs import measured_folder
-from distill.ablation.power import keep_statement
+from distill.ablation.power import keep_statement, seed_names
 from distill.ablation.results import ArmResult, outcome
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_number, model_folder
@@ -58,16 +58,16 @@ def ablate(
         if not report:
             packages.require("distill ablate", *packages.TRAIN)  # before teachers are paid
             _generate(recipe, run, on_progress)
+            numbers = tuple(dict.fromkeys(seeds or recipe.ablate.seeds))
             if recipe.ablate.studies:
-                keep_statement(recipe, folder, chosen(recipe, (), None)[0])
-            work = _Work(recipe, run, compare, on_progress)
-            skipped |= work.run_arms(names, tuple(seeds) or recipe.ablate.seeds, jobs)
+                keep_statement(recipe, folder, chosen(recipe, (), None)[0], numbers)
+            skipped |= _Work(recipe, run, compare, on_progress).run_arms(names, numbers, jobs)
         # The table also has the arms that earlier commands finished.
-        result = finished_arms(recipe, run, names)
+        result, outdated = _current(recipe, run, finished_arms(recipe, run, names))
+        skipped |= {name: why for name, why in outdated.items() if name not in skipped}
         if REFERENCE not in result:
-            raise StaleError(
-                f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {as_argument(recipe.path)}` first"
-            )
+            why = outdated.get(REFERENCE, "no seed is finished")
+            raise StaleError(f"{folder}: {REFERENCE}: {why}; run `distill ablate {as_argument(recipe.path)}` first")
         fits: Fits | DataError | None
         try:
             fits = teacher_fits(recipe, run, result, on_progress)
@@ -92,16 +92,16 @@ class _Work:
         first = [Job(REFERENCE, seed) for seed in seeds]
         # Seed by seed, so that arms of a study that is stopped have the same seeds.
         others = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
-        skipped: dict[str, str] = {}
+        failed: dict[str, dict[int, str]] = {}
         for done, (job, problem) in enumerate(self._run_jobs(first, others, processes), start=1):
             if problem is not None:
                 if job.arm == REFERENCE:
                     raise problem
-                skipped[job.arm] = str(problem)
+                failed.setdefault(job.arm, {})[job.seed] = str(problem)
             facts = {"last": f"{job.arm}, seed {job.seed}"}
             total = len(first) + len(others)
             self.on_progress(Progress(stage="ablate", done=done, total=total, unit="arms", facts=facts))
-        return skipped
+        return {name: _reasons(by_seed, len(seeds)) for name, by_seed in failed.items()}
 
     def _run_jobs(
         self, first: Sequence[Job], others: Sequence[Job], processes: int
@@ -128,6 +128,15 @@ class _Work:
                 for following in others:
                     if (needed(following.arm), following.seed) == (name.arm, name.seed):
                         pool.submit(following, run_job, self.recipe, self.run, following, self.compare)
+
+
+def _reasons(by_seed: Mapping[int, str], seeds: int) -> str:
+    """Why an arm is left out; where the reason is not the same for all seeds, with the seeds."""
+    reasons = {reason: [seed for seed in by_seed if by_seed[seed] == reason] for reason in by_seed.values()}
+    return "; ".join(
+        reason if len(of_reason) == seeds else f"{seed_names(sorted(of_reason))}: {reason}"
+        for reason, of_reason in reasons.items()
+    )
 
 
 def _set_aside(folder: Path) -> None:
@@ -169,6 +178,22 @@ def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> dict[
     """The results of the finished arms among `names` and the recipe's studies: arm to seed to result."""
     of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
     return {name: result for name in dict.fromkeys([*names, *of_studies]) if (result := _outcomes(recipe, run, name))}
+
+
+def _current(
+    recipe: Recipe, run: Path, finished: Mapping[str, Mapping[int, ArmResult]]
+) -> tuple[dict[str, dict[int, ArmResult]], dict[str, str]]:
+    """The arms that the recipe of now would make so, and why others are left out."""
+    result: dict[str, dict[int, ArmResult]] = {}
+    reasons: dict[str, str] = {}
+    for name, by_seed in finished.items():
+        other = {seed: why for seed in by_seed if (why := made_otherwise(recipe, run, Job(name, seed)))}
+        if other:
+            folder = run / ABLATE / ARMS / name
+            reasons[name] = f"{_reasons(other, len(by_seed))}; move {folder} away, and run the arm again"
+        if current := {seed: found for seed, found in by_seed.items() if seed not in other}:
+            result[name] = current
+    return result, reasons
 
 
 def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:

@@ -281,7 +281,7 @@ def _errors(arms: Mapping[str, Any]) -> list[str]:
 
 def ablation(folder: Path, study: str | None = None) -> str:
     """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
-    from distill.ablation.power import statement_text
+    from distill.ablation.power import stated_texts
     from distill.reports import metric_table
 
     results = orjson.loads((folder / RESULTS).read_bytes())
@@ -316,8 +316,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
     if claims:
         parts.append(table(("claim", "study", "points [95 % interval]", "p after Holm", "verdict"), claims))
     parts += _errors({name: results["arms"][name] for name in arm_names})
-    if statement := results.get("power"):
-        parts.append(f"stated before the runs, {statement['stated'][:10]}:\n{statement_text(statement)}")
+    parts += stated_texts(results)
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)

@@ -156,14 +156,32 @@ def share_of_seeds(outcomes: Sequence[Sequence[float]], spread: SeedSpread | Non
     of Student's t for the degrees of freedom of that variance. `spread`: as for `paired_effect`, of the arms' shares.
     One seed: the interval covers the choice of questions alone.
     """
+    effect = paired_effect(outcomes, [[0.0] * len(row) for row in outcomes], spread)
+    return effect.delta, _share_interval(effect.delta, effect.n, effect)
+
+
+def ratio_of_seeds(hits: Sequence[Sequence[float]], cases: Sequence[Sequence[float]]) -> Interval:
+    """The interval of the share of the cases that are hits, over seeds x questions of which some are cases.
+
+    As `share_of_seeds`, with the variance of a ratio (Cochran 1977, Sampling Techniques, section 6.4): replies to one
+    question and replies of one training go together, so all cases are no simple sample. One seed: Wilson's interval.
+    """
+    import numpy as np
+
+    hit, case = np.asarray(hits, dtype=np.float64), np.asarray(cases, dtype=np.float64)
+    share, of_seed = float(hit.sum() / case.sum()), float(case.sum()) / len(case)
+    residuals = (hit - share * case) / case.mean()
+    return _share_interval(share, of_seed, paired_effect(residuals, np.zeros_like(residuals)))
+
+
+def _share_interval(share: float, n: float, effect: PairedEffect) -> Interval:
+    """Wilson's interval of a share with the variance of `effect`; of one seed, and at the ends, of `n` cases."""
     from scipy.special import stdtrit
 
-    effect = paired_effect(outcomes, [[0.0] * len(row) for row in outcomes], spread)
-    share, n, error = effect.delta, effect.n, effect.standard_error
-    if effect.seeds == 1 or n == 1 or not 0 < share < 1 or error == 0:
-        return share, wilson(share * n, n)
-    simple = share * (1 - share) / error**2
-    return share, wilson(share * simple, simple, float(stdtrit(effect.degrees_of_freedom, 0.975)))
+    if effect.seeds == 1 or effect.n == 1 or not 0 < share < 1 or effect.standard_error == 0:
+        return wilson(share * n, n)
+    simple = share * (1 - share) / effect.standard_error**2
+    return wilson(share * simple, simple, float(stdtrit(effect.degrees_of_freedom, 0.975)))
 
 
 def _mean_squares(difference: Any, delta: float) -> tuple[float, float, float]:
@@ -252,15 +270,16 @@ def _tested(delta: float, variance: float, freedom: float, seeds: int, n: int) -
     )
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """P-values adjusted for their number by Holm's step-down rule (Holm 1979); at most 1.
+def holm(p_values: Mapping[str, float], claims: int) -> dict[str, float]:
+    """P-values adjusted by Holm's step-down rule (Holm 1979) for a number of claims, tested yet or not; at most 1.
 
-    With all of them below 0.05 rejected, the probability of one false rejection or more is at most 5 %.
+    With all of them below 0.05 rejected, the probability of one false rejection or more is at most 5 %, also for
+    who looks when a part of the claims is tested.
     """
     ordered = sorted(p_values.items(), key=lambda item: item[1])
     adjusted: dict[str, float] = {}
     largest = 0.0
     for index, (name, p) in enumerate(ordered):
-        largest = max(largest, min(1.0, (len(ordered) - index) * p))
+        largest = max(largest, min(1.0, (claims - index) * p))
         adjusted[name] = largest
     return {name: adjusted[name] for name in p_values}

@@ -5,12 +5,13 @@ student/inference/error_causes.py.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from distill.reports.metric_table import interval
 from distill.reports.plots import percent
 from distill.stats import intervals
+from distill.stats.paired_effects import ratio_of_seeds
 from student.inference.error_causes import CAUSES
 
 MIN_WRONG: Final = 20
@@ -27,38 +28,53 @@ _LIMITS: Final[Mapping[str, str]] = {
 }
 
 
-def error_breakdown(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`error_causes`: for each cause that occurs, its count `n`, its share of the replies that are not correct with
-    the interval of Wilson `ci95`; in the order of CAUSES. `limited_by`: one sentence, None for too few of them."""
-    incorrect = [cause for prediction in predictions if (cause := prediction.get("error_cause")) is not None]
-    counts = Counter(incorrect)
+def error_breakdown(*trainings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The predictions of one student, or of several trainings of it that answered the same questions in one order.
+
+    `error_causes`: for each cause that occurs, its count `n`, its share of the replies that are not correct with its
+    interval `ci95`; in the order of CAUSES. `limited_by`: one sentence, None for too few of them.
+    """
+    causes = [[prediction.get("error_cause") for prediction in predictions] for predictions in trainings]
+    counts = Counter(cause for of_training in causes for cause in of_training if cause is not None)
+    total = sum(counts.values())
     return {
         "error_causes": {
             cause: {
                 "n": counts[cause],
-                "share": counts[cause] / len(incorrect),
-                "ci95": intervals.wilson(counts[cause], len(incorrect)),
+                "share": counts[cause] / total,
+                "ci95": _interval(causes, cause, counts),
             }
             for cause in CAUSES
             if counts[cause]
         },
-        "limited_by": _limit(counts),
+        "limited_by": _limit(causes, counts),
     }
 
 
-def _limit(counts: Counter[str]) -> str | None:
+_Causes = Sequence[Sequence[str | None]]
+"""Of each training, the cause of each question's reply; None of one that is correct."""
+
+
+def _interval(causes: _Causes, cause: str, among: Collection[str]) -> intervals.Interval:
+    """The interval of the share of a cause in the replies with one of the causes `among`."""
+    return ratio_of_seeds(
+        [[float(each == cause) for each in of_training] for of_training in causes],
+        [[float(each in among) for each in of_training] for of_training in causes],
+    )
+
+
+def _limit(causes: _Causes, counts: Counter[str]) -> str | None:
     """What limits the student in one sentence: the most frequent cause, if it surely is the most frequent one."""
     total = sum(counts.values())
     if total < MIN_WRONG:
         return None
     ranked = counts.most_common(2)
     cause, first = ranked[0]
-    second = ranked[1][1] if len(ranked) > 1 else 0
     share = f"{first / total:.0%} of its replies that are not correct ({first:,} of {total:,})"
-    if first + second and intervals.wilson(first, first + second)[0] <= 0.5:
+    if _interval(causes, cause, [name for name, _ in ranked])[0] <= 0.5:
         return (
             f"No single cause limits this student: {cause} has {first:,} of {total:,} replies that "
-            f"are not correct ({first / total:.0%}), {ranked[1][0]} {second:,}."
+            f"are not correct ({first / total:.0%}), {ranked[1][0]} {ranked[1][1]:,}."
         )
     if cause not in _LIMITS:
         return (
@@ -80,12 +96,8 @@ def breakdown_table(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | N
     return {
         "columns": {cause: CAUSES[cause] for cause in columns},
         "rows": {name: [_cell(parts.get(cause)) for cause in columns] for name, parts in causes.items()},
-        "limits": {name: limit for name, parts in causes.items() if (limit := _limit(_counts(parts)))},
+        "limits": {name: arm["limited_by"] for name, arm in arms.items() if arm.get("limited_by")},
     }
-
-
-def _counts(parts: Mapping[str, Any]) -> Counter[str]:
-    return Counter({cause: part["n"] for cause, part in parts.items()})
 
 
 def _cell(part: Mapping[str, Any] | None) -> tuple[int, str] | None:

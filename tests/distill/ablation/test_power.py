@@ -7,6 +7,7 @@ import pytest
 
 from distill.ablation import power
 from distill.ablation.runner import chosen
+from distill.artifacts.layout import ARMS as ARMS_FOLDER
 from distill.artifacts.layout import RESULTS, SHARED
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
@@ -69,15 +70,45 @@ def test_domains_of_claims_have_their_own_questions_and_holm_asks_for_more(tmp_p
     assert statement["claims"] == 15
 
 
-def test_a_statement_is_kept_once_and_never_after_the_first_measured_arm(tmp_path: Path) -> None:
-    power.keep_statement(STUDIES, tmp_path, ARMS)
-    stated = power.read_statement(tmp_path)
-    power.keep_statement(STUDIES, tmp_path, ARMS[:3])
-    assert power.read_statement(tmp_path) == stated is not None
+def measured(folder: Path, seed: int) -> None:
+    target = folder / ARMS_FOLDER / "distilled" / f"seed-{seed}" / "eval"
+    target.mkdir(parents=True)
+    Manifest(stage="eval", fingerprint="f", fields={}).write(target)
+
+
+def test_seeds_are_stated_once_and_never_after_an_arm_was_measured_with_them(tmp_path: Path) -> None:
+    power.keep_statement(STUDIES, tmp_path, ARMS, [0, 1])
+    stated = power.read_statements(tmp_path)
+    power.keep_statement(STUDIES, tmp_path, ARMS[:3], [1])
+    assert power.read_statements(tmp_path) == stated
+    assert [each["before"] for each in stated] == [[0, 1]]
     late = tmp_path / "late"
-    finished(late, "eval-a", 1, predictions=1)
-    power.keep_statement(STUDIES, late, ARMS)
-    assert power.read_statement(late) is None
+    measured(late, 0)
+    power.keep_statement(STUDIES, late, ARMS, [0])
+    assert power.read_statements(late) == []
+
+
+def test_seeds_that_are_added_have_a_statement_of_their_own_and_the_page_tells_which(tmp_path: Path) -> None:
+    power.keep_statement(STUDIES, tmp_path, ARMS, [0, 1])
+    measured(tmp_path, 0)
+    measured(tmp_path, 5)
+    power.keep_statement(STUDIES, tmp_path, ARMS, [0, 5, 2, 3])
+    first, second = power.read_statements(tmp_path)
+    assert (first["seeds"], second["seeds"], second["before"]) == ([0, 1], [0, 1, 2, 3, 5], [2, 3])
+    assert second["differences"][0]["detectable"] < first["differences"][0]["detectable"]
+    texts = power.stated_texts({"power": [first, second], "seeds": [0, 1, 2, 3, 5]})
+    assert "before seeds 0, 1 ran: 19 arms x 2 seeds, 15 claims" in texts[0]
+    assert "before seeds 2, 3 ran: 19 arms x 5 seeds, 15 claims" in texts[1]
+    assert texts[2] == "Nothing was stated before seed 5 ran."
+
+
+def test_a_statement_of_an_earlier_version_covers_its_own_seeds_alone(tmp_path: Path) -> None:
+    statement = power.state_power(STUDIES, tmp_path, ARMS, [0, 1])
+    stated, rest = power.stated_texts({"power": statement, "seeds": [0, 1, 2, 3]})
+    assert "before seeds 0, 1 ran: 19 arms x 2 seeds" in stated and rest.startswith(
+        "Nothing was stated before seeds 2, 3"
+    )
+    assert power.stated_texts({"seeds": [0]}) == []
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

@@ -103,11 +103,11 @@ def test_claims_are_corrected_for_their_number_over_all_studies() -> None:
         name: {seed: outcome(right(share + seed / 100, flipped)) for seed in range(3)}
         for name, (share, flipped) in shares.items()
     }
-    claims = table(found)["studies"]["filtering"]["claims"]
+    claims = table(found)["studies"]["filtering"]["claims"]  # two of 15; the others have no results yet
     p_values = [claim["effect"]["p"] for claim in claims]
     assert 0 < min(p_values) < 0.05
     assert [claim["p_adjusted"] for claim in claims] == pytest.approx(
-        [min(1.0, 2 * p) if p == min(p_values) else max(2 * min(p_values), p) for p in p_values]
+        [min(1.0, 15 * p) if p == min(p_values) else min(1.0, max(15 * min(p_values), 14 * p)) for p in p_values]
     )
     assert all(claim["effect"]["detectable"] > 0 for claim in claims)
 

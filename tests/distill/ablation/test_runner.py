@@ -18,7 +18,7 @@ from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.commands.stages import ablate_recipe
-from distill.errors import RecipeError, StaleError
+from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 
@@ -147,14 +147,14 @@ def test_an_arm_that_learns_from_the_test_set_is_left_out_with_the_reason(here: 
 
 
 def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:
-    stated = results(here)["power"]
+    (stated,) = results(here)["power"]
     assert (stated["claims"], stated["seeds"], stated["sd_from"]) == (1, [0, 1], "assumed")
     assert stated["work"]["seconds"] is None
     command = ["ablate", str(here / "mine.toml"), "--run", str(here / "run")]
     shown = CliRunner().invoke(app, [*command, "--plan"])
     assert shown.exit_code == 0, shown.output
     assert "arms measured before" in shown.output  # now with figures of these runs
-    assert results(here)["power"] == stated
+    assert results(here)["power"] == [stated]
     assert CliRunner().invoke(app, [*command, "--plan", "--report"]).exit_code != 0
 
 
@@ -235,6 +235,37 @@ def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
     assert not place(run, "random", 1).exists()
 
 
+def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Path) -> None:
+    run = here / "run"
+    path = place(run, "random", 0) / "train" / "reason" / "manifest.json"
+    manifest = orjson.loads(path.read_bytes())
+    manifest["fields"]["stage.learning_rate"] = 0.5
+    path.write_bytes(orjson.dumps(manifest))
+    ablate(load(here), run, report=True)
+    assert list(results(here)["arms"]["random"]["seeds"]) == ["1"]
+    why = results(here)["skipped"]["random"]
+    assert why.startswith("seed 0: made with other settings than the recipe has now (stage.learning_rate: 0.5 ->")
+    assert f"move {run}/ablate/arms/random away" in why
+    text = (here / "mine.toml").read_text().replace("max_new_tokens = 6", "max_new_tokens = 7")
+    (here / "mine.toml").write_text(text)
+    with pytest.raises(StaleError, match=r"distilled: made with other settings .*max_new_tokens: 6 -> 7"):
+        ablate(load(here), run, report=True)
+
+
+def test_seeds_that_fail_are_named_and_no_seed_is_run_twice(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Job] = []
+
+    def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
+        done.append(job)
+        if job == Job("random", 1):
+            raise DataError("no trace is left")
+
+    monkeypatch.setattr(runner, "run_job", fails)
+    ablate(load(here), here / "run", arms=["random"], seeds=[0, 1, 1])
+    assert done == [Job(name, seed) for name in ("distilled", "random") for seed in (0, 1)]
+    assert results(here)["skipped"]["random"] == "seed 1: no trace is left"
+
+
 def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> None:
     mine, run = load(here), here / "run"
     trained = place(run, "distilled", 0)
@@ -257,7 +288,7 @@ def test_fresh_sets_the_arms_aside(here: Path) -> None:
 
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    with pytest.raises(StaleError, match=r"no seed of distilled is finished; run `distill ablate"):
+    with pytest.raises(StaleError, match=r"distilled: no seed is finished; run `distill ablate"):
         ablate(load(tmp_path), tmp_path / "run", report=True)
 
 
@@ -271,8 +302,6 @@ def test_an_unknown_arm_is_refused_before_anything_runs(tmp_path: Path) -> None:
 
 
 def test_the_reference_failing_ends_the_command(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distill.errors import DataError
-
     def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
         raise DataError(f"{job.arm} has nothing to learn")
 

@@ -13,6 +13,7 @@ from distill.stats.paired_effects import (
     holm,
     paired_effect,
     planned_detectable,
+    ratio_of_seeds,
     seed_spread,
     share_of_seeds,
 )
@@ -154,17 +155,44 @@ def test_arms_that_are_not_paired_are_refused(first: list, second: list):
 
 def test_holm_multiplies_the_smallest_by_the_number_and_never_falls():
     # The worked example of Holm's procedure with four tests.
-    adjusted = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
+    adjusted = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, 4)
     assert adjusted == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
     assert list(adjusted) == ["a", "b", "c", "d"]
-    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
-    assert holm({}) == {}
+    assert holm({"a": 0.9, "b": 0.8}, 2) == {"a": 1.0, "b": 1.0}
+    assert holm({}, 0) == {}
+
+
+def test_claims_that_are_not_tested_yet_count_in_the_correction():
+    assert holm({"a": 0.02, "b": 0.3}, 5) == pytest.approx({"a": 0.1, "b": 1.0})
+
+
+def causes(rng: np.random.Generator, seeds: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Wrong replies, and those with one cause: both depend on the question, and the cause on the training too."""
+    hard, kind = rng.random(n), rng.random(n)
+    wrong = rng.random((seeds, n)) < hard
+    return wrong & (rng.random((seeds, n)) < np.clip(kind + rng.normal(0, 0.1, (seeds, 1)), 0, 1)), wrong
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_the_interval_of_a_share_of_the_wrong_replies_holds_over_questions_and_seeds(seeds: int):
+    rng = np.random.default_rng(seeds)
+    worlds = [causes(rng, seeds) for _ in range(300)]
+    pooled = [wilson(int(hits.sum()), int(cases.sum())) for hits, cases in worlds]
+    held, as_one_sample = (
+        sum(low <= 0.5 <= high for low, high in intervals)
+        for intervals in ([ratio_of_seeds(*world) for world in worlds], pooled)
+    )
+    assert held / 300 > 0.9 > 0.75 > as_one_sample / 300
+
+
+def test_of_one_seed_the_share_of_the_cases_is_a_simple_sample():
+    assert ratio_of_seeds([[1, 0, 0, 0, 0]], [[1, 1, 1, 0, 0]]) == pytest.approx(wilson(1, 3))
 
 
 def test_holm_keeps_false_findings_among_many_true_nulls_below_5_percent():
     rng = np.random.default_rng(5)
     wrong = sum(
-        any(p < 0.05 for p in holm({str(i): float(p) for i, p in enumerate(rng.random(15))}).values())
+        any(p < 0.05 for p in holm({str(i): float(p) for i, p in enumerate(rng.random(15))}, 15).values())
         for _ in range(2000)
     )
     assert wrong / 2000 < 0.065

@@ -124,5 +124,16 @@ def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
     assert error_breakdown(lines(right=100)) == {"error_causes": {}, "limited_by": None}
 
 
+def test_trainings_that_disagree_about_a_cause_name_no_limit():
+    one, other = lines(perception=300, arithmetic=100, right=100), lines(perception=160, arithmetic=240, right=100)
+    pooled = error_breakdown(one + other)
+    assert pooled["limited_by"].startswith("Misread images cause 57%")
+    result = error_breakdown(one, other, one)
+    assert result["error_causes"]["perception"]["n"] == 760
+    low, high = result["error_causes"]["perception"]["ci95"]
+    assert low < 0.4 and high > 0.75  # the three trainings have 75, 40 and 75 %
+    assert result["limited_by"].startswith("No single cause limits this student: perception has 760 of 1,200")
+
+
 def test_replies_that_an_older_version_scored_have_no_breakdown():
     assert error_breakdown([{"verdict": "wrong"}] * 30) == {"error_causes": {}, "limited_by": None}
