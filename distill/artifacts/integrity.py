@@ -106,3 +106,23 @@ def traces_digest(generated: Manifest) -> str:
         digests[SAMPLES] = content
         digests.pop(QUARANTINE, None)
     return fingerprint(digests)
+
+
+def learned_from(trained: Manifest, filtered: Manifest) -> bool:
+    """Whether a finished stage learned from this dataset, or from no traces."""
+    datasets = {value for key, value in trained.fields.items() if key.partition(":")[0] == "data.traces"}
+    return datasets <= {filtered.fingerprint}
+
+
+def weights_digest(trained: Manifest) -> str:
+    """Digest of the weights that a stage left."""
+    return fingerprint({name: file.sha256 for name, file in trained.outputs.items() if name.endswith(".safetensors")})
+
+
+def is_student(measured: Manifest, arm: str, trained: Manifest) -> bool:
+    """Whether an arm of an evaluation is the student that this stage left, and not one of another training."""
+    weights = weights_digest(trained)
+    return (
+        measured.fields.get(f"students.{arm}") == trained.fingerprint
+        and measured.fields.get(f"weights.{arm}", weights) == weights
+    )

@@ -1,14 +1,16 @@
-"""Finished stages of a run that were made from other traces, or from another dataset, than are there now.
+"""Finished stages of a run that were made from other traces, another dataset or another student than are there now.
 
 Reads manifests alone. What a changed recipe makes stale is another question (distill.planning.redo).
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from distill.artifacts.integrity import traces_digest
+from distill.artifacts.integrity import is_student, learned_from, traces_digest
 from distill.artifacts.manifest import Manifest
 
 _TRACES = "generate.outputs"
+_ARM = "eval.arms."
 
 
 def outdated(run: Path) -> dict[str, str]:
@@ -19,23 +21,31 @@ def outdated(run: Path) -> dict[str, str]:
         found["filter"] = "the traces changed since it finished; `distill filter` decides again"
     for folder in sorted(run.glob("train/*/")):
         trained = Manifest.read(folder)
-        if trained and filtered and not _learned_from(trained, filtered):
+        if trained and filtered and not learned_from(trained, filtered):
             found[f"train {folder.name}"] = (
                 f"it was trained on an earlier dataset than the one in filter; `distill train --stage {folder.name} "
                 "--fresh` trains it again, and `distill run --redo-stale` makes all stages again that need it"
             )
+    if (measured := Manifest.read(run / "eval")) and (stages := list(_trained_again(run, measured))):
+        found["eval"] = (
+            f"it asked an earlier student of {', '.join(stages)} than the one in train; `distill eval --fresh` asks "
+            "this one"
+        )
     return found
+
+
+def _trained_again(run: Path, measured: Manifest) -> Iterator[str]:
+    """The stages that were trained again since their students were evaluated."""
+    arms = {key.removeprefix(_ARM): stage for key, stage in measured.fields.items() if key.startswith(_ARM)}
+    for arm, stage in arms.items():
+        trained = Manifest.read(run / "train" / stage)
+        if trained is not None and not is_student(measured, arm, trained):
+            yield stage
 
 
 def _decided_on(filtered: Manifest, generated: Manifest) -> bool:
     """Whether a filter stage read the traces that are there now."""
     return filtered.fields.get(_TRACES, "") in ("", traces_digest(generated))
-
-
-def _learned_from(trained: Manifest, filtered: Manifest) -> bool:
-    """Whether a stage learned from this dataset, or from no traces."""
-    datasets = {value for key, value in trained.fields.items() if key.partition(":")[0] == "data.traces"}
-    return datasets <= {filtered.fingerprint}
 
 
 def outdated_text(run: Path) -> str:

@@ -13,6 +13,7 @@ import orjson
 
 from distill import redact
 from distill.artifacts.files import directory_sha256
+from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
@@ -109,9 +110,7 @@ def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Evalua
         arm=arm,
         origin=stage,
         key=manifest.fingerprint,
-        weights=fingerprint(
-            {name: file.sha256 for name, file in manifest.outputs.items() if name.endswith(".safetensors")}
-        ),
+        weights=weights_digest(manifest),
         facts={
             "stage": stage,
             "train_steps": manifest.counts["steps"],

@@ -16,7 +16,8 @@ import tomli_w
 
 from distill import redact
 from distill.artifacts.files import write_text
-from distill.artifacts.layout import EVAL_METRICS, train_data_folder
+from distill.artifacts.integrity import is_student, learned_from
+from distill.artifacts.layout import EVAL_METRICS
 from distill.artifacts.manifest import Manifest, require, versions
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, is_traces, lineage
@@ -24,6 +25,7 @@ from distill.reports import metric_table
 from distill.reports.markdown import environment
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
+from student.data.rows import data_folder
 from student.inference.reply_metrics import columns, shown_metrics
 
 CARD = "README.md"
@@ -53,7 +55,7 @@ def write_model_card(
     }
     stages = lineage(recipe.stages, stage)
     from_traces = any(is_traces(each) for each in stages)
-    counts = require(run / "train", stage, next_step="run `distill train` first").counts
+    trained = require(run / "train", stage, next_step="run `distill train` first")
     text = (
         environment("student.export")
         .get_template("model_card.md")
@@ -62,12 +64,11 @@ def write_model_card(
             name=recipe.name,
             stage=stage,
             parts=[f"{role} `{name}`" for role, name in parts.items()],
-            parameters=counts["parameters"],
-            results=_results(run, stage),
-            questions=recipe.eval.data,
+            parameters=trained.counts["parameters"],
+            results=_results(recipe, run, stage, trained),
             max_new_tokens=recipe.eval.max_new_tokens,
             stages=[_stage_row(run, each) for each in stages],
-            teachers=_teachers(recipe, run) if from_traces else [],
+            teachers=_teachers(recipe, run, stages) if from_traces else [],
             hinted=from_traces and any(teacher.hinted for teacher in recipe.teachers),
             reasons=any(is_traces(each) and each.target == "rationale" for each in stages),
             think=recipe.filter.rationale == "think",
@@ -114,19 +115,23 @@ def _header(recipe: Recipe, base_models: list[str], library: str) -> str:
     return text
 
 
-def _results(run: Path, stage: str) -> dict[str, Any] | None:
-    """What the finished evaluation of the run says of the arm that is this stage; None without such an arm."""
-    if Manifest.read(run / "eval") is None:
+def _results(recipe: Recipe, run: Path, stage: str, trained: Manifest) -> dict[str, Any] | None:
+    """What the evaluation of the run says of the student that is there now; None where it has not asked it."""
+    measured = Manifest.read(run / "eval")
+    if measured is None:
         return None
     metrics = orjson.loads((run / "eval" / EVAL_METRICS).read_bytes())
     arms = metrics["arms"]
     arm = next((name for name, facts in arms.items() if facts.get("stage") == stage), None)
-    if arm is None:
+    if arm is None or not is_student(measured, arm, trained):
         return None
     shown = metric_table.table(arms, columns("headline", shown_metrics(metrics)))
     accuracy = {name: f"{percent(facts['accuracy'])} {interval(facts['ci95'])}" for name, facts in arms.items()}
     return {
         "arm": arm,
+        "questions": measured.fields.get("eval.data", recipe.eval.data),
+        "max_new_tokens": measured.fields.get("eval.max_new_tokens", recipe.eval.max_new_tokens),
+        "temperature": measured.fields.get("eval.temperature", 0),
         "n": arms[arm]["n"],
         "accuracy": accuracy[arm],
         "head": ["student", "accuracy %", *(measure.label for measure in shown.measures)],
@@ -153,35 +158,43 @@ def _results(run: Path, stage: str) -> dict[str, Any] | None:
 
 def _stage_row(run: Path, stage: Stage) -> list[str]:
     manifest = require(run / "train", stage.name, next_step="run `distill train` first")
-    target = f" ({stage.target})" if is_traces(stage) else ""
+    # What it was trained with: the recipe may have changed since.
+    data, target, train, rate = (
+        manifest.fields.get(f"stage.{key}", getattr(stage, key))
+        for key in ("data", "target", "train", "learning_rate")
+    )
     return [
         stage.name,
-        f"{stage.data}{target}",
-        ", ".join(stage.train),
+        f"{data} ({target})" if is_traces(stage) else data,
+        ", ".join(train),
         f"{manifest.counts['steps']:,}",
         f"{manifest.tokens['trained']:,}",
-        f"{stage.learning_rate:g}",
+        f"{rate:g}",
     ]
 
 
-def _teachers(recipe: Recipe, run: Path) -> list[list[str]]:
-    """Teachers whose traces are in the dataset: model, revision, number of examples, licence of their output."""
-    folder = train_data_folder(run)
+def _teachers(recipe: Recipe, run: Path, stages: Sequence[Stage]) -> list[list[str]]:
+    """Teachers of the dataset that the last of these stages with traces learned from: model, revision, number of
+    examples (unknown where the dataset was made again since), licence of their output."""
+    stage = [each for each in stages if is_traces(each)][-1]
+    folder = data_folder(run, stage)
     examples = ds.dataset(folder, format="parquet") if folder.is_dir() else None
     if examples is None or "teacher" not in examples.schema.names:  # a dataset made by hand
         return []
     counts = Counter(examples.to_table(columns=["teacher"])["teacher"].to_pylist())
+    trained, filtered = (Manifest.read(run / each) for each in (f"train/{stage.name}", "filter"))
+    is_outdated = trained is not None and filtered is not None and not learned_from(trained, filtered)
     licences = recipe.filter.card.teachers
     return [
         [
             teacher.name,
             recipe.public_name(teacher.model),
             teacher.revision or "",
-            f"{counts[teacher.name]:,}",
+            "not known: the dataset was made again" if is_outdated else f"{counts[teacher.name]:,}",
             licences.get(teacher.name, "not stated"),
         ]
         for teacher in recipe.teachers
-        if counts[teacher.name]
+        if counts[teacher.name] and (not stage.teachers or teacher.name in stage.teachers)
     ]
 
 

@@ -46,6 +46,8 @@ _PROBES = 8
 _KEPT_LOGITS = 8
 _LOOKED_AT = 4096
 _SHOWN = 3
+_OF_LIBRARY = ("transformers_version", "_from_model_config")
+"""Keys of a generation config that say how it was written."""
 
 
 class VerifiedServer(Protocol):
@@ -167,8 +169,12 @@ def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[
     merged, processor = _load(recipe, trained)
     inputs = _probe(merged, processor, samples, recipe.max_pixels)
     logits = _logits(merged, inputs)
-    exported, _ = _load(recipe, out)
+    exported, own_processor = _load(recipe, out)
     checks = [_same_weights(merged, exported), _within("logits", logits, _logits(exported, inputs), RELOADED_LIMIT)]
+    own_inputs = _probe(exported, own_processor, samples, recipe.max_pixels)
+    checks.append(
+        _same_settings(_settings(merged, processor, inputs), _settings(exported, own_processor, own_inputs))
+    )
     del merged, exported
     return [*checks, *_learned(recipe, run, settings, inputs, logits, convert.dtype_of(trained))]
 
@@ -191,6 +197,29 @@ def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportC
             far = float((expected_value - value).abs().max()) if expected_value.shape == value.shape else None
             return ExportCheck(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
     return ExportCheck(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
+
+
+def _settings(model: PreTrainedModel, processor: ProcessorMixin, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server reads beside the weights, by its place in the checkpoint."""
+    generation = model.generation_config.to_dict() if model.generation_config is not None else {}
+    return {
+        "chat_template": processor.chat_template,
+        "generation_config": {key: value for key, value in generation.items() if key not in _OF_LIBRARY},
+        "special tokens": processor.tokenizer.special_tokens_map,
+        **{f"{name} of a question": value for name, value in inputs.items() if isinstance(value, torch.Tensor)},
+    }
+
+
+def _same_settings(expected: Mapping[str, Any], result: Mapping[str, Any]) -> ExportCheck:
+    """The same questions give the same inputs, and replies begin and end alike."""
+
+    def same(name: str) -> bool:
+        both = expected.get(name), result.get(name)
+        return torch.equal(*both) if all(isinstance(each, torch.Tensor) for each in both) else both[0] == both[1]
+
+    differing = [name for name in {**expected, **result} if not same(name)]
+    note = f"{', '.join(differing)} differ{'s' if len(differing) == 1 else ''}" if differing else ""
+    return ExportCheck(name="settings", value=None, limit=None, passed=not differing, note=note)
 
 
 def _learned(
@@ -255,6 +284,7 @@ def reply_checks(replies: Mapping[str, Any], limit: float | None, *, why_none: s
 _MEANING = {
     "tensors": "a tensor of the file is not what the run's student gives",
     "weights": "the export does not hold the weights of the run",
+    "settings": "the export holds another tokenizer, template or way to end replies than the run",
     "logits": "the export computes other logits than the student of the run",
     "learned": "the merge kept the weights that the stage started from",
     "adapter": "the merged student is not its start with the adapter",

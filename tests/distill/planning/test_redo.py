@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from distill.artifacts.files import directory_sha256
+from distill.artifacts.integrity import weights_digest
 from distill.artifacts.json_lines import seal
 from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest, Output
@@ -19,6 +21,7 @@ from distill.cli import app
 from distill.data import reader
 from distill.data.sample_files import write_samples
 from distill.data.source_images import pictures_of
+from distill.planning.outdated import outdated
 from distill.planning.redo import compare_recipes
 from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
@@ -121,6 +124,19 @@ def test_stages_that_were_made_from_earlier_traces_or_an_earlier_dataset_are_nam
     assert "stays as it is" not in text
     assert "filter is outdated: the traces changed" in text
     assert [stage for stage in ("align", "reason", "polish") if f"train {stage} is outdated" in text] == ["reason"]
+
+
+def test_an_evaluation_of_a_student_that_was_trained_again_is_outdated(tmp_path: Path) -> None:
+    weights = {"model/model.safetensors": Output(sha256="ab", bytes=1)}
+    trained = Manifest(stage="train", fingerprint="one", fields={}, outputs=weights)
+    trained.write(tmp_path / "train" / "reason")
+    fields = {"eval.arms.mine": "reason", "students.mine": "one", "weights.mine": weights_digest(trained)}
+    Manifest(stage="eval", fingerprint="e", fields=fields).write(tmp_path / "eval")
+    assert outdated(tmp_path) == {}
+    replace(trained, outputs={"model/model.safetensors": Output(sha256="cd", bytes=1)}).write(
+        tmp_path / "train" / "reason"
+    )
+    assert "earlier student of reason" in outdated(tmp_path)["eval"]
 
 
 def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_the_stages_before(

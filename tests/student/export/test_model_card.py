@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def evaluate(run: Path, stage: str) -> dict[str, Any]:
         facts["stage"] = stage if arm == "distilled" else arm
     (run / "eval").mkdir()
     (run / "eval" / "metrics.json").write_text(json.dumps(metrics))
-    Manifest(stage="eval", fingerprint="e", fields={}).write(run / "eval")
+    fields = {"students.distilled": stage, "eval.data": "exam", "eval.max_new_tokens": 77}
+    Manifest(stage="eval", fingerprint="e", fields=fields).write(run / "eval")
     return metrics
 
 
@@ -114,6 +116,27 @@ def test_a_student_without_evaluation_has_no_figures(run: Path) -> None:
     assert "was not evaluated" in card(run)[1]
     evaluate(run, "other")
     assert "was not evaluated" in card(run)[1], "another stage's figures are not this student's"
+
+
+def train_again(run: Path, **fields: Any) -> None:
+    manifest = Manifest.read(run / "train" / "reason")
+    assert manifest is not None
+    replace(manifest, fingerprint="again", fields=fields).write(run / "train" / "reason")
+
+
+def test_figures_of_an_earlier_training_are_not_this_students(run: Path) -> None:
+    evaluate(run, "reason")
+    assert "of the source `exam`" in card(run)[1] and "at most 77 new tokens" in card(run)[1]
+    train_again(run)
+    assert "was not evaluated" in card(run)[1] and "Accuracy" not in card(run)[1]
+
+
+def test_the_card_tells_what_the_stage_learned_and_not_what_the_recipe_says_now(run: Path) -> None:
+    train_again(run, **{"stage.learning_rate": 0.25, "data.traces": "dataset before"})
+    Manifest(stage="filter", fingerprint="dataset now", fields={}).write(run / "filter")
+    body = card(run)[1]
+    assert "| reason | traces (rationale) | language | 200 | 5,000 | 0.25 |" in body
+    assert "| reader | owner/reader | v1 | not known: the dataset was made again | mit" in body
 
 
 def test_lineage_and_teachers_are_those_of_this_stage(run: Path) -> None:

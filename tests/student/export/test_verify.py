@@ -124,6 +124,28 @@ def test_a_changed_weight_of_the_export_is_named(recipe: Recipe, run: Path, tmp_
     assert "logits: the export computes other logits" in message
 
 
+@pytest.mark.parametrize(
+    ("file", "change", "named"),
+    [
+        (
+            "generation_config.json",
+            lambda text: json.dumps(json.loads(text) | {"eos_token_id": 3}),
+            "generation_config",
+        ),
+        ("chat_template.jinja", lambda text: text.replace("user", "person") + "x", "chat_template"),
+    ],
+)
+def test_a_lost_setting_of_the_export_is_named(
+    recipe: Recipe, run: Path, tmp_path: Path, file: str, change: Callable[[str], str], named: str
+) -> None:
+    export(run, tmp_path / "out", stage="first")
+    path = tmp_path / "out" / file
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    message = refused(recipe, run, tmp_path / "out", "first")
+    assert "settings: the export holds another tokenizer, template or way to end replies" in message
+    assert named in message
+
+
 def test_a_bias_that_the_llama_form_adds_must_be_zero(recipe: Recipe, run: Path, tmp_path: Path) -> None:
     export(run, tmp_path / "out", stage="lora")
     bias = "model.text_model.layers.0.self_attn.o_proj.bias"
