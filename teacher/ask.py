@@ -46,11 +46,16 @@ def find_teacher(recipe: Recipe, name: str) -> Teacher:
 
 @contextmanager
 def open_teacher(
-    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, thinking: bool = False
+    recipe: Recipe,
+    name: str,
+    folder: Path,
+    *,
+    max_tokens: int,
+    on_completion: Callable[[Completion], None] = lambda _: None,
 ) -> Iterator[Ask]:
     """A function that asks this teacher, greedily. Its server's log goes to `folder`.
 
-    With `thinking` its answers are whole texts.
+    `on_completion` gets each reply as the engine has it, and each error.
 
     The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
     Raises what `generate` raises for teachers that are not there or fail.
@@ -69,9 +74,7 @@ def open_teacher(
     )
     model = model_of(recipe, teacher)
     # Images may come from any source of the recipe.
-    engine = _OpenEngine(
-        engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels), thinking=thinking
-    )
+    engine = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels), on_completion)
     try:
         yield lambda questions: engine(questions) if questions else []
     finally:
@@ -94,9 +97,9 @@ def answer_text(text: str, *, tagged: bool = False) -> str:
 class _OpenEngine:
     """Keeps one engine open between calls; its loop runs during calls only."""
 
-    def __init__(self, settings: EngineSettings, *, thinking: bool) -> None:
+    def __init__(self, settings: EngineSettings, on_completion: Callable[[Completion], None]) -> None:
         self._settings = settings
-        self._thinking = thinking
+        self._on_completion = on_completion
         self._runner = event_loop.Runner()
         self._stack = AsyncExitStack()
         self._engine: Engine | None = None
@@ -104,7 +107,7 @@ class _OpenEngine:
     def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
         requests, answers = (
             _requests(self._settings, questions),
-            _Answers(self._settings.teacher, thinking=self._thinking),
+            _Answers(self._settings.teacher, self._on_completion),
         )
         self._runner.run(self._ask(requests, answers))
         return answers.in_order(requests)
@@ -129,15 +132,15 @@ class _OpenEngine:
 class _Answers:
     """What came back, by the request's id."""
 
-    def __init__(self, teacher: Teacher, *, thinking: bool) -> None:
-        self._thinking = thinking
+    def __init__(self, teacher: Teacher, on_completion: Callable[[Completion], None]) -> None:
+        self._on_completion = on_completion
         self._tagged = teacher.reasoning == "tags"
         self._texts: dict[str, str] = {}
 
     def done(self, request: Request, completion: Completion) -> None:
+        self._on_completion(completion)
         if not completion.error:
-            text = completion.text
-            self._texts[request.id] = text if self._thinking else answer_text(text, tagged=self._tagged)
+            self._texts[request.id] = answer_text(completion.text, tagged=self._tagged)
 
     def in_order(self, requests: Sequence[Request]) -> list[str]:
         return [self._texts.get(request.id, "") for request in requests]

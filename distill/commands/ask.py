@@ -204,6 +204,7 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
 
 def _teacher(recipe: Recipe, teacher: Teacher, sample: Sample) -> ModelReply:
     from teacher.ask import AskedQuestion, open_teacher
+    from teacher.messages.completion import Completion
     from teacher.messages.prompts import prompt
 
     if teacher.managed:
@@ -211,18 +212,25 @@ def _teacher(recipe: Recipe, teacher: Teacher, sample: Sample) -> ModelReply:
         return ModelReply(name=teacher.name, model=teacher.model, not_asked=why)
     sent = recipe.model_copy(update={"teachers": (teacher.model_copy(update={"images": "base64"}),)})
     sent = sent.model_copy(update={"generate": recipe.generate.model_copy(update={"patience_s": 0.0})})
+    limit, completions = teacher.sampling.max_tokens, list[Completion]()
     started = time.perf_counter()
     try:
         with (
             TemporaryDirectory() as folder,
             open_teacher(
-                sent, teacher.name, Path(folder), max_tokens=teacher.sampling.max_tokens, thinking=True
+                sent, teacher.name, Path(folder), max_tokens=limit, on_completion=completions.append
             ) as asking,
         ):
-            (text,) = asking([AskedQuestion(text=prompt(teacher, sample).text, images=sample.images)])
+            asking([AskedQuestion(text=prompt(teacher, sample).text, images=sample.images)])
     except DistillError as error:
         return ModelReply(name=teacher.name, model=teacher.model, not_asked=str(error))
-    seconds = time.perf_counter() - started
+    (found,) = completions
     return ModelReply(
-        name=teacher.name, model=teacher.model, text=text, seconds=seconds, not_asked="" if text else "no answer"
+        name=teacher.name,
+        model=teacher.model,
+        text=found.text,
+        seconds=time.perf_counter() - started,
+        tokens=found.completion_tokens or None,
+        truncated=found.finish_reason == "length",
+        not_asked="" if found.text else found.error or "no answer",
     )

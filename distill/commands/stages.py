@@ -15,7 +15,7 @@ from distill import packages, run_log
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
-from distill.commands.status import damage, evaluation, funnel, log_state, parts, training, warnings
+from distill.commands.status import damage, evaluation, funnel, log_state, lost_files, parts, training, warnings
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError, StaleError
 from distill.planning.outdated import outdated_text
@@ -107,7 +107,13 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     with recorded(recipe, run) as on_progress:
         verbs.filter(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "filter")
-    blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
+    blocks = [
+        funnel(run),
+        warnings(run),
+        damage(run),
+        lost_files(run, "generate"),
+        f"dataset: {run / 'filter' / 'dataset'}",
+    ]
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
 
 

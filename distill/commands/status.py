@@ -15,6 +15,7 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed, require_run
 from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
 from distill.artifacts.manifest import STAGES, Manifest
+from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
 from distill.reports.findings import as_text, read_findings
 from distill.reports.text_table import counted, interval, percent, table
@@ -154,6 +155,16 @@ def damage(run: Path) -> str:
         for path, count in count_damaged(run).items()
     ]
     return "\n".join(lines)
+
+
+def lost_files(run: Path, stage: str) -> str:
+    """One line a file of a finished stage that is missing or has another size."""
+    manifest = Manifest.read(run / stage)
+    faults = changed(run / stage, manifest.outputs.items()) if manifest is not None else {}
+    return "\n".join(
+        f"warning: {stage}/{name}: {fault}; `distill repair {as_argument(run)}` says what that costs"
+        for name, fault in faults.items()
+    )
 
 
 def log_state(run: Path, stage: str) -> None:

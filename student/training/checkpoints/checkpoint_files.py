@@ -112,12 +112,12 @@ def refused_writes(path: Path) -> Iterator[None]:
         with storage_errors(path):
             yield
     except (RuntimeError, SafetensorError) as error:
-        text = str(error)
-        if not any(sign in text for sign in _REFUSED):
+        if not any(sign in str(error) for sign in _REFUSED):
             raise
+        # What torch says, such as "unexpected pos 704 vs 598", is about the file that it could not finish.
         raise StorageError(
-            f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "
-            "free space and run the same command again"
+            f"{path}: cannot write: the disk is full, or refuses more; finished work is intact, free space and run "
+            "the same command again"
         ) from error
 
 

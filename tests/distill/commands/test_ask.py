@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from distill.rationale import NO_THINK
 from distill.recipe.loading import load
 from student.inference import generation
 from student.train import train
+from teacher.ask import _Answers
 from teacher.generate import generate
 
 RECIPE = """
@@ -114,11 +116,24 @@ def test_the_choice_of_models_and_further_students(run: Path) -> None:
     assert asked(model, run / "one.png", "How many?")["model"]["model"] == str(model)
 
 
-def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teacher.ask.answer_text", lambda text, **_: text)
+def teacher_says(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    own = _Answers.done
     monkeypatch.setattr(
-        "teacher.ask._Answers.in_order", lambda self, requests: ["<think>\x1b]0;me\x07</think>\x9b2J3"]
+        _Answers, "done", lambda self, request, completion: own(self, request, replace(completion, **values))
     )
+
+
+def test_a_reply_of_a_teacher_that_was_cut_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = (run, run / "one.png", "How many?", "--model", "teacher")
+    whole = asked(*arguments)["stub"]
+    assert not whole["truncated"] and whole["tokens"] == 7
+    teacher_says(monkeypatch, finish_reason="length")
+    assert asked(*arguments)["stub"]["truncated"]
+    assert "(cut off: the longest reply that the recipe allows)" in ask(*arguments).stdout
+
+
+def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher_says(monkeypatch, text="<think>\x1b]0;me\x07</think>\x9b2J3")
     for more in ([], ["--json"]):
         done = ask(run, run / "one.png", "How many?", "--model", "teacher", *more)
         assert done.exit_code == 0, done.output

@@ -15,6 +15,7 @@ from distill.artifacts.files import describe
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair_run
+from distill.commands.stages import filter_stage
 from distill.commands.status import run_status
 from distill.errors import DataError
 from filters.apply import apply
@@ -55,6 +56,16 @@ def test_an_undamaged_run_is_said_to_be_whole_and_stays_as_it_is(run: Path) -> N
     before = bytes_of(run)
     assert re.search(r"nothing is damaged: \d+ lines and \d+ files", repair_run(run, apply=True))
     assert bytes_of(run) == before
+
+
+def test_a_finished_filter_names_a_file_of_generate_that_is_gone(run: Path) -> None:
+    chosen = recipe(run.parent, SETTINGS)
+    finished = filter_stage(chosen, run)
+    assert "warning" not in finished
+    journal = min(run.glob("generate/structured/part-*.jsonl"))
+    journal.unlink()
+    text = filter_stage(chosen, run)
+    assert f"warning: generate/structured/{journal.name}: it is missing; `distill repair {run}` says" in text
 
 
 def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
