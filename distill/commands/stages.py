@@ -265,7 +265,7 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
 @logged("eval")
 def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     """The summary of an evaluation, without the place of its report."""
-    compared = _summary(verbs.compare_trained(recipe, run))
+    compared = _summary(verbs.compare_evaluated(recipe, run))
     with recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
     log_state(run, "eval")

@@ -16,7 +16,9 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import locked
+from distill.artifacts.integrity import learned_from
 from distill.artifacts.layout import LEAKAGE, train_data_folder
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
@@ -88,15 +90,16 @@ class Leakage:
         )
 
 
-def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:
+def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str], *, is_trained: bool = False) -> Leakage:
     """Compare these training sources with all evaluation sources, and refuse to go on where one leaks.
 
-    Of questions that stages learn from through the filtered dataset alone, those in the dataset count. Raises
-    DataError unless `eval.allow_overlap` is set.
+    Of questions that stages learn from through the filtered dataset alone, those in the dataset count; all count
+    where the stages are trained (`is_trained`) and one of them learned from another dataset. Raises DataError unless
+    `eval.allow_overlap` is set.
     """
     if not training or not evaluation_sources(recipe):
         return Leakage()
-    chosen = in_dataset(recipe, run)
+    chosen = None if is_trained and _learned_from_another(recipe, run) else in_dataset(recipe, run)
     with locked(run):
         leakage = measure_leakage(
             recipe, run / LEAKAGE, training=training, only={} if chosen is None else {ASKED: chosen}
@@ -147,6 +150,13 @@ def measure_leakage(
                 )
             overlaps += [comparison.overlap(test, (only or {}).get(name)) for test in tests]
     return Leakage(overlaps=tuple(overlaps), not_compared=not_compared)
+
+
+def _learned_from_another(recipe: Recipe, run: Path) -> bool:
+    """Whether a stage learned from another dataset than the one that is there, so what it saw is not known."""
+    filtered = Manifest.read(run / "filter")
+    trained = [Manifest.read(run / "train" / stage.name) for stage in recipe.stages]
+    return filtered is not None and any(each is not None and not learned_from(each, filtered) for each in trained)
 
 
 def in_dataset(recipe: Recipe, run: Path) -> set[str] | None:

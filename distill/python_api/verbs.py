@@ -90,7 +90,7 @@ def evaluate(
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
     load_anew()
     with recording(Path(run), "eval"), left_no_run(Path(run)):
-        compare_trained(recipe, Path(run))
+        compare_evaluated(recipe, Path(run))
         return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
 
 
@@ -165,9 +165,14 @@ def compare_trained(recipe: Recipe, run: Path, stage: str | None = None) -> "Lea
     return _compare(recipe, run, training_sources(recipe, stages))
 
 
-def _compare(recipe: Recipe, run: Path, training: tuple[str, ...]) -> "Leakage | None":
+def compare_evaluated(recipe: Recipe, run: Path) -> "Leakage | None":
+    """Compare what the trained stages learned from with the evaluation sources."""
+    return _compare(recipe, run, training_sources(recipe, recipe.stages), is_trained=True)
+
+
+def _compare(recipe: Recipe, run: Path, training: tuple[str, ...], *, is_trained: bool = False) -> "Leakage | None":
     if not evaluation_sources(recipe):
         return None  # before anything heavy is loaded
     from distill.planning.leakage import refuse_leakage
 
-    return refuse_leakage(recipe, run, training)
+    return refuse_leakage(recipe, run, training, is_trained=is_trained)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import distill
 from distill import cli
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, DistillError
 from distill.planning import leakage
 from distill.planning.compared_sources import evaluation_sources, training_sources
@@ -229,6 +230,14 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
         leakage.refuse_leakage(recipe, run, ["questions"])
     pq.write_table(pa.table({"sample_id": [name for name in ids if name != leaking]}), part)
     assert leakage.refuse_leakage(recipe, run, ["questions"]).overlaps[0].rows == 3
+    # A student that learned from an earlier dataset may have seen the row that the one of now leaves out.
+    Manifest(stage="filter", fingerprint="now", fields={}).write(run / "filter")
+    for dataset in ("now", "before"):
+        Manifest(stage="train", fingerprint="t", fields={"data.traces": dataset}).write(run / "train" / "reason")
+        if dataset == "now":
+            assert leakage.refuse_leakage(recipe, run, ["questions"], is_trained=True).overlaps[0].rows == 3
+    with pytest.raises(DataError, match="1 of 4 rows"):
+        leakage.refuse_leakage(recipe, run, ["questions"], is_trained=True)
 
 
 def test_what_was_found_is_kept_until_a_source_or_a_picture_changes(by_row: Recipe, tmp_path: Path) -> None:
