@@ -214,8 +214,10 @@ def _same_settings(expected: Mapping[str, Any], result: Mapping[str, Any]) -> Ex
     """The same questions give the same inputs, and replies begin and end alike."""
 
     def same(name: str) -> bool:
-        both = expected.get(name), result.get(name)
-        return torch.equal(*both) if all(isinstance(each, torch.Tensor) for each in both) else both[0] == both[1]
+        first, second = expected.get(name), result.get(name)
+        if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+            return torch.equal(first, second)
+        return bool(first == second)
 
     differing = [name for name in {**expected, **result} if not same(name)]
     note = f"{', '.join(differing)} differ{'s' if len(differing) == 1 else ''}" if differing else ""
