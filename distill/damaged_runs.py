@@ -208,10 +208,10 @@ def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
 def _plan_faults(folder: Path) -> Iterator[Fault]:
     """Damage to the plan of an unfinished generate stage, which notes its digests itself."""
     try:
-        files: Mapping[str, str] = orjson.loads((folder / PLAN_STATE).read_bytes()).get("files", {})
+        files: Mapping[str, str] = orjson.loads((folder / PLAN_STATE).read_bytes())["files"]
     except FileNotFoundError:
         return
-    except (orjson.JSONDecodeError, AttributeError):
+    except (orjson.JSONDecodeError, KeyError, TypeError):
         yield Fault(path=folder / PLAN_STATE, what="it cannot be read", cost="the source is read again", stage=folder)
         return
     for name, digest in files.items():

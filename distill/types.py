@@ -112,8 +112,7 @@ class Trace:
     stop_reason: str = ""
     """What ended the text, where the engine says more than `finish_reason`."""
     error: str = ""
-    proven: bool = False
-    """Of an error: others passed where this row failed. It is not asked again where asking does not cure it."""
+    """Why this row alone failed: other rows passed."""
     notes: tuple[str, ...] = ()
     """Fields of the server's answer that cannot be true and were left out."""
     choice: Mapping[str, int] | None = None

@@ -79,22 +79,15 @@ def generate(
         elif earlier and changed(folder, earlier.outputs.items()):
             (folder / MANIFEST).unlink()
             earlier = None
-        elif earlier and _errors_are_proven(earlier) and not earlier.counts["errors_to_ask_again"]:
+        elif earlier and not earlier.counts["errors_to_ask_again"]:
             return earlier
         # What is only asked again because it may pass today is not worth waiting for.
-        complete = earlier is not None and _errors_are_proven(earlier)
-        stage = Generation(
-            recipe, models, question_plan.read_plan(folder), on_progress, complete=complete, fresh=fresh
-        )
+        plan = question_plan.read_plan(folder)
+        stage = Generation(recipe, models, plan, on_progress, complete=earlier is not None, fresh=fresh)
         offline = _answer(stage)
-        if offline and earlier and complete and (folder / MANIFEST).exists():
+        if offline and earlier and (folder / MANIFEST).exists():
             return earlier
         return stage.finish(offline, fields, inputs, started)
-
-
-def _errors_are_proven(manifest: Manifest) -> bool:
-    """Whether every error of a finished stage is proven to be the row's own."""
-    return manifest.counts.get("error", 0) == manifest.counts.get("errors_proven", 0)
 
 
 def _wait_for_images(

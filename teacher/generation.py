@@ -15,7 +15,7 @@ from typing import Any
 
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
-from distill.artifacts.layout import KNOWN_AS, SAMPLES
+from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
 from distill.errors import CircuitOpen, DataError, DistillError, TeacherError
 from distill.recipe.recipe import Recipe
@@ -186,7 +186,6 @@ class Generation:
                 ASKED: str(inputs["content"]),
                 "limit": str(inputs["limit"]),
                 SAMPLES: self.plan.content,
-                **{f"{KNOWN_AS}{name}": digest for name, digest in self.plan.known_as.items()},
             },
             outputs=files,
             counts=_manifest_counts(
@@ -291,8 +290,6 @@ def _manifest_counts(
     if damaged := sum(count_damaged(plan.folder).values()):
         counts["damaged_lines"] = damaged
     counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
-    if proven := sum(tally.proven for tally in tallies.values()):
-        counts["errors_proven"] = proven
     if odd:
         counts["odd_numbers"] = odd
     return counts

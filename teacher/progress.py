@@ -68,7 +68,7 @@ class GenerateProgress:
     def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
         output = output_tokens(record["usage"], record["outcome"])
         self._done += 1
-        self._planned += teacher.after is None and not record.get("attempt")
+        self._planned += teacher.after is None and not record["attempt"]
         self._now = ""
         self._tokens += output or 0
         self._without_usage += output is None

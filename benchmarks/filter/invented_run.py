@@ -18,7 +18,7 @@ from distill.artifacts.files import atomic_path, describe
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.arrow import table_of
 from distill.data.reader import sample_id
-from distill.data.sample_files import write_samples
+from distill.data.sample_files import samples_content, write_samples
 from distill.types import ImageRef, Sample
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
@@ -92,6 +92,7 @@ def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None
         stage="generate",
         fingerprint=fingerprint(fields),
         fields=fields,
+        inputs={"samples.parquet": samples_content(folder / "samples.parquet")},
         counts={"planned": traces},
         outputs=outputs,
     ).write(folder)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
-from distill.artifacts.layout import KNOWN_AS, QUARANTINE, RECIPE, SAMPLES
+from distill.artifacts.layout import QUARANTINE, RECIPE, SAMPLES
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.errors import DataError
 from distill.local_paths import as_argument
@@ -91,21 +91,12 @@ def digested(folder: Path) -> Iterator[Path]:
 
 
 def traces_digest(generated: Manifest) -> str:
-    """Digest of what a finished generate stage asked and was answered, wherever images lie: a run may be moved.
+    """Digest of the questions and traces of a finished generate stage. A run that is moved keeps it.
 
-    Rows set aside are no part of it: their reasons name paths. Earlier versions did not note the samples' content:
-    what was planned by one keeps the digest of its files, also where it is planned anew after a move.
+    Rows set aside are no part of it: their reasons name paths.
     """
-    digests = {path: output.sha256 for path, output in generated.outputs.items()}
-    known_as = {
-        name: digest for name in (SAMPLES, QUARANTINE) if (digest := generated.inputs.get(f"{KNOWN_AS}{name}"))
-    }
-    if known_as:
-        digests |= known_as
-    elif content := generated.inputs.get(SAMPLES):
-        digests[SAMPLES] = content
-        digests.pop(QUARANTINE, None)
-    return fingerprint(digests)
+    digests = {path: output.sha256 for path, output in generated.outputs.items() if path != QUARANTINE}
+    return fingerprint({**digests, SAMPLES: generated.inputs[SAMPLES]})
 
 
 def learned_from(trained: Manifest, filtered: Manifest) -> bool:

@@ -27,7 +27,7 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> None:
 class Journal:
     """An append-only JSONL file: whole lines with checksums, fsynced at most `flush_interval_s` after a write.
 
-    Opening cuts a torn last line off, and adds checksums to a file of an older version. One writer a file: a second
+    Opening cuts a torn last line off, and adds checksums to a file that has none. One writer a file: a second
     open fails with BusyError through a lock that dies with its process. One thread appends; another one may call
     `flush`. StorageError when the file is deleted, replaced or shortened while it is open.
     """

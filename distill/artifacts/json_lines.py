@@ -1,9 +1,9 @@
 """JSON Lines in which a damaged line is found, and costs only itself.
 
 Each line is one JSON object whose last key is `crc`: the CRC-32, as eight hexadecimal digits, of all bytes of the
-line before `,"crc"`. Programs that read plain JSON Lines need not know it. Older versions wrote files without
-checksums: such lines count in a file that has no line with one, and a Journal adds checksums before it appends. What
-becomes of damaged lines is not decided here (distill/artifacts/damaged_lines.py).
+line before `,"crc"`. Programs that read plain JSON Lines need not know it. In a file without any checksum, as it is
+after an edit by hand, all lines count, and a Journal adds checksums before it appends. What becomes of damaged lines
+is not decided here (distill/artifacts/damaged_lines.py).
 """
 
 import os
@@ -144,7 +144,7 @@ def is_plain(path: Path) -> bool:
 
 
 def _is_plain(file: IO[bytes]) -> bool:
-    # The first line tells, unless it is damaged or the file is an old one.
+    # The first line tells, unless it is damaged.
     any_line = False
     for line in file:
         any_line = True
@@ -165,7 +165,7 @@ def requiring(*names: str) -> Check:
 class LineReader:
     """Takes the lines of one file in their order and says which records they hold.
 
-    `plain`: the file is of an older version and its lines have no checksums.
+    `plain`: no line of the file has a checksum.
     """
 
     def __init__(self, check: Check = no_check, *, plain: bool) -> None:
@@ -241,7 +241,7 @@ def _sealed(text: bytes) -> Record | None:
 
 
 def _plain(text: bytes) -> Record | None:
-    """The record of a line that an older version wrote."""
+    """The record of a line without a checksum."""
     try:
         record = orjson.loads(text)
     except ValueError:

@@ -24,8 +24,6 @@ PLAN, PLAN_STATE = "plan.parquet", "plan.json"
 """In `generate/`: every trace that is to be there, and its sample; what the plan was made from."""
 SAMPLES, QUARANTINE = "samples.parquet", "quarantine.jsonl"
 """In `generate/`: the samples that are asked; the rows that cannot be asked, with the reason."""
-KNOWN_AS = "known_as."
-"""Before such a name in the inputs of a manifest: the digest by which finished stages know a file of other bytes."""
 
 ENGINES = "engine.json"
 """In the folder of a teacher: the engines that answered for it."""

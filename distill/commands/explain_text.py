@@ -69,7 +69,7 @@ class Explanation:
 def as_text(explanation: Explanation) -> str:
     """The facts as plain text, the outcome first."""
     record, sample = explanation.record, explanation.sample
-    attempt = f", attempt {record['attempt'] + 1}" if record.get("attempt") else ""
+    attempt = f", attempt {record['attempt'] + 1}" if record["attempt"] else ""
     author = f"{record['teacher']}, k = {record['k']}{attempt}, {record['model']} {record['revision']}".strip()
     blocks = [
         _pairs(
@@ -82,7 +82,7 @@ def as_text(explanation: Explanation) -> str:
                 *([("pair", explanation.pair)] if explanation.pair else []),
                 ("teacher", author),
                 ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),
-                *([("error", record["error"])] if record.get("error") else []),
+                *([("error", record["error"])] if record["error"] else []),
             ]
         ),
         _rules(explanation.decision),

@@ -180,7 +180,8 @@ def export_student(
 
 
 def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
-    from student.export.verify import REPORT, verify
+    from student.export.check_report import REPORT
+    from student.export.verify import verify
     from teacher.engines.vllm.export_server import serve_export
 
     with watch() as on_progress:
@@ -201,10 +202,10 @@ def export_gguf(
 ) -> str:
     """Write the student as GGUF files for llama.cpp; with `prompts`, prove them. `reuse` as in `export_student`."""
     packages.require("distill export --gguf", "gguf")
+    from student.export.check_report import REPORT
     from student.export.convert import choose_stage
     from student.export.gguf.files import MMPROJ, MODEL, export_gguf
     from student.export.gguf.verify import verify_gguf
-    from student.export.verify import REPORT
     from teacher.engines.llama_cpp.llama_server import find_llama_server, serve_gguf
 
     recipe = load(run / RECIPE)

@@ -59,7 +59,7 @@ def write_samples(path: Path, written: Iterable[Sample], *, before: Path | None 
     held: list[pa.Table] = []  # the last rows of `before`, fewer than a whole group
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         if before is not None:
-            content = int(content_of(before), 16)
+            content = int(samples_content(before), 16)
             for group in _row_groups(before):
                 if len(group) == _ROW_GROUP:
                     writer.write_table(group)
@@ -94,14 +94,9 @@ def content_number(values: Mapping[str, Any]) -> int:
 
 
 def samples_content(path: Path) -> str:
-    """Digest of the samples in a file wherever their images lie; empty where an earlier version wrote the file."""
-    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
-    return metadata.get(_CONTENT.encode(), b"").decode()
-
-
-def content_of(path: Path) -> str:
-    """`samples_content`, worked out from the samples where the file does not note it."""
-    return samples_content(path) or _hex(sum(map(sample_content, read_samples(path))))
+    """Digest of the samples in a file that `write_samples` wrote, wherever their images lie."""
+    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata
+    return metadata[_CONTENT.encode()].decode()
 
 
 def _hex(content: int) -> str:

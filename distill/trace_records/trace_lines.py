@@ -1,7 +1,7 @@
 """What a line of generate/<teacher>/part-*.jsonl must hold to be a trace; a line that does not is damaged.
 
-A checksum tells what changed after a line was written; this tells lines of older versions, which have none, and what
-another program wrote. Does not judge texts.
+A checksum tells what changed after a line was written; this tells what another program or a person wrote. Does not
+judge texts.
 """
 
 import re
@@ -14,17 +14,14 @@ _OUTCOMES = frozenset(map(str, Outcome))
 _ID = re.compile(r"(?:[0-9a-f]{2})+\Z")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "sample_id", "teacher", "reasoning", "answer", "text", "outcome", "finish_reason"), str),
-    **dict.fromkeys(("model", "revision", "prompt_sha", "created"), str),
-    **dict.fromkeys(("k", "seed"), int),
+    **dict.fromkeys(("model", "revision", "prompt_sha", "created", "draft", "error"), str),
+    **dict.fromkeys(("k", "seed", "attempt"), int),
     **dict.fromkeys(("usage", "params", "engine"), dict),
     "latency_s": (int, float),
+    "hinted": bool,
 }
 _OPTIONAL: dict[str, type | tuple[type, ...]] = {
-    "attempt": int,
-    "draft": str,
-    "hinted": bool,
     "stop_reason": str,
-    "error": str,
     "choice": (dict, type(None)),
 }
 _USAGE = ("prompt", "image", "reasoning", "answer")

@@ -99,7 +99,7 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
         "model": record["model"],
         "outcome": record["outcome"],
         "finish_reason": record["finish_reason"],
-        "error": record.get("error") or "",
+        "error": record["error"],
         "latency_s": record["latency_s"],
         "usage": known_usage(record),
         "params": {name: params[name] for name in _SHOWN_PARAMS if name in params},

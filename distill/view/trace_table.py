@@ -386,7 +386,7 @@ def _row(record: Mapping[str, Any], journal: str, start: int) -> dict[str, Any]:
     return row | {
         "reasoning_tokens": usage["reasoning"],
         "answer_tokens": usage["answer"],
-        "hinted": bool(record.get("hinted")),
+        "hinted": record["hinted"],
         "journal": journal,
         "start": start,
     }

@@ -97,11 +97,11 @@ def content(item: Sample | Trace | dict[str, Any]) -> int:
 
 
 def _maker(record: dict[str, Any]) -> Maker:
-    engine = record.get("engine") or {}
+    engine = record["engine"]
     return Maker(
         teacher=record["teacher"],
-        model=str(record.get("model", "")),
-        revision=str(record.get("revision", "")),
-        engine=" ".join(str(engine[key]) for key in ("name", "version") if engine.get(key)),
-        hinted=bool(record.get("hinted")),
+        model=record["model"],
+        revision=record["revision"],
+        engine=" ".join(str(engine[key]) for key in ("name", "version") if engine[key]),
+        hinted=record["hinted"],
     )

@@ -4,35 +4,29 @@ First weights and logits: export against run, run against what the stage started
 greedy replies, token by token. Does not start a server: the caller passes a function that asks one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.artifacts import layout
-from distill.artifacts.files import write_json
 from distill.artifacts.layout import model_folder
-from distill.artifacts.manifest import versions
-from distill.data import reader
-from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.export import convert
-from student.export.reply_comparison import ComparedStudent, Tokens
+from student.export.check_report import ExportCheck, VerifiedServer, add_checks, add_replies, questions, reported
+from student.export.reply_comparison import ComparedStudent
 from student.inference.generation import Prompter
 from student.models import siq_vl, start_model
 from student.models.inputs import end_ids
 
-REPORT = "verify.json"
 RELOADED_LIMIT = 1e-5
 """Largest difference of logits between the export and the student of the run, both in float32."""
 MERGED_LIMIT = 1e-4
@@ -44,37 +38,12 @@ IDENTICAL_SHARE = 0.99
 
 _PROBES = 8
 _KEPT_LOGITS = 8
-_LOOKED_AT = 4096
-_SHOWN = 3
 _OF_LIBRARY = ("transformers_version", "_from_model_config")
 """Keys of a generation config that say how it was written."""
 
 
-class VerifiedServer(Protocol):
-    """A server of a checkpoint while it lives."""
-
-    @property
-    def engine(self) -> str:
-        """Its name and version."""
-
-    @property
-    def ask(self) -> Callable[[Sequence[Sample]], Sequence[Tokens]]:
-        """Greedy replies, in the order of the questions."""
-
-
 Serve = Callable[..., AbstractContextManager[VerifiedServer]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportCheck:
-    """One measured value and its upper bound. Without a value it could not be measured; `note` says why."""
-
-    name: str
-    value: float | None
-    limit: float | None
-    passed: bool
-    note: str = ""
 
 
 def verify(
@@ -93,29 +62,18 @@ def verify(
     something is not as it should be; what was measured until then is in the report.
     """
     source, samples = questions(recipe, prompts)
-    report: dict[str, Any] = {
-        "passed": False,
-        "stage": stage,
-        "form": convert.form_of(out),
-        "dtype": convert.dtype_of(out),
-        "source": source,
-        "prompts": len(samples),
-        "with_images": sum(bool(sample.images) for sample in samples),
-        "versions": versions("torch", "transformers", "peft"),
-    }
+    form, dtype = convert.form_of(out), convert.dtype_of(out)
 
     def on_done(activity: str, done: int) -> None:
         on_progress(Progress(stage=f"verify {activity}", done=done, total=len(samples), unit="prompts"))
 
-    try:
-        checks = weights(recipe, run, out, stage, samples[:_PROBES])
-        report["checks"] = [asdict(check) for check in checks]
-        require_passed(out, checks)
+    with reported(out, stage=stage, form=form, dtype=dtype, asked=(source, samples), library="peft") as report:
+        add_checks(out, report, weights(recipe, run, out, stage, samples[:_PROBES]))
         student = ComparedStudent(recipe, out, samples, source)
         expected = student.replies(lambda done: on_done("transformers", done))
         arguments = {
             **convert.server_arguments(out),
-            "dtype": report["dtype"],
+            "dtype": dtype,
             "max-model-len": student.longest + recipe.eval.max_new_tokens,
             "limit-mm-per-prompt": {"image": max(len(sample.images) for sample in samples)},
         }
@@ -124,43 +82,10 @@ def verify(
             report["server"] = {"engine": server.engine, "arguments": arguments}
             served = server.ask(samples)
         on_done("vllm", len(samples))
+        limit = IDENTICAL_SHARE if dtype == "float32" else None
         replies = student.compare(expected, served)
-        report["replies"] = replies
-        limit = IDENTICAL_SHARE if report["dtype"] == "float32" else None
-        checks = reply_checks(replies, limit, why_none="in half precision ties fall either way")
-        report["checks"] += [asdict(check) for check in checks]
-        require_passed(out, checks, replies["differences"])
-        report["passed"] = True
-    finally:
-        write_json(out / REPORT, report)
+        add_replies(out, report, replies, limit, why_none="in half precision ties fall either way")
     return report
-
-
-def questions(recipe: Recipe, count: int) -> tuple[str, list[Sample]]:
-    """Up to `count` questions spread over the evaluation's source, else the first source that has any; its name.
-
-    Questions with pictures are taken where a source has some. Raises DataError when there are none at all.
-    """
-    others = [name for name in recipe.data if name != recipe.eval.data]
-    source, pool = "", list[Sample]()
-    for name in [recipe.eval.data] * (recipe.eval.data in recipe.data) + others:
-        result = list(islice(_readable(recipe, name), _LOOKED_AT))
-        pictured = [sample for sample in result if sample.images]
-        if pictured or (result and not pool):
-            source, pool = name, pictured or result
-        if pictured:
-            break
-    if not pool:
-        raise DataError(f"{recipe.path}: no source of the recipe can be read, so there is nothing to ask")
-    step = max(1.0, len(pool) / count)
-    return source, [pool[int(index * step)] for index in range(min(count, len(pool)))]
-
-
-def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
-    try:
-        yield from reader.samples(recipe, name)
-    except DataError:
-        return
 
 
 def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[Sample]) -> list[ExportCheck]:
@@ -265,50 +190,3 @@ def _logits(model: Any, inputs: Mapping[str, Any]) -> torch.Tensor:
     """Of the last positions of each prompt, which see all of it: (prompts, positions, vocabulary)."""
     result: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
     return result.float()
-
-
-def reply_checks(replies: Mapping[str, Any], limit: float | None, *, why_none: str) -> list[ExportCheck]:
-    """Checks of a server's greedy replies: at least the share `limit` is equal; None and its reason: any share."""
-    prompts = replies["same_prompts"] / replies["compared"]
-    share = replies["identical_share"]
-    return [
-        ExportCheck(name="same_prompts", value=prompts, limit=1.0, passed=prompts == 1.0),
-        ExportCheck(
-            name="identical_replies",
-            value=share,
-            limit=limit,
-            passed=limit is None or share >= limit,
-            note="" if limit is not None else f"reported only: {why_none}",
-        ),
-    ]
-
-
-_MEANING = {
-    "tensors": "a tensor of the file is not what the run's student gives",
-    "weights": "the export does not hold the weights of the run",
-    "settings": "the export holds another tokenizer, template or way to end replies than the run",
-    "logits": "the export computes other logits than the student of the run",
-    "learned": "the merge kept the weights that the stage started from",
-    "adapter": "the merged student is not its start with the adapter",
-    "same_prompts": "the server makes other token ids of the same questions",
-    "identical_replies": "the server's greedy replies are not those of transformers",
-}
-
-
-def require_passed(out: Path, checks: Sequence[ExportCheck], differences: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Raise DistillError naming every check that failed, with the first replies that differ."""
-    failed = [check for check in checks if not check.passed]
-    if not failed:
-        return
-    lines = [f"{out}: this export is not the trained student:"]
-    for check in failed:
-        figure = "" if check.value is None else f": {check.value:.6g}"
-        limit = "" if check.limit is None else f" (limit {check.limit:g})"
-        lines.append(f"  {check.name}: {_MEANING[check.name]}{figure}{limit}{'; ' if check.note else ''}{check.note}")
-    lines += [
-        f"  {difference['question']!r}, token {difference['position']}: transformers says "
-        f"{difference['transformers']!r}, the server {difference['server']!r} (margin {difference['margin']:.3g})"
-        for difference in differences[:_SHOWN]
-    ]
-    lines.append(f"every figure is in {out / REPORT}; don't serve it before this is understood")
-    raise DistillError("\n".join(lines))

@@ -107,7 +107,7 @@ class RequestQueue:
         self._asked.discard(record["id"])
         if sample_id in self._active:
             self._on_found({record["outcome"]: 1})
-            self._on_expect(self._beyond_first(record.get("attempt", 0)))
+            self._on_expect(self._beyond_first(record["attempt"]))
             known = self.policy.status_of
             self._ready = deque(each for each in self._ready if not all(known(part.id) for part in each.parts))
             self._queue_open(self._active[sample_id], first=False)

@@ -76,8 +76,6 @@ class Tally:
     """Replies whose tokens the server did not report."""
     repeated: int = 0
     """Attempts that a later one replaced."""
-    proven: int = 0
-    """Errors that are the rows' own."""
     open: int = 0
     """Traces still to be made."""
 
@@ -158,7 +156,6 @@ class FinalTraces:
                 without_usage=int(uncounted[number]),
                 hinted=int(finals.sum()) if teacher.hinted else 0,
                 repeated=int(counts[number, _REPLACED].sum()),
-                proven=int(finals[_ERROR]),
                 open=self._open[name],
             )
             tallies[name].outcomes = +tallies[name].outcomes

@@ -57,7 +57,7 @@ def _image_paths(path: Path) -> list[str]:
 def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
     """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
     try:
-        saved = {"root": inputs["root"], **orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]}
+        saved = orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]
         if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
             return []
         names = [name for name in _image_paths(folder / SAMPLES) if not is_store_address(name)]

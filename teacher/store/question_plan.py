@@ -8,7 +8,7 @@ import shutil
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
@@ -76,9 +76,6 @@ class QuestionPlan:
     """`sample_files.samples_content` of it."""
     extends: Sequence[tuple[int, str]] = ()
     """Earlier plans that this one begins with: numbers of samples, and digests."""
-    known_as: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the files of an earlier plan of the same samples, which noted no content: finished stages know the
-    traces by them."""
 
     def read(self, done: DoneRows | None = None) -> Iterator[Sample]:
         """The samples in their order; without those that are done."""
@@ -165,14 +162,12 @@ def is_current(folder: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
     try:
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        saved, files, _ = state["made_from"], state.get("files"), state["routed"]
+        saved, files, _ = state["made_from"], state["files"], state["routed"]
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return False
-    saved.setdefault("root", inputs["root"])  # not noted by earlier versions
     if saved != {**inputs, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
         return False
-    # Older versions noted no digests.
-    return files is None or files == _file_digests(folder)
+    return bool(files == _file_digests(folder))
 
 
 def _file_digests(folder: Path) -> dict[str, str]:
@@ -239,7 +234,7 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
         unchanged = unchanged and files == _file_digests(folder)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    if not unchanged or state["made_from"].get("unreadable"):
+    if not unchanged or state["made_from"]["unreadable"]:
         return None
     reasons = count_quarantined(folder)
     # Rows that no teacher is for count as seen, and their answers are not in the plan. A new row with two images of
@@ -308,28 +303,14 @@ def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
 
 def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
-    known_as = _known_as(pending, folder)
     (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
-    growth = orjson.loads((pending / PLAN_STATE).read_bytes()) | {"known_as": known_as}
+    growth = orjson.loads((pending / PLAN_STATE).read_bytes())
     shutil.rmtree(pending)
     unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
     state = {**inputs, "images": plan_images.images_state(folder / SAMPLES), "unreadable": unreadable}
     write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
-
-
-def _known_as(pending: Path, folder: Path) -> dict[str, str]:
-    """`QuestionPlan.known_as` of a new plan that takes the place of one of the same samples, or of none."""
-    try:
-        state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        if sample_files.content_of(folder / SAMPLES) != sample_files.samples_content(pending / SAMPLES):
-            return {}
-        if sample_files.samples_content(folder / SAMPLES):
-            return dict(state.get("known_as", {}))
-        return _file_digests(folder)
-    except (OSError, pa.ArrowException, orjson.JSONDecodeError, DataError):
-        return {}
 
 
 _LASTING_REASONS = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -352,7 +333,7 @@ def read_plan(folder: Path) -> QuestionPlan:
     try:
         samples = sample_files.count_samples(folder / SAMPLES)
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        routed, settings = state["routed"], state["made_from"]["settings"]
+        routed, settings, digest = state["routed"], state["made_from"]["settings"], state["files"][SAMPLES]
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
         raise DataError(
             f"{folder}: the plan cannot be read ({error}); remove {folder / PLAN_STATE} and run again"
@@ -363,8 +344,7 @@ def read_plan(folder: Path) -> QuestionPlan:
         quarantined=count_quarantined(folder),
         routed=routed,
         settings=settings,
-        digest=state.get("files", {}).get(SAMPLES, ""),
+        digest=digest,
         content=sample_files.samples_content(folder / SAMPLES),
-        extends=[(rows, digest) for rows, digest in state.get("extends", ())],
-        known_as=state.get("known_as", {}),
+        extends=[(rows, digest) for rows, digest in state["extends"]],
     )

@@ -50,7 +50,7 @@ class TraceIndex:
 
     folder: Path
     errors: dict[bytes, bool] = field(default_factory=dict)
-    """Ids that only have a proven error from an earlier run, and whether it may be gone when they are asked again."""
+    """Ids that only have an error from an earlier run, and whether it may be gone when they are asked again."""
     failed: dict[bytes, bool] = field(default_factory=dict)
     """The same for errors of this run; they are not asked again in it."""
     engines: dict[str, str] = field(default_factory=dict)
@@ -87,9 +87,7 @@ class TraceIndex:
             self.odd += bool(record["notes"])
         if record["outcome"] == Outcome.ERROR:
             self.with_errors.add(part_path(self.folder, part, ".jsonl"))
-            # What is not proven may have been an outage: it counts as never asked.
-            if record.get("proven"):
-                self.failed[key] = not record.get("error", "").startswith(ROW_FAULTS)
+            self.failed[key] = not record["error"].startswith(ROW_FAULTS)
             return
         usage = record["usage"]
         code = OUTCOMES.index(record["outcome"])

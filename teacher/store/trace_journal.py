@@ -81,7 +81,7 @@ def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> 
     """
     to_rewrite = index.stale | index.damaged | (index.with_errors if drop_errors else set())
     if drop_errors:
-        # A Journal adds checksums to a file of an older version before it appends, and the records move.
+        # A Journal adds checksums to a file without them before it appends, and the records move.
         to_rewrite |= {part for part in index.records if part == max(index.records) and json_lines.is_plain(part)}
     if not to_rewrite:
         return
@@ -220,8 +220,6 @@ def _add_rare(record: dict[str, Any], completion: Completion) -> None:
         record["usage"]["cached"] = completion.cached_tokens
     if completion.stop_reason:
         record["stop_reason"] = completion.stop_reason
-    if completion.error:
-        record["proven"] = True
     if completion.notes:
         record["notes"] = tuple(map(redact.exact, completion.notes))
     if choice := completion.choice:

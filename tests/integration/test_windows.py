@@ -154,7 +154,7 @@ from distill import run_log
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import BusyError
 folder = Path(sys.argv[1])
-(folder / "old.jsonl").write_bytes(b'{"a": 1}\\n{"a": 2}\\n')  # as versions wrote it that knew no checksums
+(folder / "old.jsonl").write_bytes(b'{"a": 1}\\n{"a": 2}\\n')  # edited by hand
 with Journal(folder / "old.jsonl") as journal:
     journal.append({"a": 3})
     try:

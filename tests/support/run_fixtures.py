@@ -16,7 +16,7 @@ from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images.image_files import sha256
 from distill.data.reader import sample_id
-from distill.data.sample_files import write_samples
+from distill.data.sample_files import samples_content, write_samples
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace, Usage
@@ -134,6 +134,7 @@ def generate_folder(
         stage="generate",
         fingerprint=fingerprint(fields),
         fields=fields,
+        inputs={"samples.parquet": samples_content(folder / "samples.parquet")},
         counts={"planned": len(traces)},
         outputs={str(path.relative_to(folder)): describe(path) for path in sorted(folder.glob("*/*.jsonl"))},
     ).write(folder)

@@ -142,7 +142,7 @@ def test_a_tenth_of_the_lines_damaged_costs_exactly_these_traces(world: World) -
     assert after.keys() == before.keys() and {key for key in after if after[key] != before[key]} == ids
 
 
-def test_a_journal_of_an_older_version_goes_on_and_gets_checksums(world: World) -> None:
+def test_a_journal_without_checksums_goes_on_and_gets_them(world: World) -> None:
     lines = [orjson.loads(line) for line in world.part.read_bytes().splitlines()]
     for line in lines:
         del line["crc"]

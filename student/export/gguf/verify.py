@@ -7,7 +7,6 @@ with the same pixels are asked greedily. Does not start llama.cpp: the caller pa
 import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,16 @@ import numpy as np
 from PIL import Image
 from transformers import ProcessorMixin
 
-from distill.artifacts.files import write_json
 from distill.artifacts.layout import model_folder
-from distill.artifacts.manifest import versions
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Progress, ProgressCallback, unwatched
 from student.data import images
+from student.export.check_report import ExportCheck, VerifiedServer, add_checks, add_replies, questions, reported
 from student.export.convert import trained_student
 from student.export.gguf.files import MMPROJ, MODEL, tensors_of, type_of
 from student.export.gguf.tokenizer import image_ids
 from student.export.reply_comparison import ComparedStudent
-from student.export.verify import REPORT, ExportCheck, VerifiedServer, questions, reply_checks, require_passed
 
 IDENTICAL_SHARE = 0.95
 """Share of equal replies under which f32 or f16 files fail; transformers computes in float32."""
@@ -56,23 +53,13 @@ def verify_gguf(
     weight_type = _weight_type(out / MODEL)
     shuffle = model.config.scale_factor
     del model
-    report: dict[str, Any] = {
-        "passed": False,
-        "stage": stage,
-        "form": "gguf",
-        "dtype": weight_type,
-        "source": source,
-        "prompts": len(samples),
-        "with_images": sum(bool(sample.images) for sample in samples),
-        "versions": versions("torch", "transformers", "gguf"),
-        "checks": [asdict(check) for check in checks],
-    }
 
     def on_done(activity: str, done: int) -> None:
         on_progress(Progress(stage=f"verify {activity}", done=done, total=len(samples), unit="prompts"))
 
-    try:
-        require_passed(out, checks)
+    asked = source, samples
+    with reported(out, stage=stage, form="gguf", dtype=weight_type, asked=asked, library="gguf") as report:
+        add_checks(out, report, checks)
         student = ComparedStudent(recipe, model_folder(run, stage), samples, source, dtype="float32")
         expected = student.replies(lambda done: on_done("transformers", done))
         with serve(
@@ -91,14 +78,8 @@ def verify_gguf(
             {index: _ended(reply, special) for index, reply in expected.items()},
             [(ids, _ended(reply, special)) for ids, reply in served],
         )
-        report["replies"] = replies
         limit = IDENTICAL_SHARE if weight_type in ("f32", "f16") else None
-        checks = reply_checks(replies, limit, why_none="the weights are rounded to fewer bits")
-        report["checks"] += [asdict(check) for check in checks]
-        require_passed(out, checks, replies["differences"])
-        report["passed"] = True
-    finally:
-        write_json(out / REPORT, report)
+        add_replies(out, report, replies, limit, why_none="the weights are rounded to fewer bits")
     return report
 
 

@@ -77,7 +77,7 @@ def test_a_valid_object_without_some_field_or_without_its_checksum_is_no_record(
         assert records == [RECORDS[0], RECORDS[4]] and len(damaged) == 1, name
 
 
-def test_a_file_of_an_older_version_is_read_and_goes_on_with_checksums(tmp_path: Path) -> None:
+def test_a_file_without_checksums_is_read_and_goes_on_with_them(tmp_path: Path) -> None:
     path = tmp_path / "part.jsonl"
     path.write_bytes(b'{"a":1}\n{"a":2}\n')
     with Journal(path) as journal:

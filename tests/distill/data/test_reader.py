@@ -11,7 +11,6 @@ from typing import Any
 
 import datasets
 import huggingface_hub
-import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
 from PIL import Image
@@ -342,10 +341,6 @@ def test_the_content_of_a_file_of_samples_is_the_same_wherever_their_images_lie(
     assert content([*samples[:5], replace(samples[5], id="0" * 20)]) != whole
     sample_files.write_samples(folder / "first.parquet", samples[:4])
     assert content(samples[4:], before=folder / "first.parquet") == whole
-    older = pq.read_table(folder / "first.parquet").replace_schema_metadata(None)
-    pq.write_table(older, folder / "older.parquet")  # by a version that noted no content
-    assert sample_files.samples_content(folder / "older.parquet") == ""
-    assert content(samples[4:], before=folder / "older.parquet") == whole
 
 
 def test_a_failed_write_of_samples_leaves_the_last_file(folder: Path) -> None:

@@ -6,7 +6,6 @@ import orjson
 import pytest
 from PIL import Image
 
-from distill.artifacts.layout import PLAN_STATE
 from distill.data.source_images import pictures_digest, pictures_of, require_same_pictures
 from distill.errors import StaleError
 from distill.recipe.loading import load
@@ -65,8 +64,3 @@ def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recip
     ids = {sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read()}
     assert planned(with_root(recipe, "others"))
     assert ids.isdisjoint(sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read())
-    state = tmp_path / "run" / "generate" / PLAN_STATE
-    noted = orjson.loads(state.read_bytes())
-    del noted["made_from"]["root"]  # as an earlier version left it
-    state.write_bytes(orjson.dumps(noted))
-    assert not planned(with_root(recipe, "others"))

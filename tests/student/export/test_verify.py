@@ -18,9 +18,10 @@ from distill.errors import DataError, DistillError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
+from student.export.check_report import questions
 from student.export.convert import export
 from student.export.reply_comparison import ComparedStudent, Tokens
-from student.export.verify import questions, verify
+from student.export.verify import verify
 from student.train import train
 
 FIRST = worlds.stage("first", steps=2)

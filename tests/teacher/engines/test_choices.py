@@ -89,7 +89,7 @@ def test_what_is_wrong_with_a_request_is_found_out_choice_by_choice(url: str, tm
     world.rows[0]["question"] += " fault=400"
     world.rows[1]["question"] += " fault=500x1"
     manifest = world.generate()
-    assert manifest.counts["errors_proven"] == SAMPLES and manifest.counts["complete"] == (ROWS - 1) * SAMPLES
+    assert manifest.counts["error"] == SAMPLES and manifest.counts["complete"] == (ROWS - 1) * SAMPLES
     errors = [record for record in world.records() if record["error"]]
     assert len({record["seed"] for record in errors}) == SAMPLES  # each was asked with its own
     assert (

@@ -211,28 +211,9 @@ def test_the_last_row_that_fails_is_proven_guilty_by_asking_again_what_is_known_
         world.generate()
         world.add_rows(1, text="fault=500")
         manifest = world.generate()
-    assert manifest.counts["complete"] == 3 and manifest.counts["errors_proven"] == 1
+    assert manifest.counts["complete"] == 3 and manifest.counts["error"] == 1
     (guilty,) = [record for record in world.records() if record["error"]]
-    assert guilty["proven"] is True and guilty["error"].startswith("server_error: HTTP 500")
-
-
-def test_errors_that_earlier_versions_wrote_are_asked_again(world: World) -> None:
-    import orjson
-
-    world.add_rows(4)
-    with stub_server.serve() as url:
-        world.add_teacher(url, max_retries=1)
-        world.add_rows(1, text="fault=401x3")
-        manifest = world.generate()
-        assert manifest.counts["errors_proven"] == 1
-        (part,) = world.run.glob("generate/stub/part-*.jsonl")
-        records = [{key: value for key, value in record.items() if key != "proven"} for record in world.records()]
-        part.write_bytes(b"".join(orjson.dumps(record, option=orjson.OPT_SORT_KEYS) + b"\n" for record in records))
-        path = world.run / "generate" / "manifest.json"
-        before = orjson.loads(path.read_bytes())
-        del before["counts"]["errors_proven"]
-        path.write_bytes(orjson.dumps(before))
-        assert world.generate().counts["complete"] == 5
+    assert guilty["error"].startswith("server_error: HTTP 500")
 
 
 def test_fresh_with_a_server_down_does_not_say_that_all_is_well(world: World) -> None:

@@ -64,7 +64,7 @@ def lines_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def forget(world: World) -> None:
-    """Leave the run directory as an older version does."""
+    """Remove what the next run need not read again."""
     for name in (".finals", "stub/.index"):
         (world.run / "generate" / name).unlink()
 
@@ -209,7 +209,7 @@ def test_an_error_that_may_pass_is_asked_again_with_what_is_kept(tmp_path: Path,
         world.generate()
         part = world.run / "generate" / "stub" / "part-00000.jsonl"
         records = list(read_jsonl(part))
-        failed = {**records[7], "outcome": "error", "error": "http_500: x", "proven": True}
+        failed = {**records[7], "outcome": "error", "error": "http_500: x"}
         part.write_bytes(b"".join(map(seal, [*records[:7], failed, *records[8:]])))
         (world.run / "generate" / "manifest.json").unlink()
     world.generate()  # the server is away: the error stays
