@@ -1,8 +1,7 @@
-"""Marks of reading direction inside a text act on that text alone, and control characters are shown as signs.
+"""Limits marks of reading direction to the text that holds them, and shows control characters as signs.
 
-A trace may hold an unclosed "right-to-left override" (U+202E), which on a page would turn the words that follow it,
-our own included. Pages pass every text through `isolated`; a terminal gets escapes instead
-(`distill.commands.progress`).
+A trace may hold an unclosed "right-to-left override" (U+202E), which would turn all words that follow it on a page.
+Pages pass every text through `isolated`; a terminal gets escapes instead (`distill.commands.progress`).
 """
 
 _EMBEDDINGS = frozenset("\u202a\u202b\u202d\u202e")

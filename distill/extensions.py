@@ -1,8 +1,7 @@
-"""Other people's code: an object that a recipe names by its file ("mine.py:Hedging") or by a package's entry point.
+"""Code from outside the project: an object that a recipe names by its file ("mine.py:Hedging") or by an entry point.
 
-A file lies beside the recipe and is run because the recipe names it, when it is first needed, and only then. It may
-import installed packages, but no other file beside it: the digest of the one file stands for all its code. What an
-object must be able to do is checked by the package that uses it.
+The file lies beside the recipe and runs when the object is first needed. It may import installed packages, but no
+other file beside it: its digest stands for all its code. The package that uses an object checks it.
 """
 
 import hashlib

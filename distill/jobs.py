@@ -1,8 +1,8 @@
-"""Jobs side by side: stages of a training, or arms of an ablation, each in a process that begins anew.
+"""Runs jobs at the same time: training stages, or arms of an ablation, each in a new process.
 
 On a machine with several cards each process has one of them. An interrupted command interrupts its jobs in the same
-way, and a job whose command was killed stops as if it had had SIGTERM. Does not know what a job does; the caller says
-when it may begin.
+way, and a job whose command was killed stops as after SIGTERM. Does not know what a job does; the caller says when it
+may begin.
 """
 
 import os

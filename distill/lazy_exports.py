@@ -1,4 +1,4 @@
-"""Public names of a package that load their module at first use, so that importing a neighbour stays cheap."""
+"""Public names of a package that load their module at first use, so that an import of the package stays cheap."""
 
 import importlib
 from collections.abc import Callable, Mapping

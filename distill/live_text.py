@@ -1,8 +1,8 @@
 """The text of a reply while a model writes it, for `distill ask`.
 
-What generates text looks for a listener; where there is none, nothing is done and nothing is costlier. A student in
-this process tells every word, a server every piece of a streamed answer. Other engines tell nothing: their replies
-are there at their end. The reply itself is what the engine returns, never what was heard.
+Code that generates text calls the listener, if there is one. A student in this process sends every word, a server
+every piece of a streamed answer. Other engines send nothing before their reply is complete. The reply that counts is
+what the engine returns, not the pieces.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Paths of this machine, and addresses of stores (s3://, gs://, hf://, file://) where such a path is meant.
+"""Tells paths of this machine from addresses of stores (s3://, gs://, hf://, file://).
 
 Python's path library takes such an address for a local folder named `s3:`, and a run would write into it for weeks.
 So these addresses are refused before anything is read or written.

@@ -1,6 +1,6 @@
 """Packages that the base install leaves out: which extra brings each, and the one line that installs it.
 
-Says what is missing without importing anything. Whether a package that is there works shows at its first import.
+Finds missing packages without importing them; it does not test that an installed package works.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""A command that refuses what it was given, before any stage did anything, leaves no run folder behind."""
+"""Removes the new run folder of a command that refuses its input before any stage begins."""
 
 import shutil
 from collections.abc import Iterator

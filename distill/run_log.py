@@ -42,7 +42,7 @@ _active: "_RunHandler | None" = None
 
 @contextmanager
 def recording(run: Path, verb: str, *, quiet: bool = False) -> Iterator[None]:
-    """Log to a run until the block ends: that `verb` begins and ends, and all that is said meanwhile.
+    """Log to a run until the block ends: the begin and the end of `verb`, and all messages between them.
 
     Inside another block the file and `command` stay those of the outer one, and `verb` is the `stage` of the lines; a
     verb inside itself is one. `quiet`: a process that works beside the one that logs begin and end.

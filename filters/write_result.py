@@ -1,4 +1,4 @@
-"""What `distill filter` makes of the signals: decisions, dataset, card, ablation arms, checks and the report.
+"""Writes the results of `distill filter` from the signals: decisions, dataset, card, ablation arms, checks, report.
 
 Other processes write the dataset while this one makes the rest. The manifest is written by `filters.apply`.
 """

@@ -1,9 +1,9 @@
-"""The rest of a run, estimated from the traces it already has: tokens, disk, time, cost.
+"""Estimates the rest of a run from its traces: tokens, disk, time, cost.
 
-A mean over the samples that are done, by teacher and domain, with a 95 % interval; for a teacher without any, the
-most that its settings allow. Sums per sample, so adaptive sampling, follow-up attempts and escalation are in them as
-they really happened. The interval covers chance alone: samples that were asked first because they were expected to
-take long, or a server that will be busier, are outside it.
+It takes the mean over the finished samples, by teacher and domain, with a 95 % interval; for a teacher without
+finished samples, the maximum that its settings allow. The values are sums per sample, so they include adaptive
+sampling, further attempts and escalation. The interval covers chance only: samples that were asked first because they
+were expected to take long, or a server that will be busier, are outside it.
 """
 
 import math
@@ -106,9 +106,9 @@ class TeacherUsage:
 
 
 def extrapolate(seen: Mapping[str, Moments], left: Mapping[str, int]) -> Amount:
-    """The sum of a quantity over the samples that are left, with a 95 % interval for that very sum.
+    """The sum of a quantity over the samples that are left, with its 95 % interval.
 
-    A domain of which nothing was seen, or a single sample, goes by all domains together.
+    A domain with fewer than two finished samples gets the mean of all domains.
     """
     pooled = Moments()
     for moments in seen.values():
@@ -255,7 +255,7 @@ def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
 
 
 def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
-    """The most that a teacher may have to write: every trace and every attempt up to its cap."""
+    """The maximum for a teacher: every trace and every attempt up to its cap."""
     first = samples * most_traces(recipe, teacher)
     attempts, share = attempt_growth(recipe.generate.outcomes)
     traces = first * attempts
@@ -270,7 +270,7 @@ def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
         output=output,
         disk=Amount(high=traces * _RECORD_BYTES + tokens * entry_bytes),
         seconds=None,
-        # What is asked and how long a server is up are not known, so a cost that hangs on them is not, either.
+        # The requests and the hours of a server are not known, so a cost by tokens or hours is not known either.
         cost=output.times(teacher.token_cost(0, 1)) if price.output and not (price.input or price.hour) else None,
     )
 

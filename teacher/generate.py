@@ -1,8 +1,8 @@
 """The verb: let the teachers write reasoning traces.
 
 Works out from the recipe, the samples and the traces on disk what is still wanted, asks for exactly that, appends
-each trace as soon as it is finished, and writes the manifest last. Killed at any moment, the same command goes on
-where it stopped.
+each trace as soon as it is finished, and writes the manifest last. After a kill the same command goes on where it
+stopped.
 
 Programs call `distill.generate`: it also compares the questions with the test data, which needs the filters.
 """
@@ -46,10 +46,10 @@ def generate(
 ) -> Manifest:
     """Let the teachers of a recipe answer [data.questions]; traces go to `<run>/generate/<teacher>/`.
 
-    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans anew after
-    settings have changed and asks again whatever ended in an error; traces that are still wanted are kept, the
-    others stay in the journals unused. A finished stage with the same settings, source and limit is returned as
-    it is, after asking again what failed for a passing reason if its server is there.
+    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans anew after settings
+    have changed and asks again for traces that ended in an error; traces that are still wanted are kept, the others
+    stay in the journals unused. A finished stage with the same settings, source and limit is returned as it is, after
+    asking again what failed for a passing reason if its server is there.
 
     Raises RecipeError, DataError, ModelError and StaleError for what the user has to change, TeacherError for a
     server that does not answer, CircuitOpen when too many requests fail, StorageError for a full disk, BusyError

@@ -1,4 +1,4 @@
-"""What can be known before a run: every row, image and setting checked, and what the run will take.
+"""Checks before a run: every row, image and setting, and an estimate of what the run will take.
 
 No server, GPU or torch is needed. The plan of the source is kept for the next run, unless that would damage a
 finished stage. Estimates come from existing traces, such as those of a probe; without any there are only upper

@@ -1,7 +1,7 @@
-"""The exact request that a trace came from, rebuilt from its record; and the same request sent once more.
+"""Rebuilds the request that a trace came from, and sends it once more.
 
-Everything that decides a request is in the record, the samples and the recipe, so a rebuilt request has the trace's
-id, or the recipe is not the one that the trace was made with: then the error says what differs.
+The record, the samples and the recipe hold everything that a request depends on. If the rebuilt request has another
+id than the trace, the recipe has changed, and the error says what differs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -126,14 +126,14 @@ def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], au
 
 
 def _rebuild_choices(request: Request, author: Author, index: int, of: int) -> Request:
-    """The request that asked for a trace and its siblings."""
+    """The request that asked for a trace, and for the other choices of the same request."""
     numbers = range(request.k - index, request.k - index + of)
     each = [author.attempt_at(request, k) for k in numbers]
     return replace(each[0], siblings=tuple(each[1:]))
 
 
 def _attempts(author: Author, first: Request, sampling: Sampling, attempt: int) -> Iterator[Request]:
-    """What attempt number `attempt` may have been: some of those before it called for a new seed, or none did."""
+    """The possible requests of attempt number `attempt`: attempts before it may have asked for a new seed."""
     request = author.next_attempt(first, sampling, reseed=False)
     for _ in range(attempt + 1):
         yield request

@@ -1,4 +1,4 @@
-"""A teacher scores given texts: how likely it finds each token of a text, with the picture, without it, or both.
+"""A teacher scores given texts: the likelihood of each token, with the picture, without it, or both.
 
 Every score is appended to a journal as soon as it is there, so a killed run loses at most what is in flight, and the
 same command goes on with what is missing. Does not choose texts (distill/wiring/scored_traces.py) or

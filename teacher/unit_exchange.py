@@ -1,4 +1,4 @@
-"""What agents that work on the same unit at once tell each other, by segments in the store.
+"""Agents that work on the same unit exchange their progress by segments in the store.
 
     <unit>/<attempt>/agent-<name>               who makes an attempt
     <unit>/<attempt>/<teacher>/drawn/segment-*  samples that the agent has drawn, by id, while others work on the unit

@@ -1,7 +1,7 @@
 """One arm of an ablation with one seed: its dataset, its stages, its rounds and its evaluation.
 
-The run directory of an arm is a whole run. What it has in common with other arms is made once and linked
-(distill/artifacts/stage_cache.py). Interrupted at any moment, the same job goes on where it stopped.
+The run directory of an arm is a whole run. What arms have in common is made once and linked
+(distill/artifacts/stage_cache.py). After an interruption the same job goes on where it stopped.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
 
 SECONDS = "seconds.json"
-"""In the run directory of an arm at equal seconds: what it may train, and the seconds that say so."""
+"""In the run directory of an arm at equal seconds: what it may train, and the seconds that this follows from."""
 Compare = Callable[[Recipe, Path], object]
 """Raises DataError where training data of a recipe stand in its evaluation data."""
 

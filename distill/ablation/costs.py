@@ -1,7 +1,7 @@
-"""What an arm costs: steps, tokens and seconds of its training, and of what its method asks beside that.
+"""What an arm costs: steps, tokens and seconds of its training and of the further work that its method needs.
 
-Seconds are of the wall clock, as the stages and journals of the arm noted them. They begin after the dataset that all
-arms have. An arm that scores traces, answers questions or asks teachers again has these seconds too.
+Seconds are wall-clock time from the stages and journals of the arm. They begin after the dataset that all arms have.
+An arm that scores traces, answers questions or asks teachers again has these seconds too.
 """
 
 from collections.abc import Iterator

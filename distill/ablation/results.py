@@ -1,4 +1,4 @@
-"""What the arms of an ablation say: accuracy, effect against the reference, cost, and the verdict on every claim.
+"""Results of an ablation: accuracy, effect against the reference and cost of every arm; the verdict on every claim.
 
 Reads what finished arms left and writes results.json, the report and the manifest. Trains and asks nothing.
 """

@@ -2,8 +2,8 @@
 
 The run directory of an arm is a whole run: its recipe, traces, dataset, students and evaluation. Traces come from the
 run itself; datasets, stages and evaluations made from the same settings are made once and linked
-(distill/artifacts/stage_cache.py). Interrupted at any moment, the same command goes on where it stopped. What arms
-change: distill/ablation/arms.py; what the figures say: distill/ablation/results.py.
+(distill/artifacts/stage_cache.py). After an interruption the same command goes on where it stopped.
+distill/ablation/arms.py says what arms change; distill/ablation/results.py compares them.
 """
 
 import shutil

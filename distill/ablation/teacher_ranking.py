@@ -1,9 +1,8 @@
-"""Does the filter rank teachers as the students trained on each of them turn out?
+"""Compares the filter's ranking of teachers with the accuracy of students trained on each of them.
 
-The filter's ranking is by student fit: how natural each teacher's kept traces are to a student that has not seen them
-(filters/report/teachers.py shows it). The other ranking is by the accuracy of students trained on one teacher each.
-Both are compared by rank correlation. There are few teachers, so the p-value is exact, the interval is wide, and the
-text says what so few can show at most.
+The filter ranks by student fit: how likely a student that has not seen them finds each teacher's kept traces
+(filters/report/teachers.py). The two rankings are compared by rank correlation. There are few teachers, so the
+p-value is exact and the interval is wide; the text says what so few teachers can show.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from distill.teacher_fits import Fits
 SHOWN = "rank_surprisal"
 """The signal that the filter's report ranks by."""
 ARM = "teacher_"
-"""An arm of one teacher alone is named so, followed by the teacher."""
+"""What the name of an arm of one teacher begins with; the teacher follows."""
 _SUMMARY = ("rows", "spearman", "kendall", "p", "ci95")
 
 

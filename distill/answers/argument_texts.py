@@ -1,4 +1,4 @@
-"""Arguments of the judge as texts: a number or a date is judged by its text; another value is refused by name.
+"""Arguments of the judge as texts: a number or a date is judged by its text; the error for another type names it.
 
 As in a data source, a missing gold answer (None, NaN) is no gold answer.
 """

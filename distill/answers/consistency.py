@@ -1,10 +1,10 @@
 """The conclusion of a rationale, and whether the answer after it agrees with it.
 
-A rationale concludes with the answer that it marks ("the answer is 7", a box), else with its last sentence. The
-answer judges it, as a gold answer judges a prediction. The module is cautious: a last sentence without a result
-contradicts nothing, nor does an aside after the result. An unmarked sentence can contradict a number, a year or a
-choice, but not a text. It reads English; in other languages only equations and marked answers. It does not check
-whether conclusion or answer is correct.
+The conclusion is the answer that the rationale marks ("the answer is 7", a box), else its last sentence. It is
+compared with the answer as a prediction is compared with a gold answer. The module is cautious: a last sentence
+without a result contradicts nothing, nor does an aside after the result. An unmarked sentence can contradict a
+number, a year or a choice, but not a text. It reads English; in other languages only equations and marked answers. It
+does not check whether conclusion or answer is correct.
 """
 
 import re

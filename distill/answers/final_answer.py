@@ -1,8 +1,8 @@
 """The final answer in what a model says: boxed, after a cue such as "the answer is", or the text itself.
 
 Works on text only and decides nothing: `distill.answers.verdicts` judges what is found here. Every text of a model
-enters the judge here, so that here it is made harmless: one pass over any length, no half of a character, and an
-answer of at most `MAX_CHARACTERS`, the part of a longer text that states it.
+enters the judge here, so this module also limits it: one pass over any length, no half of a character, and an answer
+of at most `MAX_CHARACTERS`, the part of a longer text that states it.
 """
 
 import re

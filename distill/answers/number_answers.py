@@ -1,4 +1,4 @@
-"""Numbers, percents, money and years: whether a prediction states the one that the gold answer is.
+"""Whether a prediction states the number, percentage or amount of money of the gold answer.
 
 `distill.answers.numbers.compare_quantities` judges one stated quantity; this module decides which number of a text is
 the answer.

@@ -1,8 +1,8 @@
 """Does a prediction state the gold answer? Three verdicts: correct, wrong, undecided.
 
-Undecided is for what the two texts leave open (50% or 0.5? 3:30 in which half of the day?), and is never to be
-counted as wrong. A judgement is by the type of the gold answer; types that are not given are inferred and recorded.
-Only a numeric answer has a relative error, so that tolerance stays a policy.
+Undecided is what the two texts leave open (50% or 0.5? 3:30 in which half of the day?); never count it as wrong. The
+type of the gold answer selects the comparison; a type that is not given is inferred and recorded. A numeric answer
+has a relative error, so that the tolerance stays a choice of the caller.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Years: whether a prediction states the year that the gold answer is."""
+"""Whether a prediction states the year of the gold answer."""
 
 import re
 from typing import Final

@@ -1,7 +1,7 @@
-"""Whether the files of a finished stage are what its manifest says: there, of the same size, of the same digest.
+"""Whether the files of a finished stage are those of its manifest: present, with the same size and the same digest.
 
-Sizes cost nothing and are compared at every start; digests where the bytes are about to be used, and by
-`distill repair`.
+Every start compares sizes, which costs nothing. Before a stage uses the bytes, and in `distill repair`, digests are
+compared.
 """
 
 from collections.abc import Iterable, Iterator

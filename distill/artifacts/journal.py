@@ -140,7 +140,7 @@ class Journal:
 
 
 def _lock_beside(path: Path) -> IO[bytes]:
-    """Lock an empty file in the place of a journal that others read meanwhile. It stays; the lock does not."""
+    """Lock an empty file beside a journal, which others may read meanwhile. The file stays; the lock does not."""
     lock = path.with_name(f".{path.name}{LOCK}").open("ab")
     lock_file(lock, path)
     return lock

@@ -71,7 +71,7 @@ def canonical(value: Any) -> bytes:
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted keys, so that a difference can be named. List items go by their name."""
+    """Nested settings as dotted keys, so that a difference can be named. The key of a list item is its name."""
     if isinstance(value, Mapping) and value:
         items = ((str(key), item) for key, item in value.items())
     elif isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):

@@ -148,7 +148,7 @@ class CheckContext:
         return result if isinstance(result, Survey) else None
 
     def readable(self, name: str) -> Survey | None:
-        """The survey of a source, None where it is not here or cannot be read: other results say so."""
+        """The survey of a source; None where the source is not here or cannot be read, which other checks report."""
         try:
             return self.survey(name) if self.is_here(name) else None
         except DistillError:

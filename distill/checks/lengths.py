@@ -18,7 +18,7 @@ _LONG = 1.5
 _SAME_TOKENS = 0.9
 """Share of a teacher's vocabulary that a student must have to count as the same; it may have more tokens."""
 _PROBED = 64
-"""Questions that are written as the student reads them."""
+"""The number of questions that are tokenised for the student."""
 
 
 def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:

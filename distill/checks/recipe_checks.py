@@ -1,7 +1,7 @@
 """The list of checks that a recipe has to pass before its run, and the loop that runs them.
 
 A check is a function from a context to results. It calls what the stages themselves call, loads no weights, downloads
-nothing and needs no GPU. No check ends the list: an error is a result, too.
+nothing and needs no GPU. An error of a check is a result, too, and the next check runs.
 """
 
 import time
@@ -118,7 +118,7 @@ def check_recipe(
 def _all_results(context: CheckContext, checks: Sequence[tuple[str, RecipeCheck]]) -> list[CheckResult]:
     results: list[CheckResult] = []
     if checks is WHOLE:
-        # A source by itself, so that one that cannot be read hides no other.
+        # Each source by itself: one that cannot be read must not hide faults of another.
         results += [
             result
             for name in context.uses

@@ -1,6 +1,6 @@
-"""What a check of a recipe finds, as values, as text for a person, and as one JSON object.
+"""Results of the checks of a recipe: as values, as text, and as one JSON object.
 
-Finds nothing itself (distill/checks/recipe_checks.py).
+distill/checks/recipe_checks.py runs the checks.
 """
 
 import textwrap
@@ -91,7 +91,7 @@ class CheckReport:
 
 def ordered(results: Sequence[CheckResult]) -> list[CheckResult]:
     """Problems first, then warnings, then what was not checked; in each the order in which they were found."""
-    # The same problem may stand in the way of several stages; it is said once.
+    # A problem may concern several stages; it is reported once.
     return sorted(dict.fromkeys(results), key=lambda result: _ORDER.index(result.state))
 
 

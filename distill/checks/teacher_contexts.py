@@ -1,6 +1,6 @@
 """Check of the context of vLLM servers: system text, question, image tokens and max_tokens together.
 
-A server refuses a request that is longer, after the run has started. For a server that the run starts, the processor
+A server refuses a longer request, but only after the run has started. For a server that the run starts, the processor
 of the checkpoint counts the tokens; a server that is up counts them itself, in requests for one token.
 """
 
@@ -28,11 +28,11 @@ from teacher.messages.prompts import image_part, messages, prompt
 from teacher.scheduling.routing import route
 
 _SIZED = 96
-"""Questions of which the size of the images is looked up."""
+"""Of so many questions the sizes of the images are read."""
 _LARGEST, _SPREAD = 4, 12
-"""Questions that the processor reads: those with the largest images, and others from the whole source."""
+"""The processor reads so many questions: those with the largest images, and others from the whole source."""
 _PROBES = 3
-"""Questions that a server is asked."""
+"""A server counts the tokens of so many questions."""
 
 
 def check_contexts(context: CheckContext) -> Iterator[CheckResult]:

@@ -136,7 +136,7 @@ def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _options_of(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
-    """Options of a server that its checkpoint cannot have: vLLM says so only when it starts."""
+    """Options of a server that do not fit its checkpoint: vLLM reports them only at its start."""
     try:
         config = orjson.loads((folder / "config.json").read_bytes())
     except (OSError, orjson.JSONDecodeError):

@@ -1,6 +1,7 @@
 """`distill ask`: one question about one image, to a run's student before and after training and to its teachers.
 
-Students are asked as `distill eval` asks them, teachers as a judge is asked, all greedily. Nothing is kept.
+Students are asked as `distill eval` asks them, teachers as a teacher as judge is asked; all decode greedily. Nothing
+is kept.
 """
 
 import hashlib

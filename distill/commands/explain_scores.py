@@ -1,8 +1,8 @@
-"""What teachers' scores of texts say of one trace, for `distill explain`.
+"""The scores that teachers gave texts of one trace, for `distill explain`.
 
-Of a stage with `visual` each word with the mean weight of its tokens, by the settings of the stage; the student's
-tokens get the same weights by character. Of a stage with `rollouts` the student's own replies to the question, each
-with the mean surprisal that the teacher gives its tokens: a stage learns most from replies that surprise the teacher.
+For a stage with `visual`: each word with the mean weight of its tokens, by the settings of the stage; the student's
+tokens get the same weights by character. For a stage with `rollouts`: the student's own replies to the question, each
+with the mean surprisal of its tokens under the teacher; a stage learns most from replies that surprise the teacher.
 Searches the journals of scores for the trace and reads no other line.
 """
 

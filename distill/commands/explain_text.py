@@ -1,6 +1,6 @@
-"""What `distill explain` knows of one trace, and how it is laid out as text: what became of it first.
+"""The facts that `distill explain` shows of one trace, and their layout as text: the outcome first.
 
-Holds facts that were found elsewhere; reads nothing.
+distill/commands/explain.py collects the facts.
 """
 
 import textwrap
@@ -33,12 +33,12 @@ class Twin:
     id: str
     similarity: float | None = None
     preferred: bool = False
-    """Whether it is the one of the group that stays."""
+    """Whether it is the preferred trace of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What is known of one trace. There is no decision, and no family, while it is not filtered."""
+    """What is known of one trace. Before `distill filter` it has no decision and no families."""
 
     record: Mapping[str, Any]
     sample: Mapping[str, Any]

@@ -55,7 +55,7 @@ class LiveReplies:
             yield
 
     def replied(self, reply: ModelReply) -> None:
-        """The whole reply: it stands in the place of what was heard."""
+        """The whole reply, in the place of the pieces."""
         _, text = self._replies.pop()
         self._replies.append((reply.title, reply))
         if self._side_by_side:

@@ -1,6 +1,6 @@
-"""The verbs in order, as the command line calls them: prepare the run directory, watch, summarise.
+"""The verbs as the command line calls them: prepare the run directory, show progress, summarise.
 
-No stage calls another; they meet here, and only through the files they leave in the run directory.
+No stage calls another; stages exchange only the files in the run directory.
 """
 
 import shlex

@@ -1,7 +1,7 @@
-"""Reads that come to an end: a file system that does not answer costs a caller LIMIT_S, and never the process.
+"""Reads with a time limit: a file system that does not answer costs a caller LIMIT_S and does not block the process.
 
-A read that blocks cannot be broken off. Every calling thread therefore has a daemon thread that reads for it; one
-that blocks is left alone, and Python does not wait for it at exit.
+A read that blocks cannot be cancelled. So every calling thread has a daemon thread that reads for it; one that blocks
+is given up, and Python does not wait for it at exit.
 """
 
 import os

@@ -11,7 +11,7 @@ from distill.errors import DataError, first_line
 from distill.recipe.sections.data import DataSource
 
 TIMEOUT_S = 4.0
-"""Without an answer for so long the hub is not reached."""
+"""After so long without an answer the hub counts as not reached."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -57,7 +57,7 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
 
 
 def _why_unreached(name: str) -> str:
-    """Why the hub cannot be asked; empty where it answers, whatever it says. Its client alone would try for 25 s."""
+    """Why the hub cannot be asked; empty where it gives any answer. The hub's own client would try for 25 s."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 

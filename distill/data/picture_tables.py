@@ -1,4 +1,4 @@
-"""Parquet files whose rows hold their pictures, so that they stay whole wherever the sources go."""
+"""Writes Parquet files whose rows hold their pictures, so that they need no other file."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice

@@ -3,7 +3,7 @@
 `read` gives every row as a sample or as a BadRow with a counted reason; `samples` gives the good ones and refuses a
 source of which too little is usable. A sample's id comes from its question and its images' bytes, never from its
 position. Images are checked by decoding them fully, a few at a time; only references to them are handed on.
-Where rows lie is `distill.data.sources`' business, what their columns mean `distill.data.formats`'.
+`distill.data.sources` finds the rows; `distill.data.formats` reads their columns.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ _COLUMNS_FROM = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBefore:
-    """The rows at the start of a source that were read at another time: where they end, and what was in them."""
+    """The rows at the start of a source that an earlier command has read: where they end, and what they held."""
 
     start: SourceStart
     samples: Path
@@ -116,11 +116,11 @@ def read(
 ) -> Iterator[Sample | BadRow]:
     """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
 
-    Of rows with the same question and images the first is kept; the others are duplicate_row, or
-    conflicting_answer when their gold differs. Those outside `part` are passed over. Stops after `limit` samples.
-    Images of rows for whose number `decode` is false are only looked for, and known by their place: for a survey, not
-    for a run, and a `part` is then decided by the first image of a row alone. The rows of `before` are left out.
-    Raises DataError when the source cannot be read at all.
+    Of rows with the same question and images the first is kept; the others are duplicate_row, or conflicting_answer
+    when their gold differs. Rows outside `part` are left out. Stops after `limit` samples. A survey passes `decode`:
+    for row numbers where it is false, images are not decoded but only checked to exist, their ids come from their
+    paths, and the first image of a row alone decides its `part`. The rows of `before` are left out. Raises DataError
+    when the source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
@@ -153,7 +153,10 @@ def _always(number: int) -> bool:
 
 
 def _part(reader: "_SampleReader", *, survey: bool) -> SourcePart | None:
-    """The part of a source that is read, which its rows with several images shape; None for the whole source."""
+    """The part of a source that is read; rows with several images decide which images are in one part.
+
+    None: the whole source.
+    """
     source, table = reader.source, reader.table
     if source.part == (0, 1):
         return None

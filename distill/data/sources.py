@@ -1,8 +1,8 @@
-"""Where the rows of a data source are, and reading them one by one.
+"""Finds the rows of a data source and reads them one by one.
 
-A source is a file, a directory or a hub name; each becomes a `SourceTable`: files of one kind, read
-in order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that
-cannot be read is a BadRow; a source that cannot be read is a DataError.
+A source is a file, a directory or a hub name; each becomes a `SourceTable`: files of one kind, read in order. Rows
+are plain mappings; `distill.data.formats` reads their columns. A row that cannot be read is a BadRow; a source that
+cannot be read is a DataError.
 """
 
 import csv

@@ -1,8 +1,8 @@
-"""Tables of sources that lie in a store, as files of this machine.
+"""Tables in a store as files of this machine.
 
 A table is fetched when its first row is read, and again only when the store has another object under its name: name,
-size and ETag tell. Until then an empty file stands in its place, so that a folder of a store is understood as one of
-this machine is. Fetched files may be deleted while no command runs.
+size and ETag tell. Until then an empty file stands in its place, so that a folder in a store is read like a local
+folder. Fetched files may be deleted while no command runs.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from distill.object_store.recipe_stores import files_folder, open_address
 
 _READ_BYTES = 32 << 20
 _DESCRIPTIONS = ("state.json", "dataset_dict.json")
-"""Small files that say which tables a folder has."""
+"""Small files that list the tables of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The rows of one file of each kind, as mappings; a text in the place of a row says why it cannot be read.
+"""The rows of one file, for each kind of file, as mappings; a row that cannot be read is a text with the reason.
 
 Rows of Parquet and Arrow files come with their number, because images in them are referred to by it.
 """

@@ -2,8 +2,8 @@
 
 A key is the name of a member up to the first dot after its folders. `image` has the images of a row, in the order of
 the shard, as ranges of the file; the fields of KEY.json are columns; every member is the column of its ending. Only
-heads of members and texts are read here, images where they are needed. The webdataset and datasets libraries hand on
-the bytes of members and not their places, and group only members that stand side by side.
+heads of members and texts are read here, images where they are needed. The libraries webdataset and datasets give the
+bytes of members and not their positions, and group only members that stand side by side.
 """
 
 import codecs

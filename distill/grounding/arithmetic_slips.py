@@ -1,6 +1,6 @@
 """Slips in the arithmetic that a text writes out, in signs or in words; no table, question or picture is needed.
 
-A claim is what the text itself says that arithmetic gives: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
+A claim is a result that the text states for a calculation: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
 increase". Only sure claims are checked: no questions, negations, unknowns or ranges. A claim that the text corrects
 elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words, and
 signs in any language.
@@ -28,7 +28,7 @@ _SENTENCE: Final = re.compile(
 )
 _TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
 _WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS
-"""All words that a search for claims asks for."""
+"""All words that the patterns of claims search for."""
 _POINT_GROUP: Final = re.compile(r"(?<![\w.,])([1-9]\d{0,2})\.(\d{3})(?![.,]?\d)")
 """A number that has three decimals or, as much of Europe writes it, is a thousand times as large."""
 _AROUND: Final = 20

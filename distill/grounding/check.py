@@ -1,11 +1,11 @@
 """Which numbers and labels of a rationale neither the chart's table nor one step of arithmetic supports.
 
-A number that is said of a label ("blue: 8", "the blue bar reaches 8", "45 in 2015") must stand under that label; one
-said of an extreme ("the highest is 9") must be one. Written arithmetic must come out, from numbers that were read.
-A result in words ("adding them gives 14", "3 higher") must be what that step gives on what the sentence, the question
-or the reading so far names. Any other number is supported by the table, the question or what was derived before.
-Limits ("more than 40"), axis marks, enumerations and spelled-out numbers are not judged. A wrong number is reported
-where it first appears, not in what is computed from it. Knows English.
+A number that the text gives a label ("blue: 8", "the blue bar reaches 8", "45 in 2015") must stand under that label;
+one said of an extreme ("the highest is 9") must be one. Written arithmetic must come out, from numbers that were
+read. A result in words ("adding them gives 14", "3 higher") must be what that step gives on what the sentence, the
+question or the reading so far names. Any other number is supported by the table, the question or what was derived
+before. Limits ("more than 40"), axis marks, enumerations and spelled-out numbers are not judged. A wrong number is
+reported where it first appears, not in what is computed from it. Knows English.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Processes that work for this one: how many there may be, and how each of them behaves.
+"""Child processes: how many there may be, and how they handle signals and the end of their parent.
 
 A child leaves the signals of a terminal to its parent, and ends with it. SIGTERM ends a process as Ctrl-C does.
 """

@@ -1,4 +1,4 @@
-"""Locks of files by the operating system: exclusive, never waited for, and gone with the process that holds them."""
+"""File locks of the operating system: exclusive, without waiting, and released when the process ends."""
 
 import os
 from typing import Final

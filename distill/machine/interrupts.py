@@ -1,7 +1,7 @@
-"""That this process was interrupted, for threads that wait: a signal reaches the main thread alone.
+"""Tells waiting threads that this process was interrupted: a signal reaches the main thread only.
 
 A command that owns threads notes an interrupt before it waits for them. The note holds for a minute, so that a later
-command in the same process waits as ever.
+command in the same process waits as usual.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""Memory that is free for this process, and memory that it no longer uses: it goes back to the system.
+"""Free memory of this process, and the return of unused memory to the system.
 
-Cycles of objects are looked for seldom. glibc keeps freed arrays of some megabytes: a process that once had a million
+The garbage collector runs seldom, and glibc keeps freed arrays of some megabytes: a process that once had a million
 ids in its arrays would stay as large until its end.
 """
 

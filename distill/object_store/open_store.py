@@ -1,4 +1,4 @@
-"""An address or a path as a store that has shown that it can hold a run."""
+"""Opens the store at an address or a path and tests that it can hold a run."""
 
 import os
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Six requests that show whether a store keeps what commits need, before anything is spent.
+"""Six requests that test, before a run spends anything, whether a store does what commits need.
 
-Some servers that speak S3 accept `If-None-Match: *` and ignore it: two writers then both believe that they have
-committed, and the work of one is lost without a word.
+Some servers that speak S3 accept `If-None-Match: *` and ignore it: then two writers both believe that they have
+committed, and the work of one is lost without an error.
 """
 
 import secrets

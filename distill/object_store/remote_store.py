@@ -26,16 +26,16 @@ from distill.errors import InputError, StorageError, StoreUnavailable, first_lin
 from distill.object_store.interface import StoredObject
 
 TIMEOUT_S = 60
-"""For one request: an object of 50 MB at 1 MB/s comes in time."""
+"""Time limit of one request: enough for 50 MB at 1 MB/s."""
 _CLOCK_S = 5.0
-"""For the question what time it is."""
+"""Time limit of a request for the store's clock."""
 _NO_OBJECT = "clock"
 _PART_BYTES, _PARTS = 8 << 20, 9_000
-"""Of an upload in parts; S3 takes 10,000 parts at most."""
+"""Size of a part of an upload; S3 takes at most 10,000 parts."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEYOND_THE_END = "416"
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed when it is sent again."""
+"""Statuses after which the same request may succeed later."""
 _NO_BUCKET = "NoSuchBucket"
 _EXPIRED = "ExpiredToken"
 """Temporary credentials of a role: the client gets new ones by itself, which may take a while."""
@@ -68,7 +68,7 @@ class RemoteStore:
             raise InputError(f"{self.address}: not an address of a store: {first_line(error)}") from error
 
     def now_s(self) -> float:
-        """By the header `Date` of an answer, be it a refusal; obstore does not show headers."""
+        """Read from the header `Date` of any answer, a refusal included; obstore does not give headers."""
         try:
             address = obstore.sign(self._store, "GET", _NO_OBJECT, timedelta(seconds=TIMEOUT_S))
             try:
@@ -111,7 +111,7 @@ class RemoteStore:
             obstore.put(self._store, key, data, chunk_size=max(_PART_BYTES, size // _PARTS + 1))
 
     def create(self, key: str, data: bytes) -> bool:
-        """As the interface says, but False also where the answer to this caller's earlier request was lost."""
+        """As the interface says; also False where this caller has created the object and the answer was lost."""
         with self._errors("write", key):
             try:
                 obstore.put(self._store, key, data, mode="create", use_multipart=False)
@@ -135,7 +135,7 @@ class RemoteStore:
 
     @contextmanager
     def _errors(self, verb: str, key: str) -> Iterator[None]:
-        """StoreUnavailable for what may pass; StorageError with the next step for what stays."""
+        """StoreUnavailable for errors that may pass; StorageError with the next step for others."""
         where = f"{self.address}/{key}".rstrip("/")
         try:
             yield
@@ -170,5 +170,5 @@ def _as_ours(error: BaseError, verb: str, where: str) -> StorageError:
 
 
 def _reason(error: BaseError) -> str:
-    """What went wrong without the address, which is said already."""
+    """The error without the address, which the message has already."""
     return first_line(error).rpartition(" - ")[2].removesuffix(": ")

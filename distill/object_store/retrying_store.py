@@ -1,4 +1,4 @@
-"""Waiting for a store that does not answer: an outage does not end a run, which reports what it waits for."""
+"""Waits for a store that does not answer: an outage does not end a run; the run reports what it waits for."""
 
 import logging
 import random

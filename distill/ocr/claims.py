@@ -1,10 +1,10 @@
-"""What a rationale says of the text in its picture, against what OCR reads there.
+"""Compares what a rationale says of the text in its picture with the text that OCR reads there.
 
-Numbers are checked as they are against a chart's table (`distill.grounding`): what the rationale computes, counts or
-was given is no reading. Quoted words that are said to stand in the picture, and names with a number of their own, are
-looked for in all of its text. A claim is unsupported where OCR read something else in its place, or nothing like it
-in a picture that prints its values. It is not checkable where OCR cannot tell: no text, values without print, a label
-whose number was not found, words that are nearly there. Knows English.
+Numbers are checked as against a chart's table (`distill.grounding`): numbers that the rationale computes, counts or
+takes from the question are no readings. Quoted words that the rationale reads in the picture, and names with a number
+of their own, are searched for in all of its text. A claim is unsupported where OCR read something else in its place,
+or nothing like it in a picture that prints its values. It is not checkable where OCR cannot tell: no text, values
+without print, a label whose number was not found, words that are nearly there. Knows English.
 """
 
 import re
@@ -120,7 +120,7 @@ class _PictureCheck(RationaleCheck):
     def report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> bool | None:
         """Unsupported, if OCR can tell; else the item counts as not checkable, and as a number that is known."""
         if reason in ("arithmetic", "result") or (item.number is None and reason == "reading"):
-            return None  # what is computed, and which bar is said to be an extreme, is no reading of text
+            return None  # results of calculations, and bars called an extreme, are no readings of text
         confidence = (
             self._sureness_of_name(item) if item.number is None else self._sureness_of_number(item, label, expected)
         )
@@ -171,7 +171,7 @@ class _PictureCheck(RationaleCheck):
         )
 
     def _is_reading(self, item: Item) -> bool:
-        """Whether a number without a label is said to stand in the picture, and OCR can be expected to find it."""
+        """Whether the rationale reads a number without a label in the picture, and OCR should find it there."""
         number, role = item.number, self.expressions.get(self.items.index(item))
         assert number is not None
         if role is not None:
@@ -188,7 +188,7 @@ class _PictureCheck(RationaleCheck):
         return formatted or bool(named) or any(words.search(sentence) for words in (_SAYS, _LISTS))
 
     def _is_result(self, item: Item) -> bool:
-        """Whether words announce a result, and one step on what was said before gives it."""
+        """Whether words announce a result, and one step on the numbers before gives it."""
         around = self.lower[max(self.sentence_start, item.start - _BEFORE) : item.end + _ANNOUNCED]
         if not (_SO.search(around) or announced_steps(around)):
             return False
@@ -227,7 +227,7 @@ def _unlike(words: str, picture: PictureText) -> float | None:
 
 
 def _check_quotations(text: str, picture: PictureText, given: str) -> Iterator[tuple[Verdict, Unread | None]]:
-    """The verdict on each text that is said to stand in the picture."""
+    """The verdict on each text that the rationale reads in the picture."""
     known = squeeze(given)
     for match in _QUOTED.finditer(text):
         words = next(group for group in match.groups() if group)

@@ -1,7 +1,7 @@
-"""Processes that read pictures: native code may crash on one, which costs this picture alone.
+"""Reads pictures in processes of their own: native code may crash on a picture, and then only this picture is lost.
 
-Never in the process of the command. A picture that was handed in when a process died is tried again, alone in a
-process, so the pictures beside a bad one are read.
+A picture that was in a process that died is tried again alone in a new process, so a bad picture does not spoil
+others.
 """
 
 from collections import deque

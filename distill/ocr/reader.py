@@ -1,6 +1,6 @@
-"""Text in pictures, read by RapidOCR on a CPU: its models come with its wheel, and nothing is fetched.
+"""Reads text in pictures with RapidOCR on a CPU; its models are in its wheel, so nothing is downloaded.
 
-A line has its place and how sure the reader is of it. The library is optional, the extra `ocr`.
+Every line has its place and a confidence. The library is optional, the extra `ocr`.
 """
 
 from dataclasses import dataclass

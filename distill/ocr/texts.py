@@ -1,7 +1,7 @@
 """The text of pictures as a run keeps it: read once for each distinct picture, and found again by its digest.
 
 One append-only file for each version of the reader. A picture that cannot be decoded, takes too long or crashes the
-reader has a reason instead of lines; what could not be decoded is tried again when the file is next asked for.
+reader has a reason instead of lines; a picture that could not be decoded is tried again the next time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

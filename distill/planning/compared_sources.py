@@ -1,4 +1,4 @@
-"""Which sources of a recipe are learned from and which are tests; loads nothing that compares them."""
+"""Which sources of a recipe are training data and which are test data."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,8 @@
 """A teacher and a student that fit a card, for a first recipe.
 
 Names and sizes are those of the published checkpoints. The memory of a student's training is that of `distill plan`
-for the stages of the recipe `own-images` (docs/log.md); the plan of the written recipe says it again for the data.
+for the stages of the recipe `own-images` (docs/log.md); `distill plan` for the written recipe counts the tokens of
+the data, too.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ from distill.planning.stage_plans import local_gpu
 _SERVER_SHARE = 0.9
 """Share of the memory that a vLLM server takes by default."""
 _BESIDE_WEIGHTS_GIB = 5.0
-"""For images, the cache of some requests of 8,192 tokens, and graphs. An estimate; a server with less says so."""
+"""For images, the cache of some requests of 8,192 tokens, and graphs: an estimate.
+
+A server with too little memory stops at its start.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +63,13 @@ def chosen_card(gpu: str | None, memory_gib: float | None) -> tuple[Gpu, str]:
 
 
 def teacher_for(card: Gpu) -> tuple[FirstModel, bool]:
-    """The largest teacher that a server on the card holds, and whether it does: else the smallest."""
+    """The largest teacher that fits the card, and True; if none fits, the smallest one, and False."""
     room = _SERVER_SHARE * card.memory_gib - _BESIDE_WEIGHTS_GIB
     return _largest(TEACHERS, room)
 
 
 def student_for(card: Gpu) -> tuple[FirstModel, bool]:
-    """The largest student that the card trains, and whether it does: else the smallest."""
+    """The largest student that the card can train, and True; if none fits, the smallest one, and False."""
     return _largest(STUDENTS, card.usable_bytes / 2**30)
 
 

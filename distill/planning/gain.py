@@ -1,4 +1,4 @@
-"""Will it help? What the traces of a run let one expect of a distillation, before it is trained.
+"""Predicts from the traces of a run how much a distillation will gain, before anything is trained.
 
 Measured of each teacher: the questions that it answers rightly, and how a student that has not learned from its
 traces takes them (distill/teacher_fits.py). A model fitted to known pairs of teachers and students

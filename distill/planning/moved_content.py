@@ -1,4 +1,4 @@
-"""Whether another path in a recipe leads to the same content: models and data are what they hold."""
+"""Whether another path in a recipe leads to the same model or data, compared by content."""
 
 import re
 from collections.abc import Iterator

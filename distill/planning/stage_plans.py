@@ -1,6 +1,6 @@
 """What each stage of a training will take, before anything is loaded, and how it fits a card.
 
-Memory is that of tensors in a step (student/training/cost/memory.py) beside a reserve for what surrounds them.
+Memory is that of the tensors of a step (student/training/cost/memory.py) plus a reserve for everything else.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""How long a stage takes on a card at least, what limits it, and the setting that lifts the limit.
+"""The shortest time of a stage on a card, what limits it, and the setting that lifts the limit.
 
 The bound is that of student/training/cost/roofline.py; MFU and HFU are shares of the card's nominal bf16 rate, as in
 metrics.jsonl.

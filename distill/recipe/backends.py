@@ -1,7 +1,7 @@
-"""The backends of a teacher: what each can do, and which class answers for it.
+"""The backends of teachers: the capabilities of each and its engine class.
 
-To add a backend: its name and its capabilities here, and the engine class that they name (docs/extending.md, "A
-backend"). No other module asks for a backend by its name.
+A new backend needs an entry here and its engine class (docs/extending.md, "A backend"). No other module compares
+names of backends.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ BackendName = Literal["embedded", "vllm", "vllm_offline", "openai", "batch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the recipe and the engines have to know of a backend before anything is loaded."""
+    """What recipe and engines need to know of a backend before anything is loaded."""
 
     summary: str
     engine: str
@@ -31,7 +31,7 @@ class Capabilities:
     may_charge: bool = False
     """Requests may cost money: no check sends one."""
     direct: BackendName | None = None
-    """The backend that sends a single request to the same server and waits for its answer; for one that does not."""
+    """For a backend that does not wait for answers: the one that sends a single request to the server and waits."""
     takes_choices: bool = False
     """One request can ask for several traces."""
     knows_sampling: bool = False

@@ -132,7 +132,7 @@ def _override(values: dict[str, Any], key: str, text: str) -> None:
 
 
 def put(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set the value of a dotted key in a recipe's values; list items go by name or position."""
+    """Set the value of a dotted key in a recipe's values; the key of a list item is its name or position."""
     if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
         values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
     *parents, last = key.split(".")

@@ -8,7 +8,7 @@ from distill.recipe.loading import derived_recipe, given_values
 from distill.recipe.recipe import Recipe
 
 _STUDENT = "student"
-"""What the student is called in an evaluation that asks no other."""
+"""The student's name in an evaluation of this student alone."""
 
 
 def questioning_recipe(

@@ -1,7 +1,7 @@
-"""Do two rankings of teachers agree: by how well their traces fit a student, and by the students trained on them?
+"""Agreement of two rankings of teachers: by the fit of their traces, and by the students trained on them.
 
 Spearman's and Kendall's correlation, a permutation test, and intervals. There are few teachers, so the p-value is
-exact, the interval is wide, and the text says what so few can show at most. Reads and writes nothing.
+exact and the interval is wide; the text says what so few teachers can show. Reads and writes nothing.
 """
 
 import math

@@ -255,7 +255,7 @@ def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:
 
 @contextmanager
 def _left_to_the_lease() -> Iterator[None]:
-    """An error of the store inside hides no other: others take over when the lease is over."""
+    """An error of the store in this block hides no other error: other agents take over when the lease is over."""
     try:
         yield
     except StorageError as error:

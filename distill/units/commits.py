@@ -61,7 +61,7 @@ class Commit:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One go at a unit. Its name is random, so no other attempt writes its objects."""
+    """One attempt at a unit. Its name is random, so no other attempt writes its objects."""
 
     store: ObjectStore
     unit: Unit
@@ -105,7 +105,7 @@ class Attempt:
         key = self.unit.commit_key
         ours = Commit(attempt=self.name, files=self.files, counts=counts)
         self.store.create(key, canonical(asdict(ours)))
-        # The object itself says who has won, whatever became of the answer.
+        # The object itself tells which attempt counts, also where the answer was lost.
         commit = _parsed(key, self.store.read(key))
         if commit.attempt == self.name:
             remove_leftovers(self.store, self.unit, commit)

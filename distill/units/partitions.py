@@ -72,7 +72,7 @@ def range_count(samples: int, rows: int) -> int:
 
 
 def _power(count: int, rows: int) -> int:
-    """The smallest n for which `2 ** n` partitions have at most `rows` each, if all are alike."""
+    """The smallest n for which `2 ** n` partitions of equal size have at most `rows` each."""
     return max(0, -(-count // rows) - 1).bit_length()
 
 

@@ -1,7 +1,7 @@
-"""Asks the models of a run a question of the page, in a process of its own.
+"""Asks the models of a run a question from the page, in a process of its own.
 
-The process holds what models need and gives it back at its end, so the page stays small, and a model that takes too
-much memory does not end it. What the process tells comes as plain values, one after the other.
+The process returns the memory of the models when it ends, so the server of the page stays small, and a model that
+needs too much memory does not end it. The process sends plain values.
 """
 
 import multiprocessing
@@ -23,7 +23,9 @@ _END_S: Final = 5.0
 
 
 class Asking:
-    """One question on its way. `next` waits for what the models say; `stop` ends the process from another thread.
+    """A question that is being answered.
+
+    `next` waits for the next message of a model; `stop` ends the process from another thread.
 
     `next` gives `{"name", "model", "text"}` while a model writes, with all that it wrote, `{"reply": fields}` when it
     is done or was not asked, `{"error": message}`, and None at the end.

@@ -80,7 +80,7 @@ def write(
     before: Sequence[Path] = (),
     shard_bytes: int = SHARD_BYTES,
 ) -> dict[str, int | None]:
-    """Put an export of a dataset's folder in the place of `folder`; without a format there is none.
+    """Replace the export in `folder` by a new one of a dataset's folder; without a format remove it.
 
     `name` is what LLaMA-Factory calls the dataset; `before` are older exports, whose pictures are used again. Returns
     the number of examples of each file besides pictures, by its path below `folder`. Raises DataError when the

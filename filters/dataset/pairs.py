@@ -1,8 +1,8 @@
-"""Pairs for a preference stage: of each question the right and the wrong trace that are closest in length.
+"""Pairs for a preference stage: for each question the right and the wrong trace that are closest in length.
 
 A right trace is one that no rule drops and that the judge calls correct; a wrong one is complete and called wrong.
-The lengths of a pair differ by at most a tenth of the longer one, so that length says nothing about which is right.
-The choice depends on the traces alone. Does not write rows (filters/dataset/ablation_sets.py).
+The lengths of a pair differ by at most a tenth of the longer one, so that length does not tell which is right. The
+choice depends on the traces alone. Does not write rows (filters/dataset/ablation_sets.py).
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ LONGEST_GAP = 0.1
 """Largest difference in length of a pair, as a share of the longer trace's tokens."""
 TRACES = """
     SELECT chosen AS id FROM chosen WHERE reason IS NULL UNION ALL SELECT rejected FROM chosen WHERE reason IS NULL"""
-"""SQL of the traces of all pairs, from a table `chosen` that `write` wrote."""
+"""SQL of the traces of all pairs in a table `chosen` that `write` wrote."""
 TOKENS = "(coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0))"
 """SQL of a trace's length."""
 WHOLE = f"outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], '{UNREADABLE_IMAGE}')"

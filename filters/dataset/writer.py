@@ -235,7 +235,7 @@ def write_files(rows: Iterator[Row], folder: Path, number: int) -> dict[str, Out
 
 
 def replace(new: Path, folder: Path) -> None:
-    """Put a finished folder in the place of another."""
+    """Replace a folder by a finished one."""
     with storage_errors(folder):
         if folder.exists():
             shutil.rmtree(folder)
@@ -252,8 +252,8 @@ def row(
     relative_tolerance: float = 0.0,
 ) -> Row:
     """One example: the plain question, and the assistant's turn with its rationale."""
-    # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are. Of
-    # several gold answers it is the one that the rationale leads to.
+    # The student learns a correct answer in the spelling of the gold answer, because teachers spell it in different
+    # ways. Of several gold answers it is the one that the rationale leads to.
     is_correct = signals.get("answer_verdict") == "correct" and sample.answers
     answer = accepted_answer(sample, trace, relative_tolerance) if is_correct else trace.answer.strip()
     rationale = trace.reasoning.strip()
@@ -337,7 +337,7 @@ def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
 
 
 def _pictures(sample: Sample, max_pixels: int, unreadable: dict[str, str]) -> list[dict[str, Any]] | None:
-    """The encoded images of a sample in a form that every decoder reads alike; None when one cannot be read."""
+    """The encoded images of a sample, in a form that all decoders read in the same way; None for unreadable ones."""
     pictures = []
     try:
         for ref in sample.images:

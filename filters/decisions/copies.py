@@ -1,4 +1,4 @@
-"""The copy that takes the place of a preferred trace which another rule drops.
+"""Chooses the copy that takes the place of a preferred trace which another rule drops.
 
 Signals say which trace or question repeats which preferred one, before any rule is known. A rule that drops copies
 must not drop all of a group: if the preferred one is dropped by a rule that does not ask for copies, or by one that

@@ -36,7 +36,7 @@ UNGROUNDED_LIMIT = 0.3
 CONTESTED_LIMIT = 0.15
 """Where two answers are each wrong in 7 of 100 cases, about this share of questions has no majority."""
 TEMPLATED_NOTE = 0.1
-"""From this share of rationales with the words of another one and other values a note says so. It is no fault."""
+"""From this share on, a note counts rationales with the words of another one and other values. It is no fault."""
 UNDECIDED_LIMIT = 0.1
 """The judge leaves about one in ten right answers undecided."""
 RELATED_LIMIT = 0.65

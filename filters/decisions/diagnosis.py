@@ -1,7 +1,7 @@
-"""What is wrong or good about a run's traces and the dataset made of them: each rule from counts to a finding.
+"""What is wrong or good about a run's traces and its dataset: rules that turn counts into findings.
 
-A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. What the checks of the selected
-dataset warn of is said there (filters/decisions/dataset_checks.py).
+A rule gives a finding where the 95 % interval (Wilson) of its share is beyond its limit. The checks of the selected
+dataset have warnings of their own (filters/decisions/dataset_checks.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from filters.decisions.funnel import Funnel
 from filters.tables.trace_index import PlannedTraces
 
 MANY: Final = 0.2
-"""Share of traces from which a fault of their form, or duplicates, are worth a sentence."""
+"""From this share of traces on, a fault of their form, or duplicates, are a finding."""
 WEAK: Final = 0.3
 GOOD: Final = 0.5
-"""A teacher of whose answers fewer are correct is weak; one of whose answers more are is good."""
+"""A teacher with a smaller share of correct answers is weak; one with a larger share is good."""
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
@@ -29,7 +29,7 @@ SURE: Final = 0.8
 """Confidence of the signal `ocr` from which an unsupported claim counts."""
 _LOOKED_AT: Final = 300
 _OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format")
-"""Default rules of which another sentence tells more."""
+"""Default rules that have a more precise finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class UnseenValues:
     teachers: tuple[str, ...]
     checked: int
     unseen: int
-    """Those that state values which are not there."""
+    """Those of them that state values which are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ class TraceFacts:
     """By teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong or undecided
     with a majority of their own answers)."""
     same_text: tuple[int, int]
-    """Answers judged wrong or undecided whose text is the gold answer; of how many that were looked at."""
+    """Answers judged wrong or undecided whose text is the gold answer, and the number of answers that were compared.
+    """
     correct_alone: Mapping[str, int]
     """Correct traces that a rule alone drops."""
     questions: Mapping[str, int]
@@ -133,7 +134,7 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
 
 
 def diagnose(facts: TraceFacts) -> list[Finding]:
-    """Everything that is to be said, in the order of the causes: what comes early explains what comes late."""
+    """All findings, in the order of causes: an earlier one may explain a later one."""
     faults = [
         *_teachers(facts),
         *_hints(facts),
@@ -231,7 +232,7 @@ def _is_text_refused(facts: TraceFacts) -> bool:
 
 
 def _gold(facts: TraceFacts) -> Iterator[Finding]:
-    """Answers that are the gold answer and are refused all the same; gold answers that no teacher gives."""
+    """Answers that equal the gold answer but are refused; gold answers that no teacher gives."""
     every = list(facts.teachers.items())
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct
@@ -313,7 +314,7 @@ def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
 
 
 def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
-    """Questions without a correct trace that more traces would give one."""
+    """Questions without a correct trace that would have one with more traces."""
     asked, kept = facts.questions["asked"], facts.questions["kept"]
     judged, correct = (sum(count[name] for count in facts.teachers.values()) for name in ("judged", "correct"))
     most = max((teacher.samples for teacher in facts.recipe.teachers), default=0)

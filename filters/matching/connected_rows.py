@@ -1,4 +1,4 @@
-"""Union-find over numbers of rows: pairs are joined one by one, and each row knows the smallest row it is tied to."""
+"""Union-find over row numbers: pairs are joined one by one; each row knows the smallest row of its group."""
 
 from array import array
 

@@ -24,7 +24,7 @@ class Cluster:
     teachers: int
     kept: int
     jaccard: float | None
-    """How alike the least alike member and the preferred trace are."""
+    """The similarity of the preferred trace and the member that is least similar to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class DuplicateCounts:
     traces: int = 0
     duplicates: int = 0
     kept: int = 0
-    """Duplicates that are kept all the same."""
+    """Duplicates that are kept."""
     clusters: int = 0
     sizes: list[tuple[str, int, int]] = field(default_factory=list)
     """Size of clusters, their number, traces in them."""

@@ -1,8 +1,8 @@
-"""How well traces fit the student: which traces need measuring, and files that are reused.
+"""Student fit of the traces: finds the traces to measure and reuses the values of earlier files.
 
 The caller passes the function that measures with a model. Traces come in the order of their samples' ids and whole
 samples make a part. A journal holds each chunk of a part as soon as it is measured, so after a kill only the missing
-chunks are measured. A value is valid as long as its own inputs are the same, whichever other traces there are.
+chunks are measured. A value stays valid as long as its own inputs are the same; other traces do not count.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The judge arm: a teacher decides whether two answers mean the same where the typed judge cannot.
+"""A teacher as judge: it decides whether two answers mean the same where the typed judge cannot.
 
 It is asked only about `undecided` verdicts, once for each question and answer, whichever teacher gave the answer.
 Replies are journaled verbatim, so no request is sent twice and every verdict can be checked. The caller passes the

@@ -1,4 +1,4 @@
-"""Columns of the signal table that no single trace gives: facts of a trace, and side tables of the whole run."""
+"""Columns of the signal table that no family measures on one trace: facts of a trace, and side tables of the run."""
 
 from collections.abc import Mapping
 from typing import Literal

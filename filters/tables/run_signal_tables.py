@@ -35,7 +35,10 @@ class ModelSignal:
     measure: Callable[[Iterable[Item], Done], list[Path]]
 
     def __call__(self, items: Iterable[Item], on_done: Done = lambda rows, reused: None) -> list[Path]:
-        """Write the values of these traces, which come in the order of their samples' ids; the files in order."""
+        """Write the values of these traces, which come in the order of their samples' ids.
+
+        Returns the files in order.
+        """
         return self.measure(items, on_done)
 
 

@@ -123,7 +123,7 @@ def empty_database(columns: pa.Schema) -> duckdb.DuckDBPyConnection:
 
 
 def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """A database in memory that reads these files, and no other, not even to load an extension.
+    """A database in memory that can read these files only, not even an extension.
 
     Tables in `scratch` are compressed when that is checkpointed.
     """

@@ -1,4 +1,4 @@
-"""An index of the traces in the generate stage's journals, and reading by it.
+"""An index of the traces in the generate stage's journals, and the functions that read them by it.
 
 The journals are read once, in pieces that processes share; after that a partition reads only its own lines. Memory
 holds about sixty bytes a trace, no texts. The first finished record of an id counts; an error counts only where the

@@ -1,7 +1,7 @@
 """Processes for the heavy steps of a command: they start once and serve every step.
 
 A step is a function over many tasks; its results come in the order of the tasks, so they do not depend on the number
-of processes. One process is the caller's own.
+of processes. With one process the caller does the work itself.
 """
 
 import os

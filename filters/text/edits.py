@@ -1,9 +1,9 @@
-"""Whether two texts with the same values say the same: their words aligned, and every difference judged.
+"""Whether two texts with the same values say the same: aligns their words and judges every difference.
 
 A difference is no change if it is in fillers, in words that mean the same, in words that a rationale can exchange
 (`filters.text.exchangeable_words`), in a typo or a tense (`filters.text.misspellings`), or in a word written twice.
-One text may also say more. A word that changes what is said (`CHANGING`), or an unknown word in the place of another
-one, makes two texts different.
+One text may also say more. A word that changes the meaning (`CHANGING`), or an unknown word instead of another one,
+makes two texts different.
 """
 
 from collections.abc import Iterator, Sequence
@@ -157,7 +157,7 @@ def _drop_equal(left: _Words, right: _Words) -> None:
 
 
 def _exchange(removed: _Words, added: _Words, edits: Edits) -> bool:
-    """Count the edits where words stand in the place of others; False if they say another thing."""
+    """Count the edits where words replace others; False if they say another thing."""
     for old, new in zip_longest(range(len(removed.positions)), range(len(added.positions))):
         if old is None or new is None:
             words, index = (added, new) if old is None else (removed, old)
@@ -189,7 +189,7 @@ def _misspelt(left: _Words, position: int, right: _Words, other_position: int, e
 
 
 def _add(removed: _Words, added: _Words, edits: Edits) -> bool:
-    """Count the edits where one text says more, or has words in the place of fillers; False if that is a change.
+    """Count the edits where one text says more, or has words instead of fillers; False if that is a change.
 
     A phrase of known words is one edit.
     """

@@ -1,4 +1,4 @@
-"""Words with which a rationale speaks of its own steps: one in the place of another changes nothing that it says.
+"""Words with which a rationale speaks of its own steps: exchanging them does not change its meaning.
 
 They are verbs of showing, stating, finding and concluding, and adjectives of relevance. Of two opposites at most
 one is listed ("accept" without "reject"), and no word for a thing, an action, a degree or a property that a picture

@@ -1,9 +1,9 @@
-"""English words of rationales that can be added, left out or exchanged and change nothing that a text says.
+"""English words of rationales that can be added, left out or exchanged without a change of meaning.
 
 `FILLERS` says nothing of a picture: articles, forms of "to be", and words that lead from one thought to the next.
 Words of one group of `same_words` can stand for each other in a rationale, inflections included; irregular forms are
-listed; groups that share a word are one. `changing_words` change what is said where they are added. A word of no list
-is taken for itself.
+listed; groups that share a word are one. `changing_words` change the meaning where they are added. A word of no list
+equals only itself.
 """
 
 from collections.abc import Iterator
@@ -197,7 +197,7 @@ _CHANGING: Final = CONTRASTS | _words(
 
 
 def changing_words() -> frozenset[str]:
-    """Words that change what is said where they are added, with their inflections."""
+    """Words that change the meaning where they are added, with their inflections."""
     return frozenset(form for word in _CHANGING for form in _forms(word)) | CHANGES
 
 

@@ -1,7 +1,7 @@
-"""What several families of signals read of the same texts: computed once for a group of samples, then forgotten.
+"""Results about texts that several families of signals need: computed once for a group of samples, then dropped.
 
-A family measures all samples of a group before the next family begins, so that what both read of a text must be
-remembered for as many texts as a group has.
+A family measures all samples of a group before the next family begins, so the results are kept for all texts of a
+group.
 """
 
 from collections.abc import Callable

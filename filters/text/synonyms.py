@@ -32,7 +32,7 @@ ALWAYS_CONTENT = _words("right above below letter letters word words report")
 MEDIA = _words("image picture photo photograph figure chart graph plot diagram table shown given depicted")
 ORDER_MATTERS = _words("than from minus ratio before after over to less subtract subtracted divided by")
 STRICT_ORDER = _words("than minus ratio less subtract subtracted divided")
-"""Words between two things that must not change places, whatever else moves."""
+"""The things before and after these words must not change places."""
 UNDOING = _words("not no never without except excluding nor neither unlike none cannot")
 LIGHT_VERBS = _words("show display depict exhibit have possess contain include feature represent indicate")
 """Verbs that can be left out or exchanged: "which bar shows the highest value", "which bar has the highest value"."""
@@ -92,4 +92,5 @@ CONTRASTS = _words(
     bar pie row column axis dot star who where when why range mode buy sell sum inside outside enter leave win lose
     won lost arrive depart"""
 )
-"""Exchanging one of these is always another question, however long the text and whatever the answers."""
+"""A question with another one of these words is always another question, also in a long text with the same answers.
+"""

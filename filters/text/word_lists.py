@@ -1,4 +1,4 @@
-"""The lists that hold a word, and what it means, looked up by the hashes of many words at once."""
+"""Looks up, by the hashes of many words at once, which lists hold a word and what it means."""
 
 from functools import lru_cache
 from itertools import accumulate

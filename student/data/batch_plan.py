@@ -1,9 +1,9 @@
 """The plan of a stage: step -> process -> micro-batches -> rows, from lengths alone, before anything is decoded.
 
-Any step can be looked up without those before it being gone through, so a resumed stage starts at once. With
-`batch_size` the rows of a step depend on seed and epoch only, so memory settings change speed and not the
-optimisation. With `batch_tokens` rows are packed best-fit over stretches of the epoch and steps are equal in tokens.
-The rows of a step never depend on the number of processes, so a stage may be resumed by more of them or fewer.
+Any step is found without computing the steps before it, so a resumed stage starts at once. With `batch_size` the rows
+of a step depend on seed and epoch only, so memory settings change speed and not the optimisation. With `batch_tokens`
+rows are packed best-fit over stretches of the epoch and steps are equal in tokens. The rows of a step never depend on
+the number of processes, so a stage may be resumed by more of them or fewer.
 """
 
 import math
@@ -61,7 +61,7 @@ class BatchPlan:
     ) -> None:
         self._lengths, self._images = lengths, images
         self._stage, self._seed, self._processes = stage, seed, processes
-        # A step of `batch_tokens` has the same rows whatever the number of processes that share it.
+        # A step of `batch_tokens` has the same rows for any number of processes.
         self._bins, self._budget = 1, stage.micro_batch_tokens
         if stage.batch_tokens is not None:
             self._bins = math.ceil(stage.batch_tokens / stage.micro_batch_tokens)

@@ -1,10 +1,10 @@
 """Byte strings by name in one growing file, shared by the processes of a run: a cache that survives kills.
 
 The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
-back only when its bytes have the checksum that the line states: what a kill or a power cut tore is computed anew,
-never read. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not know
-what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be
-deleted between runs.
+back only when its bytes have the checksum that the line states: an entry that a kill or a power cut has damaged is
+computed again. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not
+know what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may
+be deleted between runs.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Rows as token ids, once: chat template, tokens, image placeholders as the processor would write them.
+"""Encodes each row once as token ids: chat template, tokens, image placeholders as the processor would write them.
 
 A row's text is rendered by the chat template and tokenised once; every image placeholder is then replaced by the
 ids that the processor writes for an image of that size. The loss covers the assistant's turn including its
@@ -30,10 +30,10 @@ TOO_LONG = "too_long"
 SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
 END_TOKEN_IN_TEXT = "end_token_in_text"
-"""A response with the very text that ends a turn (`</s>` in HTML): what follows it could not be learned."""
+"""A response that holds the text that ends a turn (`</s>` in HTML): the rest of it could not be learned."""
 _BATCH_ROWS = 512
 _DIVISORS = (2, 4, 8, 16)
-"""By these the sides of an image are divided; in less than a sixteenth of a page nothing can be read."""
+"""Divisors of the sides of an image; a page smaller than a sixteenth cannot be read."""
 _VERIFIED_ROWS = 4
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
@@ -186,7 +186,7 @@ class Examples:
 
     @property
     def columns(self) -> RowColumns:
-        """What a plan needs to know of every row; of rows in memory it is worked out anew at every call."""
+        """What a plan needs to know of every row; for rows in memory every call computes it again."""
         return columns_of(self.rows)
 
     @property

@@ -1,10 +1,10 @@
 """Tokens of images, computed once: for stages in which neither the tower nor the projector is trained.
 
-What such a stage's language model sees of an image is a constant. It is computed by the student itself, under no_grad
-and in the order of the rows, kept in the run's folder, and given to the training batches in the place of pixels;
-`get_image_features` of the model passes it on. Stages that start from the same tower and projector share it. Pixels
-still work: what is generated during a stage goes through the tower. Does not make pixels (student/data/images.py) and
-does not know what is trained (student/models/freeze.py).
+In such a stage the language model gets the same tokens of an image every time. The student itself computes them,
+under no_grad and in the order of the rows. They are kept in the run's folder and given to the training batches
+instead of pixels; `get_image_features` of the model passes it on. Stages that start from the same tower and projector
+share them. Pixels still work: text generation during a stage uses the tower. Does not make pixels
+(student/data/images.py) and does not know what is trained (student/models/freeze.py).
 """
 
 import hashlib
@@ -320,13 +320,13 @@ def _inner(model: PreTrainedModel) -> Any:
 
 
 def _of_pixels(inner: Any) -> Callable[..., Any]:
-    """The model's own way from pixels to tokens, whatever stands in its place."""
+    """The model's own function from pixels to tokens, also where it was replaced."""
     bound: Callable[..., Any] = type(inner).get_image_features.__get__(inner)
     return bound
 
 
 def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
-    """Let the model take tokens, known by their six axes, in the place of pixels, which have fewer."""
+    """Let the model take tokens, which have six axes, instead of pixels, which have fewer."""
     inner = _inner(model)
     result = cache.get(_FORM)
     assert result is not None

@@ -1,9 +1,9 @@
 """Model inputs of images: made by the student's processor, kept as the resized pixels, joined to batches.
 
-What is kept of an image is what the processor makes of it before it rescales and normalises: eight bits a value, a
-quarter of float32. Normalising is a table of 256 values a channel, taken from the processor itself, so a kept image
-gives the processor's own output bit for bit. A processor of which that is not true is found out at its first images,
-and its output kept as it is. Does not cover text (student/data/encode.py) or which images share a batch
+The cache keeps the output of the processor before it rescales and normalises: eight bits a value, a quarter of
+float32. Normalising is a table of 256 values a channel, taken from the processor itself, so a kept image gives the
+processor's own output bit for bit. The first images of a processor test this; where it does not hold, the cache keeps
+the final output. Does not cover text (student/data/encode.py) or which images share a batch
 (student/data/collate.py).
 """
 
@@ -30,7 +30,7 @@ from student.data.pixel_levels import MASK, PIXELS, are_patches, levels_of
 from student.data.rows import Smaller
 
 TOKEN_AXES = 6
-"""Axes of `pixel_values` that hold tokens of images in the place of pixels, which have two to five."""
+"""Axes of `pixel_values` that hold image tokens; pixels have two to five axes."""
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
 _COMPARED_SHAPES = 8
 """Number of different shapes whose first image is compared with the processor's output."""

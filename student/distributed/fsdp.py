@@ -3,7 +3,7 @@
 Every process keeps a share of weights, gradients and optimizer state. A layer is put together when it is needed; what
 lies outside the layers (embeddings, head, projector) stays together from forward to backward, so a loss may use the
 head's weights as they are. The frozen tower is never spread: it has neither gradients nor optimizer state.
-Checkpoints hold whole tensors, whatever the number of processes. Does not start processes
+Checkpoints hold whole tensors, so another number of processes can read them. Does not start processes
 (student/distributed/processes.py).
 """
 

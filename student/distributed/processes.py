@@ -46,7 +46,7 @@ def local_rank() -> int:
 
 
 def speaks() -> bool:
-    """Whether this process is the one of its machine that reports what every process finds out."""
+    """Whether this process reports for all processes of its machine."""
     return local_rank() == 0
 
 

@@ -2,7 +2,7 @@
 
 A process that dies is noticed by its launcher. One that hangs (a disk that does not answer, a stopped process) lets
 the others wait for its gradients, on a GPU for ten minutes and then with an error about a collective. Here every
-process notes in the run's store what it does; a thread looks at the time since the last step. Does not watch reading,
+process notes in the run's store what it does; a thread checks the time since the last step. Does not watch reading,
 measuring and saving, which may take hours.
 """
 
@@ -98,7 +98,7 @@ class StepWatch:
             os._exit(1)
 
     def _ask(self, answer: list[str]) -> None:
-        """How far every process is; nothing if another process has said so already."""
+        """How far every process is; nothing if another process has reported it already."""
         if self._store.add(f"{_KEY}/said", 1) > 1:
             answer.append("")
             return

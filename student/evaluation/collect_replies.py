@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 REPLIES = "replies.jsonl"
 NO_IMAGE = "without images"
 UNASKED = "image_token_in_text"
-"""Why a student cannot be asked a question: it holds the student's own mark of an image."""
+"""Why a student cannot be asked a question: the question holds the student's image placeholder."""
 _EXPORT = ".export"
 _CHUNK = 128
-"""Questions sent to a server at once; their replies are durable afterwards."""
+"""So many questions are sent to a server at once; then their replies are flushed to disk."""
 
 Reply = dict[str, Any]
 """The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
@@ -73,7 +73,7 @@ class QuestionSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one student has still to be asked, by round."""
+    """The questions that one student has not been asked yet, by round."""
 
     evaluated: EvaluatedStudent
     missing: Sequence[tuple[QuestionSet, frozenset[str]]]
@@ -81,7 +81,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engines:
-    """What asks students that are served; None: this caller has none."""
+    """Functions that ask served students; None where the caller has none."""
 
     vllm: Callable[[], Serve] | None = None
     """Called once, before anything is asked, when the recipe has students served for the evaluation."""
@@ -146,7 +146,10 @@ def collect_replies(
     begin: Callable[[], None],
     on_progress: ProgressCallback,
 ) -> None:
-    """Complete the journal. Whatever cannot work is refused before `begin` is called and the first question asked."""
+    """Complete the journal.
+
+    Raises for students that cannot work before `begin` is called and the first question asked.
+    """
     served = recipe.eval.engine == "vllm"
     limits = {
         "max_new_tokens": recipe.eval.max_new_tokens,

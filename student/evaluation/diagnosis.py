@@ -1,7 +1,7 @@
 """What is wrong or good about a student: each rule from its replies and metrics to a finding.
 
-A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. What limits a student that works is
-said in one sentence by student/evaluation/error_breakdown.py.
+A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. student/evaluation/error_breakdown.py
+says in one sentence what limits a student that works.
 """
 
 import statistics
@@ -49,7 +49,7 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
 
 
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
-    """Replies that are the gold answer, and are refused all the same."""
+    """Replies that equal the gold answer but are refused."""
     same = [
         reply
         for reply in facts.replies

@@ -1,7 +1,7 @@
 """The judge of an exported lmms-eval task, as a process: `python -m student.evaluation.lmms_judge FOLDER`.
 
 Each input line is `[question, reply]` (a row of the task's questions without its images); each output line is the
-metrics of that reply by name. The function that scores is the one of `distill eval`.
+metrics of that reply by name. It scores as `distill eval` does.
 """
 
 import sys

@@ -103,7 +103,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
 
 
 def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: str) -> Iterator[Mapping[str, Any]]:
-    """Rows of the questions that have a gold answer; their images become files that any decoder reads alike."""
+    """Rows of the questions with a gold answer; their images become files that all decoders read in the same way."""
     for sample in samples:
         if not sample.answers:
             continue

@@ -1,7 +1,7 @@
 """The page of an evaluation: arms with their intervals, differences, costs, curves, and a gallery of replies.
 
-Draws what student/evaluation/metrics.py measured and training logged; decides nothing. What a metrics file does not
-hold is left out.
+Draws what student/evaluation/metrics.py measured and training logged; decides nothing. Values that the metrics do not
+have are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ def _metric_tiles(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tu
 
 
 def _origin(name: str, arm: Mapping[str, Any]) -> str:
-    """Where the student comes from, unless its name says so."""
+    """The origin of the student, unless its name has it."""
     stage = str(arm.get("stage") or arm.get("source") or "")
     return "" if stage == name else stage
 
@@ -161,7 +161,7 @@ def _points(path: Path, key: str) -> list[tuple[float, float]]:
 
 
 def _domain_teachers(recipe: Recipe, samples: Sequence[Sample]) -> dict[str, tuple[str, ...]]:
-    """Who is asked questions of a domain, by the recipe; a single teacher is no news."""
+    """The teachers of each domain by the recipe; nothing for a recipe with a single teacher."""
     if len(recipe.teachers) < 2:
         return {}
     return {

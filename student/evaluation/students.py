@@ -40,12 +40,11 @@ class EvaluatedStudent:
 
     arm: str
     origin: str
-    """Name of its stage, "base", or what the recipe calls its model."""
+    """Name of its stage, "base", or the model's name in the recipe."""
     key: str
-    """Digest of what it is; equal students have equal keys, and are asked once."""
+    """Digest of the student's content; equal students have equal keys and are asked once."""
     weights: str = ""
-    """Digest of the weights of a stage, whose key is that of its settings: software and devices add numbers in other
-    orders."""
+    """Digest of the weights of a stage: its `key` covers settings only, and other devices give other weights."""
     facts: Mapping[str, Any]
     """Facts about it, for metrics.json."""
     model: str | None = None

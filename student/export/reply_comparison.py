@@ -97,7 +97,7 @@ class ComparedStudent:
             "same_prompts": same_prompts,
             "identical": identical,
             "identical_share": identical / count,
-            # Replies that are all the same prove little.
+            # Equal replies to all questions prove little.
             "different_replies": len({tuple(reply) for reply in expected.values()}),
             "shared_prefix_share": prefix / tokens,
             "top1_agreement": agreeing / token_count if token_count else 0.0,

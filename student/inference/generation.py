@@ -1,4 +1,4 @@
-"""Answers of a student to many questions, greedy or sampled, in batches of like length.
+"""Replies of a student to many questions, greedy or sampled, in batches of similar length.
 
 Works with any image-text-to-text model. Does not judge answers (student/evaluate.py).
 """
@@ -29,7 +29,7 @@ class Reply:
 
 
 Batch = Sequence[tuple[int, list[int]]]
-"""Places of samples with the token ids of their prompts."""
+"""Indexes of samples with the token ids of their prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Prompter:
     max_pixels: int
 
     def batches(self, samples: Sequence[Sample], batch_size: int) -> Iterator[list[tuple[int, list[int]]]]:
-        """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
+        """Indexes of the samples with their token ids, grouped by length; the grouping depends on the samples only.
 
         A sample whose question holds the image placeholder itself cannot be asked and is left out.
         """
@@ -119,9 +119,9 @@ def reply_ids(
 
 @contextmanager
 def _no_own_settings(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, a checkpoint's own generation settings (penalties, suppressed tokens, min_p) do not count.
+    """In this block a checkpoint's own generation settings (penalties, suppressed tokens, min_p) do not count.
 
-    transformers takes from them whatever a call leaves open, and they must not leak into a comparison.
+    transformers would use them for arguments that a call leaves out, and they must not change a comparison.
     """
     plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # below adapters
     own, plain.generation_config = plain.generation_config, GenerationConfig()
@@ -132,7 +132,7 @@ def _no_own_settings(model: PreTrainedModel) -> Iterator[None]:
 
 
 class _Streamer(TextStreamer):  # type: ignore[misc]
-    """Tells a listener whole words of one reply as they come, without the end of the turn."""
+    """Sends whole words of one reply to a listener as they come, without the end of the turn."""
 
     def __init__(self, encoder: Encoder, listener: live_text.Listener) -> None:
         super().__init__(encoder.tokenizer, skip_prompt=True, skip_special_tokens=False)
@@ -167,7 +167,7 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
 
 
 def parse_reply(ids: Sequence[int], encoder: Encoder) -> Reply:
-    """The reply that token ids are, the end of the turn included where it came."""
+    """The reply of these token ids, which include the end of the turn where it came."""
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = encoder.tokenizer.decode(reply_ids, skip_special_tokens=False)

@@ -1,9 +1,9 @@
 """How well a trace fits the student that is to learn it: likelihood, rank-surprisal ratio, IFD, use of the image.
 
-Two forward passes a trace, whatever is measured: one of the trace as it would be trained on, with its images, and
-one in which the same text without images and the response without its question are two rows of one batch. Only
-positions that predict a token of the response are projected onto the vocabulary, a few at a time, so no tensor of
-batch x length x vocabulary ever exists. Decides nothing and writes nothing (filters/run_signals/student_fit.py).
+Every trace takes two forward passes: one of the trace as training uses it, with its images, and one of a batch of two
+rows, the same text without images and the response without its question. Only positions that predict a token of the
+response are projected onto the vocabulary, a few at a time, so no tensor of batch x length x vocabulary ever exists.
+Decides nothing and writes nothing (filters/run_signals/student_fit.py).
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How far a student's next-token distribution is from a teacher's of which only the likeliest tokens are known.
+"""The divergence of a student's distribution from a teacher's of which only the likeliest tokens are known.
 
     KL = sum over known tokens  p_i (log p_i - log q_i)  +  p_rest (log p_rest - log q_rest)
 
@@ -41,7 +41,7 @@ class _TopK(torch.autograd.Function):
     def forward(ctx: Any, logits: torch.Tensor, ids: torch.Tensor, logprobs: torch.Tensor) -> torch.Tensor:
         known = (ids >= 0) & (ids < logits.shape[-1]) & (logprobs > -torch.inf)
         has_known = known.any(dim=-1)
-        # An empty place repeats a known one, so that it touches no other token.
+        # An empty place repeats a known token, so that it changes no other one.
         ids = ids.where(known, ids.where(known, 0).amax(dim=-1, keepdim=True)).long()
         others = logits.scatter(1, ids, -torch.inf)
         log_others = torch.logsumexp(others, dim=-1)

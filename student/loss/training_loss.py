@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from distill.errors import ModelError
 
 _LOGITS = 1 << 26
-"""Entries of the largest tensor over the vocabulary: 256 MiB of float32."""
+"""Largest number of entries of a tensor over the vocabulary: 256 MiB of float32."""
 _FUSED_LOGITS = 1 << 28
 """The same where one kernel works on the logits in place: 512 MiB of bfloat16, the only such tensor."""
 

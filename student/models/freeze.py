@@ -1,4 +1,4 @@
-"""What a stage trains, and that nothing else can be: freezing by role, guards, and the table of parts.
+"""Freezes everything that a stage does not train, by role, with guards; writes the table of parts.
 
 Tensors belong to a role: tower, projector or language (everything that is neither of the first two). The tower
 is never trained: it stays in eval mode and runs under no_grad even when gradient checkpointing asks every
@@ -110,7 +110,7 @@ def lora_targets(model: PreTrainedModel, parts: Parts) -> list[str]:
 
 
 def guard(model: nn.Module, parts: Parts) -> None:
-    """Keep the tower, and a frozen projector, in eval mode and under no_grad, whatever is asked of the model."""
+    """Keep the tower, and a frozen projector, in eval mode and under no_grad in every call of the model."""
     for module in closed(model, parts):
         _guard(module)
 

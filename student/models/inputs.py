@@ -1,4 +1,4 @@
-"""What a model takes and ends with: tokens that end a turn, the padding token, the input of token types."""
+"""Tokens that end a turn, the padding token, and the name of the input of token types of a model."""
 
 import inspect
 from typing import Any

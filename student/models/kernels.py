@@ -102,7 +102,7 @@ def _liger(language: nn.Module) -> None:
 
 @contextmanager
 def _restored(module: ModuleType) -> Iterator[None]:
-    """Whatever the names of a module mean inside, afterwards they mean what they did."""
+    """Restores the names of a module after the block."""
     before = dict(vars(module))
     try:
         yield

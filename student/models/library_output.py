@@ -1,4 +1,4 @@
-"""The libraries' own output, kept away from the terminal."""
+"""Keeps the output of libraries away from the terminal."""
 
 import logging
 import warnings

@@ -34,7 +34,7 @@ def load_processor(
 
 
 class _NoVideos(PushToHubMixin):  # type: ignore[misc]
-    """In the place of a video processor: it keeps the settings, so that a saved student has them again."""
+    """Stands for a video processor: it keeps the settings, so that a saved student has them again."""
 
     _auto_class = None
     model_input_names = ()

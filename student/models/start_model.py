@@ -1,7 +1,7 @@
 """The student that a stage starts from, loaded once for all stages of a command that start from it.
 
-A stage changes the model it is given, so it gets a copy as long as another will start from the same; the last one
-takes the original. Does not know what is trained (student/models/freeze.py).
+A stage changes its model, so it gets a copy as long as another stage will start from the same model; the last stage
+gets the original. Does not know what is trained (student/models/freeze.py).
 """
 
 import copy

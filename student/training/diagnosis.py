@@ -173,7 +173,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
 
 
 def _form(facts: StageFacts) -> Iterator[Finding]:
-    """Think tags and the end of a turn, which every row has alike, are not learned."""
+    """Think tags and the end of a turn, which are the same in every row, are not learned."""
     losses = [loss for line in facts.log if (loss := line.get("losses", {}).get("format")) is not None]
     if not losses or not facts.stage.loss.format or losses[-1] < UNFORMED:
         return

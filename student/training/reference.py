@@ -18,7 +18,7 @@ from student.training.step_dataset import StepData
 def stored_or_computed(
     student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage, path: Path, fingerprint: str
 ) -> np.ndarray:
-    """Of each of `rows` rows, float32[rows]; read from `path` where a command of the same settings has left them."""
+    """The log-probability of each row, float32[rows]; read from `path` if it is there for the same settings."""
     if path.is_file():
         with np.load(path) as stored:
             if str(stored["fingerprint"]) == fingerprint and len(stored["log_probs"]) == rows:

@@ -36,7 +36,7 @@ MICRO_BATCHES, FACTS = "micro_batches", "facts"
 STEP, PARTS = "step", "parts"
 """The number of a step, and into how many passes its micro-batches were divided."""
 FAILED = "failed"
-"""The error of a step that cannot be made, in the place of the rest: worker processes raise it as text only."""
+"""The only key of a step that cannot be made, with its error: worker processes would raise it as text only."""
 TEACHER = "teacher_"
 """What the names of a micro-batch's distributions begin with, where the stage distils."""
 

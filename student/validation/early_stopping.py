@@ -1,8 +1,7 @@
-"""What a stage does with its measurements: log lines, a page, keeping the best weights, stopping early.
+"""Uses the measurements of a stage: writes log lines and a page, keeps the best weights, stops early.
 
-The state lies in every checkpoint, and weights are written under the step that they are of, so a killed and resumed
-run decides as an unbroken one. Does not measure (student/validation/measure.py) or train
-(student/training/loop/trainer.py).
+Every checkpoint holds the state, and weights are named after their step, so a resumed run makes the same decisions.
+Does not measure (student/validation/measure.py) or train (student/training/loop/trainer.py).
 """
 
 import math
@@ -102,7 +101,7 @@ def output_files(folder: Path) -> list[Path]:
 
 
 class EarlyStopping:
-    """The measurements of one stage: when they are due, their results, and what follows from them.
+    """The measurements of one stage: when they are due, their results and their consequences.
 
     Lines are appended to `folder/validation.jsonl`, the newest replies shown on `folder/samples.html`; weights of the
     best measurement lie below `checkpoints` until the stage is finished.
@@ -141,12 +140,12 @@ class EarlyStopping:
 
     @property
     def stopped(self) -> bool:
-        """Whether the stage is over because nothing has become better for long enough."""
+        """Whether the stage ends because the metric has not improved for `patience` measurements."""
         return self._settings.patience is not None and self._without_better >= self._settings.patience
 
     @property
     def best(self) -> Path | None:
-        """The folder of the weights that the stage is to leave; None: those that it ended with."""
+        """The folder of the weights that the stage saves; None: the last weights."""
         if self._settings.keep == "last" or self._best_step is None:
             return None
         return self._weights(self._best_step)

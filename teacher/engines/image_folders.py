@@ -1,7 +1,7 @@
 """Whether an image cannot be read because of the image, or because of the folder or table that it lies in.
 
 Controls are images of the same folder that could be read before, or, where none is known, other files of that kind
-there. Where they cannot be read either, the folder is away: a disk that is not mounted, a network file system that
+there. If they cannot be read either, the folder is missing: a disk that is not mounted, a network file system that
 does not answer.
 """
 

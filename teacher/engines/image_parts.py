@@ -1,12 +1,12 @@
-"""How images reach a server: by path where it may read them, else inside the request; each prepared once.
+"""Sends images to a server: by path where it may read them, else inside the request. Each image is prepared once.
 
 A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). One request shows
-whether a server that the run did not start may do so; until it is answered, the images of others go inside. Only
-files that need no conversion go by path. What is sent inside a request has no EXIF or other metadata, because it is
-not known who owns a server behind a tunnel. vLLM also gets a name for each image, so that it need not digest the
-pixels again for every question about it. Images of the next requests are prepared while those before them are on
-their way. An image whose file has changed since it was read is read again: no answer is about other bytes than its
-trace says.
+whether a server that the run did not start may do so; until it is answered, other requests have their images inside.
+Only files that need no conversion are sent by path. What is sent inside a request has no EXIF or other metadata,
+because it is not known who owns a server behind a tunnel. vLLM also gets a name for each image, so that it need not
+digest the pixels again for every question about it. Images of the next requests are prepared while those before them
+are on their way. An image whose file has changed since it was read is read again: no answer is about other bytes than
+its trace says.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ _AHEAD_BYTES = _CACHE_BYTES // 4
 _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
 _STATE_LIMIT_S = 5.0
-"""A file of which nothing is known after this time counts as changed: it is read again."""
+"""A file whose status did not come within this time counts as changed: it is read again."""
 _FILE = b'"file://'
-"""How an image that goes by path stands in a body."""
+"""The form of an image by path in a body."""
 _REFUSAL = "allowed-local-media-path"
 """vLLM's error names this option when it may not read a file."""
 
@@ -72,11 +72,11 @@ class ImageParts:
         )
         self._sure = teacher.images == "file" or local_media
         self.reads_paths: bool | None = may_read if self._sure or not may_read else None
-        """Whether what answers can read paths; None as long as that is not known."""
+        """Whether the server can read paths; None until that is known."""
         self._on_trial = False
         """Whether a request is on its way that will show it."""
         self._paths: dict[str, bytes] = {}
-        """The parts of images that could go by path, until it is known."""
+        """The parts of images that may be sent by path, until it is known whether the server reads paths."""
         self._root = media_root and media_root.resolve()
         self._named = teacher.capabilities.reads_files
         self._settings = canonical(dict(teacher.mm_processor_kwargs))
@@ -138,7 +138,7 @@ class ImageParts:
     def may_not_read(self, body: Sequence[bytes], message: str, *, refused: bool) -> bool:
         """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
 
-        vLLM tells 400 or 500 and the reason; once that was said, nothing goes by path any more.
+        vLLM answers 400 or 500 with this reason; after that no image is sent by path.
         """
         if self._sure or not _goes_by_path(body):
             return False
@@ -178,7 +178,7 @@ class ImageParts:
         return state is not None and (_state(path) != state or (file != path and _state(file) is None))
 
     async def inside(self, ref: ImageRef) -> bytes:
-        """The content part of one image with its bytes inside, whatever the server may read."""
+        """The content part of one image with its bytes inside, also for a server that may read paths."""
         return await (asyncio.to_thread(self._prepare, ref, False) if self.reads_paths else self._shared(ref))
 
     def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""A raw completion to reasoning, answer and outcome.
+"""Splits a raw completion into reasoning, answer and outcome.
 
 Pure and repeatable: a trace keeps its raw text, so a better parser is applied to old traces without a GPU. When a
 server hands the reasoning over in a field of its own, `rationale.enclose` writes it back between tags first, so the

@@ -1,6 +1,6 @@
-"""What a teacher is asked: one sample and one teacher's template become a chat.
+"""Renders the prompt: one sample and one teacher's template become a chat.
 
-Pure: images stay references. How an engine wants them (data URLs, pixels) is the engine's business.
+Images stay references; each engine converts them (data URLs, pixels).
 """
 
 import base64
@@ -76,7 +76,7 @@ def _outside(teacher: Teacher) -> Extension:
 
 
 def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
-    """The text that code from outside makes; it sees the gold answer only where `hinted` says so. RecipeError."""
+    """The text that code from outside makes; it sees the gold answer only with `hinted`. RecipeError."""
     shown = sample if teacher.hinted else replace(sample, answers=())
     where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
     try:

@@ -80,7 +80,7 @@ class Window:
             group.append(sample)
 
     def upcoming(self, samples: int) -> Iterator[ImageRef]:
-        """Images that come next, of about so many samples, as long as no other kind is expected to take longest."""
+        """The images of about so many next samples, if no other kind of question is expected to take longer."""
         seen = len(self._current)
         for name in self._kinds[self._longest_kind()] if self._kinds else ():
             if seen >= samples:

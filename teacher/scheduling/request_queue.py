@@ -1,4 +1,4 @@
-"""The stream of one teacher's requests: from the source as they are needed, and from what finished traces lead to.
+"""The requests of one teacher: from the source when they are needed, and those that follow from finished traces.
 
 Holds the samples under way and a bounded window of those to come, never the whole source. A teacher that comes after
 another one waits for each of its samples until the other is done with it; both read the source in step.

@@ -1,7 +1,7 @@
-"""What is to be asked: the readable samples, and the rows set aside with their reasons.
+"""The question plan: the readable samples, and the rows set aside with their reasons.
 
-Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they were made from. While that is unchanged
-a rerun takes them as they are and does not read the source again.
+Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they were made from. While the inputs are
+unchanged, a rerun uses these files and does not read the source again.
 """
 
 import shutil

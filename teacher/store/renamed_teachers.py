@@ -1,4 +1,4 @@
-"""Traces that a teacher has already, under another name: nothing is bought twice because a teacher was renamed.
+"""Finds the traces of a renamed teacher, so that none is paid for twice.
 
 The id of a trace does not depend on the name of its teacher, so a trace that a recipe wants may lie in the folder of
 another name. It is copied then, with its new name; the folder it comes from stays as it is.

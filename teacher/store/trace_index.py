@@ -1,4 +1,4 @@
-"""What the journals of one teacher hold: which traces are finished, how they ended, and where each record lies.
+"""Index of one teacher's journals: which traces are finished, how they ended, and where each record lies.
 
 Memory holds ids, outcomes, token counts and positions, some 40 bytes a trace; texts are read back from disk when a
 policy needs one. A snapshot beside the journals (`.index`) holds the same, with the digest of what it covers of each

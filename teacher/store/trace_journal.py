@@ -32,7 +32,7 @@ from teacher.messages.request import Model, Request
 from teacher.store.trace_index import TraceIndex
 
 PART_RECORDS = 50_000
-"""A part that holds so many records is closed for good, so that later stages have units to work on."""
+"""A part with so many records gets no further ones, so that later stages have units to work on."""
 
 
 def trace_parts(folder: Path) -> list[Path]:
@@ -289,7 +289,7 @@ class TraceJournal:
             self._soon(self._write_held)
 
     def _write_held(self) -> None:
-        """Write the lines of this moment together: one call of the system in the place of one a trace."""
+        """Write the lines of this moment together: one system call instead of one for each trace."""
         self._is_called = False
         try:
             if self._journal is not None:

@@ -85,7 +85,7 @@ _HALF_ABROAD = re.compile(
 
 
 def in_figures(text: str) -> str:
-    """The text with the times of other languages in figures, with am or pm where it says so."""
+    """The text with the times of other languages in figures, with am or pm where the text has it."""
     if _HINT.search(text) is None:
         return text
     if not text.isascii():

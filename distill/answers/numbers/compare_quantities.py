@@ -16,7 +16,7 @@ def compare_quantities(
 ) -> CompareResult:
     """One stated quantity against the gold one: signs and units first, then the value.
 
-    `gold_type` is "number" only where the data says so: there a percent sign that the gold lacks adds nothing.
+    `gold_type` is "number" only where the data set it: then a percent sign that the gold lacks adds nothing.
     """
     same = _compare_values(predicted, gold, tolerance)
     if predicted.percent != gold.percent:

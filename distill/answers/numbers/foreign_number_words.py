@@ -200,7 +200,7 @@ _ARABIC_LETTERS: Final = str.maketrans("أإآةى", "اااهي")
 
 
 def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
-    """One number of neighbouring words: a hundred and five is said in the order of its parts in both languages."""
+    """One number of neighbouring words: both languages say a hundred and five in this order."""
     total = current = Decimal(0)
     shift = Decimal(0)
     start: int | None = None

@@ -1,7 +1,7 @@
 """Units of measure that `distill.answers.numbers.units` does not list, by the table of the pint library.
 
-pint reads a unit as written: mW is no MW. It takes half a second to load, so that it is asked only about two units
-of which one is known or looks like a symbol, and each pair once.
+pint reads a unit as written: mW is no MW. It takes half a second to load, so it is asked once for a pair of units,
+and only if one of them is known or looks like a symbol.
 """
 
 from decimal import Decimal
@@ -22,7 +22,7 @@ def may_be_symbol(unit: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def size_in(unit: str, target: str) -> Decimal | None:
-    """How many of the second unit one of the first is; None where they measure different things or are no units."""
+    """The factor from the first unit to the second; None where they measure different things or are no units."""
     if not unit or not target or len(unit) > 30 or len(target) > 30:
         return None
     import pint

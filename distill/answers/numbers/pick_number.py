@@ -1,4 +1,4 @@
-"""Which of several numbers in a prediction is its answer, if its words say so.
+"""Which of several numbers in a prediction is its answer, if its words tell.
 
 Cautious: None is better than a wrong number, since the verdict then stays open.
 """

@@ -36,13 +36,13 @@ class Quantity:
     written_unit: str = ""
     """The unit with its capitals."""
     bound: bool = False
-    """Stated as a limit ("more than 5"), so not the number itself."""
+    """Stated as a limit ("more than 5"), so the number is not 5."""
     label: bool = False
-    """The name of something (figure 7, step 2), not an amount."""
+    """A part of a name (figure 7, step 2), not an amount."""
     abroad: bool = False
-    """In words of another language, so that a comma beside it is a decimal one."""
+    """In words of another language, where a comma is a decimal point."""
     negated: bool = False
-    """Stated as what it is not ("not 5", "rather than 5")."""
+    """Denied ("not 5", "rather than 5")."""
     start: int = 0
     end: int = 0
 
@@ -53,7 +53,7 @@ _SUFFIXES: Final = {
 _SPACED_SUFFIXES: Final = frozenset("KMBT")
 _MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
 _COUNTERS: Final = "つ個个个個只隻"
-"""Signs after a number of things, which count nothing themselves."""
+"""Signs that may follow a number of things and are no unit."""
 _CENTS: Final = frozenset({"cent", "cents", "¢"})
 _PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
     процентов 퍼센트 パーセント パーセントです pourcents प्रतिशत फीसदी بالمئة بالمائة"""
@@ -134,11 +134,11 @@ _DENIED_AFTER = re.compile(
 
 
 _MOST = 400
-"""Quantities of a text that are read: more of them are a listing, and no answer."""
+"""At most so many quantities of a text are read: a text with more is a listing and no answer."""
 
 
 _MOST_JOINED = 32
-"""No quantity is written in so many parts: each has a smaller unit of the same kind than the one before it."""
+"""At most so many neighbours are joined to one quantity, as in 1 hour 30 minutes."""
 
 
 def read_quantities(text: str) -> tuple[Quantity, ...]:
@@ -278,9 +278,9 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
 
 _THOUSAND: Final = 1000
 _EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
-"""1.500 euros: no price has three decimal places, and the languages of the euro group with a point."""
+"""1.500 euros are 1500: no price has three decimal places, and languages of the euro group digits with a point."""
 _IRRATIONAL: Final = ("π", "√")
-"""With these around it a number is a part of an expression."""
+"""A number beside one of these signs is a part of an expression."""
 
 
 def _quantity(match: re.Match[str], text: str) -> Quantity | None:

@@ -119,9 +119,9 @@ _JOINS = re.compile(r"[,;:()—]|\b(?:and|y|e|et|und|или|と)\b")
 
 
 def ends_with(sentence: str, gold: str, question: str) -> bool:
-    """Whether a sentence ends with the gold words or begins something else after them, whatever stands before them.
+    """Whether a sentence ends with the gold words or begins something else after them, with any words before them.
 
-    Is for a sentence that must state the answer, such as the last one of a chain of thought.
+    Used for a sentence that must state the answer, such as the last one of a chain of thought.
     """
     gold_words = core_words(read_sentence(gold).words)
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(sentence) <= _LONGEST:

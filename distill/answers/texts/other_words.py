@@ -1,4 +1,4 @@
-"""Two texts of different words: is one of them another answer, or may they mean the same?
+"""Whether two texts of different words are different answers or may mean the same.
 
 "Wrong" needs evidence: another thing of the same kind in an answer of the same form. A sentence or phrase of other
 words than the gold answer's may be a paraphrase ("to stay safe" for "safety") and stays open.
@@ -20,7 +20,7 @@ from distill.answers.texts.words import tokens
 from distill.answers.texts.yes_or_no import NEGATIONS
 
 LONG: Final = 8
-"""Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
+"""A gold answer of so many words is a sentence: no comparison of words can call another text wrong."""
 
 
 def compare_other_words(text: str, gold: str, question: str = "") -> CompareResult:
@@ -56,7 +56,8 @@ def compare_other_words(text: str, gold: str, question: str = "") -> CompareResu
 def has_same_content(text: str, gold: str, question: str = "") -> bool:
     """Whether one sentence has all content words of a longer gold answer, in their order or turned by a preposition.
 
-    A drink on a tray for a tray of drinks, blow the candles out for blow out candles; as many denials on both sides.
+    "a drink on a tray" for "a tray of drinks", "blow the candles out" for "blow out candles". Both texts have the
+    same number of denials.
     """
     words, gold_words = tokens(text), tokens(gold)
     if not _FEWEST <= len(gold_words) <= LONG or not len(gold_words) <= len(words) <= 2 * LONG:
@@ -172,7 +173,7 @@ _SHORT_SENTENCE: Final = 3
 
 
 def _names_another(text: str, gold: str, question: str) -> bool:
-    """Whether a text that shares nothing with the gold answer is another answer of the same form."""
+    """Whether a text without a word of the gold answer is another answer of the same form."""
     asked = tokens(question[:_LONGEST_QUESTION])
     gold_content = _content(tokens(gold), asked)
     part = next(iter(reversed(stated_parts(text))), text)
@@ -189,7 +190,7 @@ def _names_another(text: str, gold: str, question: str) -> bool:
 
 
 def _content(words: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The words that say something beyond their question, without those that only describe the last one."""
+    """The words that the question does not have, without those that only describe the last word."""
     own = [word for word in words if word not in _FUNCTION_WORDS | PRONOUNS]
     new = [word for word in own if not any(same_word_form(word, other) for other in asked)]
     bare = [word for word in new if word not in KINDS | SIZES | COLOURS]

@@ -1,7 +1,7 @@
 """Answers that are the same words written otherwise: shortened, with figures, without accents, as a formula, abroad.
 
-Two Main St. and 2 Main Street, III and 3, Dept of Roads, CAFFÈ and caffe, CO2, an international telephone number.
-Says only that two answers are the same, never that they differ, except for names of countries.
+Two Main St. and 2 Main Street, III and 3, Dept of Roads, CAFFÈ and caffe, CO2, an international telephone number. It
+finds only that two answers are the same, never that they differ, except for names of countries.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Yes or no of an answer that says neither: it states what its question asks, or denies it.
+"""Whether an answer without "yes" or "no" states what its question asks, or denies it.
 
 "It does", "There isn't any skateboard", "So spoons are fewer than forks" for "Are there fewer spoons than forks?".
 Only a sentence of one clause is read, and it has all words of its question: in their order, one of them turned into
@@ -48,7 +48,7 @@ _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|althoug
 
 
 def stated_polarity(text: str, question: str) -> str | None:
-    """Yes or no to a question, as one sentence states it; None where it leaves this open."""
+    """Yes or no to a question by a sentence without these words; None where it leaves this open."""
     question = _CAN_SEE.sub("is there ", question.strip())
     text = _INDEED.sub("", text)
     asked = _POLAR_QUESTION.match(question) if max(len(text), len(question)) <= _LONGEST else None
@@ -122,7 +122,7 @@ _LONGEST_STEM: Final = 4
 
 
 def _is_another(word: str, other: str, is_last: bool) -> bool:
-    """Whether a word excludes the other one; another colour does as what is asked, and not in the name of a thing."""
+    """Whether one word excludes the other: opposites, and other colours as the last word."""
     return are_opposites(word, other) or (is_last and word != other and {word, other} <= COLOURS)
 
 

@@ -1,6 +1,6 @@
-"""Words: the parts of answer judging that are about language, in English first.
+"""Comparison of answers that are words, in English first.
 
-Gives findings, not judgements: `distill.answers.verdicts` chooses which comparison applies.
+`distill.answers.verdicts` chooses which comparison applies.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Sentences that turn a relation of their question: Germany exceeds France, 6 fewer for "how many more".
 
-Only the order of words is read, so a sentence is turned, or its places are as asked, or nothing can be told.
+Only the order of words is read: the sentence turns the relation, keeps it, or leaves it open.
 """
 
 import re
@@ -22,7 +22,7 @@ _ENGLISH: Final = frozenset({"who", "what", "which", "whom"})
 _WHO_ABROAD: Final = frozenset({"wer", "qui", "quién", "quem", "chi"})
 _WHICH_ABROAD: Final = frozenset({"welche", "welcher", "welches", "quel", "quelle", "qué", "que", "qual", "quale"})
 _ASKING: Final = _ENGLISH | _WHO_ABROAD | _WHICH_ABROAD
-"""Questions for one that acts or is acted on. Where, when and how ask for neither."""
+"""Questions that ask who acts or who is acted on. Where, when and how ask for neither."""
 _NOT_A_RELATION: Final = _BE | _DO | _THE | _ASKING | {"of", "and", "or", "de", "du"}
 _COMPARED = re.compile(
     r"\b(?:(?:more|less|más|menos|plus|moins|mais)\s+(?P<other>\w+)|(?P<word>\w{2,}er))\s+(?:than|als|que|do que)\b",
@@ -31,7 +31,7 @@ _COMPARED = re.compile(
 
 
 def turns_relation(text: str, gold: Sequence[str], question: str) -> bool:
-    """Whether `text` gives the words of `gold` the place that another thing of the `question` has, or may do so."""
+    """Whether `text` puts, or may put, the words of `gold` in the place that another thing has in the `question`."""
     if not question or not gold or max(len(text), len(question)) > _LONGEST:
         return False
     asked, said = _words(question), _words(text)
@@ -57,7 +57,7 @@ def turns_relation(text: str, gold: Sequence[str], question: str) -> bool:
 
 
 def _is_turned(asked: list[str], index: int, said: list[str], gold: range, are_names: bool) -> bool:
-    """Whether the thing at `index` of the question acts there and is acted on in the answer, or the other way."""
+    """Whether the thing at `index` acts in the question and is acted on in the answer, or the other way round."""
     before = asked[index - 1]
     if before in _BE | _DO:
         acts, relations = True, {*asked[index + 1 :]}
@@ -92,7 +92,7 @@ _LESS: Final = frozenset({"fewer", "less", "lower", "smaller", "shorter", "young
 
 
 def turns_around(text: str, question: str) -> bool:
-    """Whether an answer says the difference the other way than its question: 6 fewer for "how many more"."""
+    """Whether an answer turns the difference of its question: 6 fewer for "how many more"."""
     asked, said = _MORE_THAN.search(question) if question else None, _MORE_THAN.search(text)
     if asked is None or said is None:
         return False

@@ -1,4 +1,4 @@
-"""Images that a process has decoded once are not decoded again to learn whether they are sound.
+"""Remembers the images that this process has decoded, so that it checks none of them twice.
 
 A check of a recipe reads every source twice: for what it holds, and for what it shares with the test data.
 """

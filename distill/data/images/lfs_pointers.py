@@ -1,4 +1,4 @@
-"""Pointer files: a few lines of text in the place of a file that git-lfs has not fetched."""
+"""Pointer files of git-lfs: a few lines of text instead of a file that was not fetched."""
 
 from pathlib import Path
 

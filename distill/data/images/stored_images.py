@@ -1,8 +1,8 @@
-"""Images that lie in a store: each is fetched once to a folder of this machine, and found there by its content.
+"""Images in a store: each is fetched once to a folder of this machine and found there by its sha256.
 
-An image that was fetched is a file named by its sha256, whichever object it came from: one of its own, a row of a
-table, or a shard of a run (distill/units/image_shards.py). Requests that fail for now are sent again for hours, as
-all requests to a store are, so an outage is never the fault of an image.
+The file is the same whether the image came from an object of its own, a row of a table, or a shard of a run
+(distill/units/image_shards.py). As all requests to a store, a request that fails for a passing reason is sent again
+for hours, so an outage is never counted as a fault of an image.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def images_folder() -> Path:
 
 
 def file_of(sha256: str) -> Path:
-    """Where an image is when it was fetched."""
+    """The path of an image once it is fetched."""
     return images_folder() / sha256[:2] / sha256
 
 

@@ -30,7 +30,7 @@ _PART_WORDS: Final = frozenset([*_PARTS, *(f"{part}s" for part in _PARTS)])
 _BESIDE_ONE: Final = frozenset(["plus", "minus", "times"])
 """Words beside which "one" is a number."""
 _SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one"])
-"""Words of which a text must hold one for numbers in words to be looked for."""
+"""Numbers in words are searched for only in a text with one of these words."""
 _SPOKEN_OR_BESIDE: Final = _SPOKEN | _BESIDE_ONE
 
 _LATEX: Final = (
@@ -61,7 +61,7 @@ _SPACED_GROUPS: Final = re.compile(rf"(?<=[-+*/=×÷−] ){_GROUPS}|(?<![\d.,] )
 _SPACED_DIGITS: Final = re.compile(r" \d{3}(?<=\d.{4})")
 _CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5},\d{1,2}(?!\d)")
 _CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)")
-"""Where a text holds one such number, all its numbers have a decimal comma."""
+"""If a text has one such number, all its numbers have a decimal comma."""
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as )[^()\d]{0,60}\)")
@@ -104,15 +104,15 @@ _PARTS_OF_NUMBER: Final = re.compile(
 
 
 MOST_NUMBERS: Final = 400
-"""Numbers of a text of any length that are read."""
+"""So many numbers are read of a text of any length."""
 CHARACTERS_A_NUMBER: Final = 100
-"""A longer text may hold one number more for each so many characters: what is denser is a listing."""
+"""For each so many characters one more number is read; a denser text is a listing."""
 
 
 _UNREADABLE_A_NUMBER: Final = 3
-"""For each number that is read, so many dates, versions and the like are passed over at most."""
+"""For each number that is read, at most so many dates, versions and the like are skipped."""
 _SHORT: Final = 1 << 13
-"""A text of so many characters at most is cleaned as a whole."""
+"""A text of at most so many characters is cleaned as a whole."""
 _WRITTEN_A_NUMBER: Final = 2
 """A longer text is cleaned up to so many runs of digits for each number that is read: "1 000" has two."""
 _NEAR: Final = 600
@@ -168,7 +168,7 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
 
 
 def _count_read(readings: Sequence[Number | None], max_numbers: int) -> int:
-    """How many of these are read: up to `max_numbers` numbers, and so many of what is none for each of them."""
+    """How many of these matches are read: up to `max_numbers` numbers, and some that are no numbers."""
     if len(readings) <= max_numbers:
         return len(readings)
     numbers = unreadable = 0

@@ -25,14 +25,16 @@ _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"
     r"|aren't|wasn't|doesn't|don't|cannot|can't|instead|rather|oops)\b"
 )
-"""Words that make a sentence no claim: questions, negations, reported mistakes. A condition is no such word: what would be
-8 + 6 is 14 whether it is or not."""
+"""A sentence with one of these words is no claim: questions, negations, reported mistakes.
+
+A condition is a claim: "it would be 8 + 6 = 14" states arithmetic.
+"""
 _OVERRULING: Final = word_set(
     """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t instead rather oops"""
 )
-"""Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
+"""A sentence without a question mark is no claim only if it has one of these words; "t" ends "isn't"."""
 _REMAINDER: Final = re.compile(r"\b(?:remainder|left over|leftover)\b")
-"""Beside a division they say that its result is a whole number."""
+"""Beside a division they mean that its result is rounded to a whole number."""
 _REMAINING: Final = word_set("remainder left leftover")
 _DIVIDED: Final = re.compile(r"/|\bdivided")
 _ABSOLUTE: Final = re.compile(r"\|\s?(-?N(?: ?[-+*/] ?N){1,3})\s?\|(?=\s?[=≈])")
@@ -61,7 +63,7 @@ _PHRASES: Final = (
     (word_set("each"), re.compile(r"(?<=N) [a-z]+ at (?=N [a-z ]{0,12}each\b)|(?<=N) [a-z]+ at (?=N each\b)"), " times "),
     (word_set("each"), re.compile(r" each(?= costs?\b)"), ""),
 )  # fmt: skip
-"""Words of which a sentence must hold one, what is replaced, and by what."""
+"""Words of which a sentence must have one, the pattern that is replaced, and the replacement."""
 _IN_PHRASES: Final = frozenset[str]().union(*(words for words, _, _ in _PHRASES))
 # Most sentences hold no expression, and a look costs far less than reading them.
 _EQUALITY_SIGN: Final = re.compile(r"[=≈→>(]")
@@ -84,11 +86,11 @@ _SOME_SHARE: Final = re.compile(r"[N)]\s*(?:[a-zX][\w'/]*\s+)*of\s*N")
 _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 """Words of phrases that become an operator or equality; "out of" is found by its "of"."""
 _CONTEXT: Final = 2
-"""So many characters before and behind a part can matter to the tokens at its ends."""
+"""So many characters before and after a part can change the tokens at its ends."""
 
 
 EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _REMAINING | _EQUALITIES | _OPERATORS
-"""All words that are asked for."""
+"""All words that the patterns search for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class ArithmeticClaim:
 def find_equation_claims(
     sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int, effort: ReadingEffort
 ) -> Iterator[ArithmeticClaim]:
-    """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
+    """The claims that a sentence of a canonical text writes in signs; its first number has the index `offset`."""
     # The cheapest looks come first: a sentence must pass all of them.
     if "=" not in sentence:
         if words.isdisjoint(_MAKING_EQUATIONS) and not _may_state(sentence):

@@ -105,7 +105,7 @@ class _Expression:
         return value
 
     def _atom(self) -> float:
-        # Parentheses, roots and signs nest alike: no hand writes so many.
+        # Parentheses, roots and signs may nest so deep; no person writes more.
         self.depth += 1
         if self.depth > _DEEPEST:
             raise _UnreadableError

@@ -1,4 +1,4 @@
-"""Notations in which people and programs write arithmetic, turned into one that can be read from left to right.
+"""Turns the notations in which people and programs write arithmetic into one that is read from left to right.
 
 Sums in columns, prompts of Python, fractions of LaTeX, powers of ten, binary numbers, decimal commas, Indian groups
 of digits, and the signs of electric units. Works on the text as written, before numbers are read.
@@ -34,7 +34,7 @@ _DECIMAL_COMMA: Final = re.compile(
     r"|(?<![\w.,(])\d{1,4},\d{1,2}(?:[-+−×·*/]\d{1,4}(?:,\d{1,2})?){1,4}=\d"
 )
 _LISTED: Final = re.compile(r"\d,(\d{1,2}) ?([-+]) ?(\d{1,4}) ?= ?(\d{1,4})(?![\d,.]\d|\d)")
-"""What may be a sum after a list: points 8,4 + 4 = 8."""
+"""A list that may end in a sum: points 8,4 + 4 = 8."""
 _COMMA_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,4}),(\d{1,2})(?![\d,]|\.\d)")
 _THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 # Without a prefix, which would change the scale.

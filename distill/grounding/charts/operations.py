@@ -52,7 +52,7 @@ _STEP_FOR = re.compile(
 
 
 def steps_for_label(before: str) -> frozenset[str]:
-    """The step whose result is said of the label after these words ("the average for", "the share of")."""
+    """The step whose result belongs to the label after these words ("the average for", "the share of")."""
     match = _STEP_FOR.search(before)
     return announced_steps(match[0]) if match else frozenset()
 

@@ -1,8 +1,9 @@
-"""Does the rationale conclude what its answer says? A family of its own, for rules; `distill.answers.consistency`
-decides.
+"""Does the rationale conclude what its answer says?
 
-Works without a gold answer. `filters.decisions.dataset_checks` looks at a sample of the dataset whether this is
-measured or not.
+A family of its own, for rules; `distill.answers.consistency` decides.
+
+Works without a gold answer. `filters.decisions.dataset_checks` checks a sample of the dataset also where this family
+is not measured.
 """
 
 from dataclasses import dataclass

@@ -69,7 +69,7 @@ class Contamination:
         contamination_sample=("text", "id of the test sample it matches"),
         contamination_ngram8=("number", "share of the question's runs of 8 words that stand in a test set"),
         contamination_ngram13=("number", "share of the question's runs of 13 words that stand in a test set"),
-        contamination_similarity=("number", "how alike the closest test question that was compared is written, 0-1"),
+        contamination_similarity=("number", "similarity of the wording to the closest compared test question, 0-1"),
     )
 
     @classmethod
@@ -241,7 +241,7 @@ def _offer_by_image(
 def _offer_by_text(
     best: Match, sample: Sample, question: Wording, positions: Sequence[int], index: TestSetIndex
 ) -> None:
-    """Offer the test samples with similar words, whatever their pictures."""
+    """Offer the test samples with similar words, about any pictures."""
     exact_position, *near_positions = positions
     if exact_position >= 0:
         for text in index.rows_at(exact_position):

@@ -60,7 +60,7 @@ class Format:
         format_valid=("flag", "one rationale, one answer, no left-over marks of the teacher's template"),
         format_problem=("text", "the most severe formatting problem"),
         has_reasoning=("flag", "the trace holds a rationale"),
-        truncated=("flag", "the text was cut before its end, whatever the server says"),
+        truncated=("flag", "the text was cut before its end, also where the server reports a normal stop"),
         truncated_by=("text", "how that is known: length, open_think_tag, mid_sentence or open_block"),
     )
 

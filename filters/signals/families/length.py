@@ -1,7 +1,7 @@
 """How long a trace is for the student: tokens of its own tokenizer, without special or image tokens.
 
-Needs the student's `tokenizer.json`, not its weights and not torch. Without a student section the lengths are words
-and the state says so.
+Needs the student's `tokenizer.json`, not its weights and not torch. Without a student section the lengths are numbers
+of words, which the state records.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether the rationale says what stands in its picture: its claims against the text that OCR reads there.
+"""Compares the claims of a rationale about text in its picture with the text that OCR reads there.
 
 Needs no table. `distill.ocr.claims` decides which claims are supported, and how sure that is. The pictures are read
 before traces are measured (`filters.tables.picture_texts`), each once; needs the extra `ocr`.

@@ -346,7 +346,7 @@ def word_list(path: str) -> dict[str, tuple[tuple[str, ...], ...]]:
 
 
 def count_listed(text: str, phrases: dict[str, tuple[tuple[str, ...], ...]]) -> int:
-    """How often words and phrases of the list occur: as whole words, whatever their case."""
+    """How often words and phrases of the list occur: as whole words, in any case."""
     words = _words(text)
     if phrases.keys().isdisjoint(words):
         return 0

@@ -34,7 +34,7 @@ class Refusal:
     columns: ClassVar[pa.Schema] = family(
         "refusal",
         refusal=("flag", "the teacher declines or says that it sees no image, in the rationale or in the answer"),
-        refusal_phrase=("text", "the words that say so, in lower case"),
+        refusal_phrase=("text", "the words that decline, in lower case"),
     )
 
     @classmethod

@@ -87,7 +87,7 @@ class Duplicates:
         has_same_values: NDArray[np.bool_] = np.eye(len(distinct), dtype=bool)
         may_repeat = may_be_near(text_forms, similarity_matrix, self.threshold)
         if np.count_nonzero(may_repeat) > len(distinct):
-            # Most questions have no two traces that are alike.
+            # Most questions have no two equal traces.
             has_same_values = _same_values(is_alike, text_forms)
             leaders = components(self._near(may_repeat, similarity_matrix, text_forms))
         has_other_values = np.any(is_alike & ~has_same_values, axis=1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
-    """DataError when the student of a finished stage is not what was written; `digests` for one about to be used."""
+    """Raise DataError when the student of a finished stage was changed; with `digests` its content is compared."""
     folder = run / "train" / stage
     manifest = Manifest.read(folder)
     if manifest is not None:

@@ -1,4 +1,4 @@
-"""How much of a device's memory a stage takes: weights, gradients, optimizer, and what a micro-batch leaves behind.
+"""The device memory that a stage takes: weights, gradients, optimizer, and the activations of a micro-batch.
 
 The activations are not estimated by a formula: one training step of the language model and the head is run on the
 meta device, where tensors have sizes but no content, and the bytes that are alive at once are counted. So adapters,

@@ -1,4 +1,4 @@
-"""A stage ends when its loss or its weights are no numbers any more, with the checkpoint from before that."""
+"""Ends a stage when its loss or its weights are not finite; the checkpoint before that stays."""
 
 import math
 from collections.abc import Iterable

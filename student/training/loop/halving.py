@@ -1,9 +1,9 @@
-"""What a stage does when its device is out of memory: the step is made again in more passes of fewer rows.
+"""Out of memory: repeats the step in more passes of fewer rows.
 
-A step's rows, and what each token counts, stay the same, so the gradients are those of the step as it was planned, up
-to the order of sums (and the draws of dropout). What the failed passes left in gradients and metrics is thrown away.
-Several processes cannot do this one by one, because they wait for each other's gradients: the stage stops and says
-which settings to change.
+The rows of a step and the weights of its tokens stay the same, so the gradients are those of the planned step, up to
+the order of sums (and the draws of dropout). Gradients and metrics of the failed passes are discarded. Several
+processes cannot do this one by one, because they wait for each other's gradients: the stage stops and says which
+settings to change.
 """
 
 import gc

@@ -28,7 +28,7 @@ NOTE = (
 
 
 class Interrupts:
-    """Inside the block, the first signal is noted; `asked` tells it, in every process of the run alike."""
+    """In this block the first signal is noted; `asked` gives the same answer in every process of the run."""
 
     def __init__(self, writing: Callable[[], bool] = lambda: False) -> None:
         """`writing`: whether a checkpoint is being written, which is waited for as long as it takes."""

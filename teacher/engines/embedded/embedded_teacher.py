@@ -2,7 +2,7 @@
 
 Made for small models and for machines without a server. Questions are answered in batches; the samples of one
 question share the computation of its prompt, and rows that have ended leave the batch, so short answers don't wait
-for long ones. Every sample draws its random numbers from its own seed, whatever else is in the batch. Does not do
+for long ones. Every sample draws its random numbers from its own seed, so the batch does not change them. Does not do
 what a server does better: tensor parallelism, paged attention, models larger than one device.
 """
 

@@ -1,4 +1,4 @@
-"""What is written down of submitted batches, so that a run that was killed at any moment pays for none twice.
+"""Records of submitted batches, so that a run that was killed at any moment pays for none twice.
 
 A record is begun before its file of requests is uploaded. The server's id of the file is noted before the batch is
 asked for, so a record without it stands for no batch. `FolderRecords` is for a run in a folder; that of a run in a
@@ -40,7 +40,7 @@ class BatchRecords(Protocol):
     """The records of one teacher. The methods block."""
 
     advice: str
-    """What a user does with the record of a batch of which the server cannot tell whether there is one."""
+    """What a user does with a record if the server cannot tell whether its batch exists."""
 
     def find(self, ids: Collection[str]) -> tuple[Mapping[str, SubmittedBatch], int]:
         """The last batch of each request that is in one, and how many records there are. Raises DataError."""
@@ -61,7 +61,7 @@ class BatchRecords(Protocol):
         """The record as it is now; None for a dropped one."""
 
     def may_submit(self, batch: SubmittedBatch) -> bool:
-        """Whether this process is the one that has the batch created, and no other."""
+        """Whether this process alone may create the batch."""
 
     def place(self, batch: SubmittedBatch) -> str:
         """Where a user finds the record."""

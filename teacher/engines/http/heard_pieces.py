@@ -57,7 +57,7 @@ class FirstText:
             return
         self._left -= len(data)
         if self._left < 0:
-            self._pieces = None  # whatever this is, it is no answer in pieces
+            self._pieces = None  # not an answer in pieces
             return
         self._pieces.feed(data)
 

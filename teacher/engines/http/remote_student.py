@@ -153,7 +153,7 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer:
 def _request(teacher: Teacher, sample: Sample) -> Request:
     asked = Prompt(system="", images=sample.images, text=sample.question)
     sha = prompt_sha(asked)
-    # Greedy decoding draws nothing; servers want a seed all the same.
+    # Greedy decoding draws nothing, but servers want a seed.
     seed = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:4], "big") >> 1
     return Request(
         id=sample.id, sample=sample, k=0, seed=seed, sampling=teacher.sampling, prompt=asked, prompt_sha=sha

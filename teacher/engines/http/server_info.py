@@ -1,4 +1,4 @@
-"""What a server says of itself: the model it serves, its version, and how busy it is."""
+"""Asks a server for the model that it serves, its version, and its load."""
 
 import asyncio
 import math
@@ -238,7 +238,7 @@ _DATED = re.compile(r"[-@:](latest|\d{3,4}|\d{4}-?\d\d-?\d\d)")
 
 
 def same_model(asked: str, answered: str) -> bool:
-    """Whether the model that a server says has answered is the one that was asked; saying nothing is no other."""
+    """Whether the model that a server names in an answer is the requested one; True where the server names none."""
     if not answered or answered == asked:
         return True
     first, second = asked.lower(), answered.lower()

@@ -71,7 +71,7 @@ class Streaming:
 
 
 def comes_in_pieces(content_type: str, payload: bytes) -> bool:
-    """Whether an answer is a stream of events: its first line says so where its type is wrong or missing."""
+    """Whether an answer is a stream of events: by its first line where its content type is wrong or missing."""
     start = payload[:100].removeprefix(_BYTE_ORDER_MARK).lstrip()
     return not start.startswith(b"{") and (
         content_type.lower().startswith(_CONTENT_TYPE) or start.startswith((b"data:", b"event:", b"id:", b":"))

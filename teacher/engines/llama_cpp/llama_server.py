@@ -1,6 +1,6 @@
-"""llama.cpp's server of one student for a while, asked greedily for token ids: how a GGUF export is tried out.
+"""Starts llama.cpp's server for a GGUF export and asks it greedily for token ids, to verify the export.
 
-Which one: the command in DISTILL_LLAMA_SERVER, else the `llama-server` on PATH. It must be built with multimodal
+The program is the command in DISTILL_LLAMA_SERVER, else the `llama-server` on PATH. It must be built with multimodal
 support, which llama.cpp's own builds have.
 """
 
@@ -67,8 +67,8 @@ def serve_gguf(
 ) -> Iterator[LlamaServer]:
     """A server of two GGUF files that lives while the block lasts.
 
-    `picture` makes the PNG that is sent; `image_ids` stand in a prompt for what llama.cpp itself puts in the place of
-    an image. Raises TeacherError when the server does not start, with the end of its log, or refuses a request.
+    `picture` makes the PNG that is sent; llama.cpp replaces `image_ids` in a prompt by its own image tokens. Raises
+    TeacherError when the server does not start, with the end of its log, or refuses a request.
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-llama-"))
     port = reserve_port()

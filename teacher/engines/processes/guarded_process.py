@@ -1,4 +1,4 @@
-"""A program that the run starts for an engine: under its guard, with a log, ended with the run.
+"""A program that the run starts for an engine: it has a guard and a log, and ends with the run.
 
 The guard (`process_guard.py` beside this file) ends the program when this process ends, however it ends, and masks
 secrets in the log.
@@ -25,7 +25,7 @@ _CAUSES = 3
 _LINE_CHARACTERS = 500
 _LOG_BYTES = 1 << 23
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
-"""The last line of a Python traceback, behind whatever prefix a worker's lines have."""
+"""The last line of a Python traceback, after any prefix of a worker's lines."""
 
 
 class GuardedProcess:

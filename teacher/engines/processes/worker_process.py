@@ -1,7 +1,7 @@
 """A process that answers requests over two pipes, as JSON lines: for engines in an environment of their own.
 
-The first line that it writes says that it is ready, and holds facts of it. Then each request has an `id`, and so has
-each answer, in any order. Runs under the guard of all processes that a run starts. Knows nothing of what is asked.
+The process writes a first line with facts when it is ready. Each request and its answer have the same `id`; answers
+come in any order. The process has the guard of all processes that a run starts.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ _PAUSE_S = 0.05
 
 
 class LostError(Exception):
-    """The process has ended while a request was in it."""
+    """The process ended while it worked on a request."""
 
 
 class WorkerProcess:
-    """One process and the requests in it."""
+    """One process and the requests that it works on."""
 
     def __init__(
         self, teacher: Teacher, command: Callable[[str, str], list[str]], environment: Mapping[str, str], log: Path
@@ -87,7 +87,7 @@ class WorkerProcess:
         return reader
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Hand on answers until the process ends; then every request in it is lost."""
+        """Pass on answers until the process ends; then its open requests are lost."""
         try:
             # A process that is killed may leave half a line.
             while (line := await reader.readline()).endswith(b"\n"):
@@ -120,7 +120,7 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
-        """A turn among other requests, once no request has the process for itself."""
+        """Work on a request beside others; waits while a request has the process for itself."""
         while not self._unlocked.is_set():  # another one may have taken it since it was given back
             await self._unlocked.wait()
         self._sharing += 1
@@ -131,7 +131,7 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """No other request is in the process inside."""
+        """In this block the process works on no other request."""
         async with self._turn:
             self._unlocked.clear()
             try:

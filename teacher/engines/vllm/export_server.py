@@ -1,7 +1,7 @@
-"""A vLLM server of one checkpoint for a while, asked greedily for token ids: how an export is tried out.
+"""Starts a vLLM server for an exported checkpoint and asks it greedily for token ids, to verify the export.
 
-Starts and stops it in the same way as the servers of teachers (`vllm_server.py`). Which vLLM: the interpreter that
-DISTILL_VLLM_PYTHON names, else the command of a teacher whose server the run starts, else the vllm on PATH.
+The server starts and stops as those of teachers do (`vllm_server.py`). The vLLM is that of the interpreter in
+DISTILL_VLLM_PYTHON, else the command of a teacher whose server the run starts, else the vllm on PATH.
 """
 
 import asyncio

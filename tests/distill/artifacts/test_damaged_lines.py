@@ -145,6 +145,7 @@ def test_a_record_that_lacks_what_its_reader_needs_is_damaged(tmp_path: Path) ->
         ({"usage": {"prompt": -1}}, "its usage.prompt is no number of tokens"),
         ({"engine": {}}, "its engine has no name or version"),
         ({"hinted": "no"}, "its hinted is a str"),
+        ({"stop_reason": 1}, "its stop_reason is a int"),
     ],
 )
 def test_what_keeps_a_record_from_being_a_trace_is_said(change: dict[str, object], fault: str) -> None:
@@ -152,7 +153,7 @@ def test_what_keeps_a_record_from_being_a_trace_is_said(change: dict[str, object
     usage = dict.fromkeys(("prompt", "image", "reasoning", "answer"), 1)
     record: dict[str, object] = dict.fromkeys((*words, "prompt_sha", "created"), "") | {"usage": usage, "params": {}}
     record |= {"id": "00ff", "k": 0, "seed": 1, "latency_s": 0.5, "outcome": "complete"}
-    record |= {"engine": {"name": "stub", "version": ""}}
+    record |= {"engine": {"name": "stub", "version": ""}, "draft": "", "error": "", "attempt": 0, "hinted": False}
     assert trace_fault(record) == ""
     assert trace_fault(record | change) == fault
     assert trace_fault({key: value for key, value in record.items() if key != "seed"}) == "it has no seed"
