@@ -25,7 +25,6 @@ from distill.reports.text_table import table
 from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.decisions.copies import preferred_copies
-from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.signals.schema import FACTS, SIDE
 from filters.tables.signal_database import (
@@ -317,8 +316,7 @@ def _tally(database: duckdb.DuckDBPyConnection, policy: _Policy, rows: int) -> _
         start = "INSERT INTO ranked" if number else "CREATE TEMP TABLE ranked AS"
         database.execute(f"{start} {policy.ranked(within)}")
     counts = database.execute("SELECT kind, count(*) FROM ranked WHERE kept AND best GROUP BY kind").fetchall()
-    taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
-    decide.create_quotas(database, taken)
+    decide.create_quotas(database, counts, select)
     database.execute(f"""
         CREATE TEMP TABLE placed AS
         SELECT *, place <= quota AS selected

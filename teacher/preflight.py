@@ -88,7 +88,7 @@ def preflight(
         contents, usage = _inspect_plan(recipe, models, plan, folder)
         if plan.folder != folder:
             shutil.rmtree(plan.folder)
-    return "\n\n".join([_source_table(plan, contents), _teacher_table(recipe, plan, usage, folder)])
+    return "\n\n".join([_source_table(plan, contents), _teacher_table(recipe, usage)])
 
 
 def _probe(recipe: Recipe, plan: question_plan.QuestionPlan, count: int) -> _Probe:
@@ -148,9 +148,7 @@ def _source_table(plan: question_plan.QuestionPlan, contents: _PlanContents) -> 
     return table(("source", "count"), rows)
 
 
-def _teacher_table(
-    recipe: Recipe, plan: question_plan.QuestionPlan, usages: Mapping[str, TeacherUsage], folder: Path
-) -> str:
+def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
     rows, notes = [], []
     forecasts: dict[str, Forecast] = {}
     for teacher in recipe.teachers:

@@ -23,7 +23,7 @@ import orjson
 
 import distill
 from distill.answers.consistency import compare_conclusion
-from distill.answers.verdicts import ANSWER_TYPES, _judge
+from distill.answers.verdicts import TYPES, _judge
 from distill.grounding.arithmetic_slips import find_slips
 
 MODULES = ("answers", "grounding")
@@ -57,7 +57,7 @@ def repeats(chance: random.Random, characters: int) -> Callable[[], Case]:
         unit += chance.choice(SEPARATORS)
         start, end = chance.choice(FRAMES)
         text, gold = start + unit * (characters // len(unit)) + end, chance.choice(GOLDS)
-        kind = chance.choice((None, None, *ANSWER_TYPES))
+        kind = chance.choice((None, None, *TYPES))
         return chance.choice([(text, gold, kind), (text, gold, kind), (gold, text, kind), (text, text + "4", kind)])
 
     return draw
@@ -90,7 +90,7 @@ def mutations(chance: random.Random, characters: int) -> Callable[[], Case]:
     def draw() -> Case:
         gold, said = chance.choice(answers), chance.choice(answers)
         pair = chance.choice([(mutated(said), gold), (said, mutated(gold)), (mutated(gold), gold)])
-        return *pair, chance.choice((None, None, *ANSWER_TYPES))
+        return *pair, chance.choice((None, None, *TYPES))
 
     return draw
 

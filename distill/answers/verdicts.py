@@ -382,7 +382,6 @@ TYPES: Final[Mapping[str, AnswerType]] = {
     "text": AnswerType(_compare_text, worded=True),
 }
 """Every answer type: `infer_type` says which one a gold answer looks like."""
-ANSWER_TYPES: Final = tuple(TYPES)
 
 
 def is_numeric(answer_type: str) -> bool:

@@ -5,8 +5,9 @@ that the rule read; a kept trace that is not selected has the limit that left it
 be read any more are dropped with a reason of their own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path
 from distill.recipe.sections.filter import Select
 from filters.decisions.copies import preferred_copies
-from filters.decisions.quotas import Kind, target_counts
+from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
 
@@ -70,8 +71,7 @@ def decide(
         if mixed(select):
             connection.execute(_PLACED.format(place=place_in_kind(seed)))
         counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
-        taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
-        create_quotas(connection, taken)
+        create_quotas(connection, counts, select)
         rows = 0
         with atomic_path(path) as temporary, pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer:
             for within in parts:
@@ -165,9 +165,13 @@ def _within(rank: str, limit: int | None) -> str:
     return "true" if limit is None else f"{rank} <= {limit}"
 
 
-def create_quotas(connection: duckdb.DuckDBPyConnection, taken: Mapping[Kind, int]) -> None:
-    """A table of how many traces of each kind are taken. Not from Arrow: DuckDB loads pandas to read from Python."""
+def create_quotas(connection: duckdb.DuckDBPyConnection, counts: Iterable[Sequence[Any]], select: Select) -> None:
+    """A table of how many traces of each kind are taken, from rows of a kind and its number of traces.
+
+    Not from Arrow: DuckDB loads pandas to read from Python.
+    """
     connection.execute("CREATE OR REPLACE TEMP TABLE quotas (kind VARCHAR[], quota BIGINT)")
+    taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
     for kind, quota in taken.items():
         connection.execute("INSERT INTO quotas VALUES (?, ?)", [list(kind), quota])
 

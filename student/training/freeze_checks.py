@@ -82,7 +82,7 @@ def check_frozen(
         wrong = (
             _wrongly_trained(name, parts, train, adapted)
             if parameter.requires_grad
-            else _wrongly_frozen(name, parameter, owned, dtype)
+            else _wrongly_frozen(parameter, owned, dtype)
         )
         wrong = wrong or _misplaced(name, parameter, parts)
         if parameter.requires_grad and owned is not None and id(parameter) not in owned:
@@ -110,7 +110,7 @@ def _wrongly_trained(name: str, parts: Parts, train: Sequence[str], adapted: boo
     return None
 
 
-def _wrongly_frozen(name: str, parameter: nn.Parameter, owned: set[int] | None, dtype: torch.dtype) -> str | None:
+def _wrongly_frozen(parameter: nn.Parameter, owned: set[int] | None, dtype: torch.dtype) -> str | None:
     if parameter.grad is not None:
         return "is frozen but has a gradient"
     if owned is not None and id(parameter) in owned:

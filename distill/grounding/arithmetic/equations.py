@@ -190,7 +190,7 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number], offset: int) -> I
             or (len(units) > 1 and not (units == _TEMPERATURES and "*" in operators))
         ):
             continue
-        comparison = _compare_sides(left, right, chain[0], numbers)
+        comparison = _compare_sides(left, right, numbers)
         if comparison is not None:
             agrees, expected = comparison
             # That two expressions agree corrects no result.
@@ -254,9 +254,7 @@ def _check_percentage(chain: list[Side], numbers: Sequence[Number], offset: int)
     yield ArithmeticClaim(first_place, last_place, agrees, 100 * share.value, ("percentage", share.value))
 
 
-def _compare_sides(
-    left_side: Side, right_side: Side, first: Side, numbers: Sequence[Number]
-) -> tuple[bool, float | None] | None:
+def _compare_sides(left_side: Side, right_side: Side, numbers: Sequence[Number]) -> tuple[bool, float | None] | None:
     """Whether two sides agree, and what should stand on the side that is one number; None without values."""
     left_values, right_values = (
         list(side_values(left_side, right_side, numbers)),

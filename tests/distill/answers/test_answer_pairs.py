@@ -74,7 +74,7 @@ def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
     ways = {"choices", "lists", "unicode", "locale", "mathematics", "prose", "traps"}
     assert {pair["family"] for pair in PAIRS} == kinds | ways
     assert min(Counter(pair["family"] for pair in PAIRS).values()) >= 40
-    assert {pair["type"] for pair in PAIRS} == {*verdicts.ANSWER_TYPES, None}
+    assert {pair["type"] for pair in PAIRS} == {*verdicts.TYPES, None}
     for benchmark in {pair["benchmark"] for pair in ADVERSARIAL if "benchmark" in pair}:
         labels = Counter(pair["label"] for pair in ADVERSARIAL if pair.get("benchmark") == benchmark)
         assert min(labels[CORRECT], labels[WRONG]) >= 50, (benchmark, labels)
