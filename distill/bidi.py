@@ -20,7 +20,7 @@ def without_controls(text: str) -> str:
 
 
 def isolated(text: str) -> str:
-    """The same text, where it has such marks with all of them closed and kept apart from what stands around it."""
+    """The text; if it has such marks, with all of them closed and isolated from the text around it."""
     if _MARKS.isdisjoint(text):
         return text
     return "\n".join(line if _MARKS.isdisjoint(line) else _closed(line) for line in text.split("\n"))

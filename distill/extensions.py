@@ -106,7 +106,7 @@ def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], 
 
 
 def load_once(group: str, value: str, key: str, folder: Path, check: Callable[[Any], str]) -> Extension:
-    """As `load`, of the file as it was at the first call: what every row asks for has one code in a stage."""
+    """As `load`, but once in a process: all rows of a stage use the file as it was at the first call."""
     place = (group, value, folder)
     if place not in _kept:
         _kept[place] = load(group, value, key, folder, check)

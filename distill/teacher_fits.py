@@ -1,7 +1,7 @@
 """How well each teacher's kept traces fit a student that has not learned from them.
 
-The values are those of the filter's signal `student` (student/inference/likelihood.py), measured with any checkpoint
-and apart from the run's filter stage, which stays as it is.
+The values are those of the filter's signal `student` (student/inference/likelihood.py), measured with any checkpoint.
+The run's filter stage does not change.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The nouns every stage shares. Frozen values only: nothing here reads, writes or imports anything heavy."""
+"""The types that all stages share: frozen values. Nothing here reads, writes or imports anything heavy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

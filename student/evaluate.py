@@ -174,7 +174,7 @@ def _read_questions(recipe: Recipe) -> list[Sample]:
 def _score_replies(
     recipe: Recipe, arms: Mapping[str, EvaluatedStudent], question_set: QuestionSet, replies: Mapping[Key, Reply]
 ) -> dict[str, list[Prediction]]:
-    """By arm, its judged replies to the questions that every arm could be asked, all in the same order."""
+    """The judged replies of each arm to the questions that every arm could be asked, in the same order."""
     by_arm = {
         arm: {
             sample.id: replies[evaluated.key, question_set.without_image, sample.id]

@@ -87,7 +87,7 @@ def _follow_main_process(recipe: Recipe, run: Path) -> Manifest:
 
 
 def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str, dict[str, Any]]:
-    """By stage name, the flattened settings that its fingerprint covers: a change anywhere upstream shows.
+    """The flattened settings that the fingerprint of each stage covers: they include all earlier stages.
 
     With `only`, that stage and those it descends from: the data of the others need not be there yet.
     """
@@ -217,7 +217,7 @@ class _Training:
 
 
 def _seconds_before(checkpoints: Path) -> float:
-    """Of the commands that left a stage unfinished."""
+    """Seconds of the commands that left a stage unfinished."""
     from student.training.loop import metrics_log
 
     return metrics_log.seconds_before(checkpoints)

@@ -1,7 +1,7 @@
-"""The engines of teachers that work together, and the plans that they answer.
+"""The engines of teachers that work at the same time, and the plans that they answer.
 
-Engines stay open while plans come and go. The next plan is opened when nearly all samples of the last one are drawn,
-so engines do not run dry while the longest traces of a plan come to their end. A run in a folder has one plan.
+Engines stay open from plan to plan. The next plan is opened when nearly all samples of the last one are drawn, so
+engines stay busy while the longest traces of a plan are written. A run in a folder has one plan.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Can the teachers of a recipe be asked? What the recipe, the disk and the environment say; no server is spoken to.
+"""Checks whether the teachers of a recipe can be asked: recipe, disk and environment, without a request to a server.
 
-Every problem is found, not only the first. Whether rows are there for a teacher is for its plan to say.
+It finds all problems, not only the first. The question plan checks whether a teacher gets rows.
 """
 
 import difflib

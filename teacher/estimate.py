@@ -89,7 +89,7 @@ class TeacherUsage:
     there: int = 0
     """Traces, those of samples that are not done included."""
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
-    """By quantity and domain, moments over the finished samples."""
+    """Moments over the finished samples, by quantity and domain."""
 
     def add(self, domain: str, traces: int, prompt: int | None, output: int | None) -> None:
         """Count a finished sample; None stands for tokens that are not known."""

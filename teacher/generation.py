@@ -1,4 +1,4 @@
-"""The traces of one plan: which are there, which are open, and the end of the stage.
+"""The traces of one plan: finds the finished and the open ones, and ends the stage.
 
 Reads the journals of every teacher when it is made. `jobs` are what engines have to answer (teacher/agent.py);
 `finish` lists the final traces and writes the manifest.
@@ -89,7 +89,7 @@ class Generation:
             self.progress.note(note)
 
     def _new_progress(self, on_progress: ProgressCallback) -> GenerateProgress:
-        """Of what an earlier run has collected; traces of other samples count when these are drawn."""
+        """Progress that starts with the traces of earlier runs; those of other samples count when these are drawn."""
         tallies = self.finals.tallies().values()
         outcomes = sum((tally.outcomes for tally in tallies), Counter[str]())
         done = outcomes.total() + sum(tally.repeated for tally in tallies)

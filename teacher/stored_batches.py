@@ -32,7 +32,7 @@ class StoredBatches:
     advice: str = 'put its id there as the object "batch", or an empty one if there is none'
     _records: dict[int, "_Record"] = field(default_factory=dict)
     _number_of: dict[str, int] = field(default_factory=dict)
-    """Of the last record of each request."""
+    """Number of the last record of each request."""
 
     def find(self, ids: Collection[str]) -> tuple[Mapping[str, SubmittedBatch], int]:
         for stored in self.agent.store.list_objects(f"{BATCHES}/{self.teacher}"):

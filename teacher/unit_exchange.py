@@ -36,7 +36,7 @@ class UnitExchange:
     """Whether another agent that lives works on the unit, as it was at the last look."""
     _seen: set[str] = field(default_factory=set)
     _agents: dict[str, str] = field(default_factory=dict)
-    """Of other attempts."""
+    """Agents of other attempts."""
     _told: set[tuple[str, str]] = field(default_factory=set)
     """Teachers and samples of which others know that they are drawn here."""
     _news: deque[Callable[[Mapping[str, TeacherJob]], None]] = field(default_factory=deque)

@@ -148,7 +148,7 @@ def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
 
 
 def _share_in_seconds(recipe: Recipe, run: Path, free: Job, budget: Budget) -> float:
-    """Of the length of an arm, what it trains in the seconds of the reference; noted once, as seconds vary."""
+    """The share of an arm's length that it trains in the seconds of the reference; noted once: seconds vary."""
     path = place(run, f"{free.arm}{EQUAL_SECONDS}", free.seed) / SECONDS
     folder, studied = place(run, free.arm, free.seed), stage_under_study(recipe)
     planned = arm(recipe, free.arm, seed=free.seed, budget=budget)
@@ -254,7 +254,7 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
 
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
-    """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
+    """The dataset of an arm: an existing one, or a new one that reuses the signals of another arm or of the run."""
     from distill.wiring.model_signals import measurers
     from filters.apply import apply
 

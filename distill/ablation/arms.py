@@ -65,7 +65,7 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
 
 
 def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: float) -> Arm:
-    """An arm of which a share of the length is trained."""
+    """An arm that trains a share of its length."""
     studied = stage_under_study(recipe)
     values = given_values(recipe, without=("ablate", "rounds"))
     stage_names = {stage.name for stage in lineage(recipe.stages, studied)}
@@ -243,7 +243,7 @@ def _merged(draft: Draft) -> str:
 
 
 def _merged_shares(line: Sequence[Stage], tokens: Mapping[str, int]) -> dict[str, float]:
-    """Of all tokens of these stages, the share of every source but the data of the last stage."""
+    """The share of every source, except the data of the last stage, in the tokens of these stages."""
     shares: dict[str, float] = {}
     for stage in line:
         of_stage = {stage.data: 1 - sum(stage.replay.values()), **stage.replay}

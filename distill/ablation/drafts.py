@@ -23,7 +23,7 @@ class Budget:
     steps: Mapping[str, int]
     tokens: Mapping[str, int]
     share: float = 1.0
-    """Of the length of an arm at equal seconds: what it trains when it may take no longer than the reference."""
+    """The share of its length that an arm at equal seconds trains: it may take no longer than the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,7 @@ def _work(recipe: Recipe, folder: Path, names: Sequence[str], seeds: int, n: int
 
 
 def _distinct(recipe: Recipe, names: Sequence[str]) -> tuple[dict[str, int | None], set[str]]:
-    """Of one seed: the steps of every different stage (None: they depend on the rows), and the students measured."""
+    """For one seed: the steps of every different stage (None: they depend on the rows), and the measured students."""
     steps = {stage.name: stage.max_steps or 0 for stage in recipe.stages}
     budget = Budget(steps=steps, tokens={name: max(1, count) for name, count in steps.items()})
     known = all(stage.max_steps for stage in recipe.stages)

@@ -171,7 +171,7 @@ _JOINED = re.compile(r",|/| (?:and|or|&) ")
 
 
 def compare_parts(text: str, gold: str) -> CompareResult | None:
-    """The same parts in another order, also where they are no plain list: women 48%, men 52%; x < 2 or x > 5."""
+    """Compare parts in any order, also where they are no plain list: women 48%, men 52%; x < 2 or x > 5."""
     if not _JOINED.search(gold) or text[:1] in "([{" or gold[:1] in "([{":
         return None
     if " or " in gold:

@@ -26,9 +26,9 @@ from distill.answers.compare_result import CompareResult, correct, undecided, wr
 START_TIMEOUT_S: Final = 60.0
 """For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
 VOTE_TIMEOUT_S: Final = 3.0
-"""Of processor time, for one question."""
+"""Limit of processor time for one question."""
 _STOPPED_AFTER_S: Final = 300.0
-"""By the clock: a worker that still has not answered is stopped or starved, not busy."""
+"""Limit by the clock: a worker without an answer after this time is stopped or gets no processor."""
 _MEMORY_BYTES: Final = 2 << 30
 _LOOK_S: Final = 0.1
 

@@ -164,7 +164,7 @@ def read_jsonl_at(
     begin: int = 0,
     end: int | None = None,
 ) -> Iterator[tuple[int, Record]]:
-    """The same with the byte at which each record starts; of the lines from byte `begin` to byte `end`."""
+    """As `read_jsonl`, with the byte at which each record starts, for the lines from byte `begin` to byte `end`."""
     for record in scan(path, check, begin=begin, end=end):
         if isinstance(record, tuple):
             yield record

@@ -47,7 +47,7 @@ class CheckContext:
         self.hub = HubNames(recipe)
         self.coverage = TeacherCoverage()
         self.unasked: Counter[str] = Counter()
-        """Questions by domain that no teacher is for."""
+        """The number of questions without a teacher, by domain."""
         self.routed: Counter[str] = Counter()
         """Questions by teacher, once these are surveyed."""
         self.cued: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class CheckContext:
 
     @cached_property
     def uses(self) -> Mapping[str, Sequence[str]]:
-        """By source of the recipe, the keys that will still read it."""
+        """For each source of the recipe the keys that will still read it."""
         keys_by_source: dict[str, list[str]] = {}
         for source, key in self._sources_and_keys():
             if source is not None:

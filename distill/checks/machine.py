@@ -166,7 +166,7 @@ def _unseen(questions: int) -> TeacherUsage:
 
 
 def _model_bytes(context: CheckContext) -> float | None:
-    """Of the stages that are not finished; None where the student is not known."""
+    """The bytes of the models of unfinished stages; None where the student is not known."""
     stages = [stage for stage in context.recipe.stages if not context.is_done(f"train/{stage.name}")]
     if not stages:
         return 0.0

@@ -78,7 +78,7 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
 
 
 def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
-    """Every teacher has questions that it is for."""
+    """Every teacher gets questions."""
     if (survey := context.readable(ASKED)) is None:
         return
     for coverage_problem in coverage_problems(context.recipe, context.coverage):

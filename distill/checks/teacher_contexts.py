@@ -28,7 +28,7 @@ from teacher.messages.prompts import image_part, messages, prompt
 from teacher.scheduling.routing import route
 
 _SIZED = 96
-"""Of so many questions the sizes of the images are read."""
+"""The image sizes of so many questions are read."""
 _LARGEST, _SPREAD = 4, 12
 """The processor reads so many questions: those with the largest images, and others from the whole source."""
 _PROBES = 3

@@ -47,7 +47,7 @@ class Explanation:
     errors: Mapping[str, str] | None = None
     """Why families failed on this trace."""
     duplicates: Sequence[Twin] = ()
-    """Of the same question."""
+    """Near duplicates of the same question."""
     twins: Sequence[Twin] = ()
     """Near duplicates across the run, the preferred one first unless it is this one; similarities are to that one."""
     siblings: Sequence[tuple[str, str, str]] = ()

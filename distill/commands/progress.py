@@ -55,7 +55,7 @@ def _escaped(text: str) -> str:
 
 
 def _escape_lacking(error: UnicodeError) -> tuple[str, int]:
-    """For a terminal whose encoding is not UTF-8: what it lacks as escapes, which leave JSON as it is."""
+    """Characters that the encoding of a terminal lacks, as escapes that keep JSON valid."""
     assert isinstance(error, UnicodeEncodeError)
     return _escaped(error.object[error.start : error.end]), error.end
 

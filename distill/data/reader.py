@@ -269,7 +269,7 @@ class _SampleReader:
         return [_sample(question, refs) for question in parsed.questions]
 
     def prepare_several(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
-        """As `prepare`, of rows with several images alone."""
+        """As `prepare`, but only for rows with several images."""
         try:
             several = isinstance(row, SourceRow) and len(formats.parse(row.values, self.source).images) > 1
         except RowError:

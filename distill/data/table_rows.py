@@ -108,7 +108,7 @@ def _refuse_equal_names(file: Path, names: Iterable[str]) -> None:
 
 
 def _refuse_equal_fields(file: Path, fields: Iterable[Any]) -> None:
-    """As `_refuse_equal_names`, of typed columns and the objects in them."""
+    """As `_refuse_equal_names`, for typed columns and the objects in them."""
     fields = list(fields)
     _refuse_equal_names(file, (field.name for field in fields))
     for kind in (field.type for field in fields):

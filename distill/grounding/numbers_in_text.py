@@ -69,7 +69,7 @@ class Literal(NamedTuple):
     ranges: tuple[tuple[float, float], ...]
     """The sizes that it can stand for, whichever reading is meant."""
     hedged_ranges: tuple[tuple[float, float], ...]
-    """The same where it is given as "about"."""
+    """Ranges that are given as "about"."""
 
 
 @lru_cache(maxsize=1 << 15)

@@ -13,7 +13,7 @@ from distill.errors import RecipeError
 _RESERVE_BYTES = 1 << 30
 """For the context and the libraries of a device; not yet measured on one."""
 USABLE_SHARE = 0.95
-"""Of the memory, what an allocator makes use of; not yet measured either."""
+"""The share of the memory that an allocator can use; also not measured yet."""
 
 
 def usable_bytes(memory_bytes: float) -> float:

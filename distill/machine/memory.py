@@ -14,7 +14,8 @@ from pathlib import Path
 _NEW_OBJECTS = 20_000
 _GROUPS = {"": ("memory.max", "memory.current", "inactive_file"),
            "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")}  # fmt: skip
-"""Of both versions of control groups: files of the limit and of what is used, and the entry of files that can go."""
+"""For both versions of control groups: the files of limit and use, and the entry of file pages that can be dropped.
+"""
 
 
 def free_bytes(system: Path = Path("/")) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 _HAS_TIMERS: Final = hasattr(signal, "setitimer")
 
 _RUN_DELAY = Path("/proc/self/schedstat")
-"""Of the main thread: its nanoseconds on a processor, and those that it waited for one."""
+"""The nanoseconds that the main thread ran on a processor, and those that it waited for one."""
 
 
 class OutOfTime(BaseException):
@@ -62,7 +62,7 @@ def _timer(timer: int, number: signal.Signals, seconds: float, is_over: Callable
 
 
 def _waited_s() -> float:
-    """Seconds in which the main thread neither had a processor nor waited for one, from some moment on."""
+    """Seconds in which the main thread neither ran nor waited for a processor, since an arbitrary moment."""
     try:
         run_delay_s = int(_RUN_DELAY.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

@@ -23,7 +23,7 @@ from distill.ocr.reader import TextLine
 from distill.types import ImageRef
 
 MOST_SECONDS: Final = 60.0
-"""Of processor time for a picture: a full page of text takes ten."""
+"""Limit of processor time for a picture: a full page of text takes ten."""
 TIMED_OUT: Final = "timed_out"
 CRASHED: Final = "reader_crashed"
 _NAMES: Final = tuple(field.name for field in fields(TextLine))

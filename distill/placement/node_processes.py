@@ -28,9 +28,9 @@ class Ranks(NamedTuple):
     machine: int
     machines: int
     processes: int
-    """Of each machine."""
+    """Processes of each machine."""
     address: str
-    """Of the machine of rank 0, where all meet."""
+    """Address of the machine of rank 0, to which all processes connect."""
     port: int
 
     def environment(self, local: int) -> dict[str, str]:
@@ -77,7 +77,7 @@ def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
 
 
 def first_cause(errors: Sequence[BaseException], *losses: type[BaseException]) -> BaseException | None:
-    """Of the errors of processes that work together: that of a loss, then a DistillError, then any; None of none."""
+    """The error that is raised for several processes: a loss, else a DistillError, else any; None without errors."""
     for kinds in (losses, DistillError, BaseException):
         for error in errors:
             if isinstance(error, kinds):

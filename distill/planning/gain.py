@@ -136,7 +136,7 @@ def student_reads(fits: Mapping[str, Sequence[float]], max_new_tokens: int) -> d
 
 
 def _mixed(read: Mapping[str, Mapping[str, float]], selected: Mapping[str, int]) -> dict[str, float]:
-    """Of a dataset of all teachers: each counts by its traces in it."""
+    """The measures of a dataset of all teachers: each teacher counts by its traces in it."""
     weights = {name: selected[name] for name in read if selected[name]}
     measured = set.intersection(*(set(read[name]) for name in weights)) if weights else set()
     return {
@@ -215,7 +215,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[str, Counts]]:
-    """Of a filtered run: asked questions by domain, and the counts of each teacher, and of all of several.
+    """The asked questions of a filtered run by domain, and the counts of each teacher and of several together.
 
     Raises DataError where no teacher has FEWEST_TRACES traces.
     """

@@ -15,7 +15,7 @@ from distill.recipe.sections.data import ASKED
 from distill.units import image_shards
 
 _PART_BYTES = 8 << 20
-"""Of an upload in parts."""
+"""Size of a part of an upload."""
 _LISTED = 1000
 """Objects that one request lists."""
 
@@ -27,7 +27,7 @@ class StoredImages:
     images: float
     """Different ones; an image with several questions counts once."""
     bytes: float | None
-    """Of one image."""
+    """Mean size of an image."""
     objects: bool
     """Whether each one is an object, which is asked for by its name."""
 

@@ -36,7 +36,7 @@ from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
 _RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 67, 27
-"""Of a run as a whole, about: plan, manifests, and files of the finished filter; beginning and end of an agent."""
+"""Estimated objects and requests of a whole run: plan, manifests, files of the filter, begin and end of an agent."""
 _COMPRESSED = 8 << 20
 """Bytes of a journal that are compressed to estimate the size of all traces."""
 
@@ -51,7 +51,7 @@ class TeacherLoad:
     prompt_tokens: float | None = None
     bytes: float | None = None
     tokens_per_s: float | None = None
-    """Of one machine."""
+    """Tokens a second of one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class SampleLoad:
     sample_bytes: float | None = None
     signal_bytes: float | None = None
     filter_bytes: float | None = None
-    """Of all files that a finished filter stage puts."""
+    """Bytes of all files of a finished filter stage."""
     filter_s: float | None = None
     """Seconds of `filter` on one machine."""
     images: StoredImages | None = None
@@ -89,7 +89,7 @@ class ScalePlan:
     """PUT and LIST requests, which stores charge alike."""
     reads: float | None
     costs: dict[str, float | None] = field(default_factory=dict)
-    """By what is paid; `storage` is for a month."""
+    """Costs by kind; `storage` is for a month."""
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
@@ -237,7 +237,7 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
 def _generate_hours(
     load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int
 ) -> list[float] | None:
-    """Hours of each round, which are those of its slowest teacher: those of a round work at the same time."""
+    """Hours of each round: those of its slowest teacher, because the teachers of a round work at the same time."""
     hours: dict[str, float] = {}
     for each in load.teachers:
         if each.output_tokens is None or (each.output_tokens and each.tokens_per_s is None):

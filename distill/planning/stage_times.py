@@ -40,7 +40,7 @@ class StageTime:
 
     settings: Settings
     bound: "Bound"
-    """Of one step."""
+    """The bound of one step."""
     steps: int
 
     @property

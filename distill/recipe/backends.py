@@ -105,4 +105,4 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         direct="openai",
     ),
 }
-"""By name."""
+"""The backends by name."""

@@ -52,7 +52,7 @@ class Bin:
     high: float
     count: int
     share: float
-    """Of the highest bar, 0 to 1."""
+    """Share of the highest bar, 0 to 1."""
 
 
 def render(template: str, **context: object) -> str:

@@ -67,7 +67,7 @@ class Chart:
     lines: tuple[PlotLine, ...]
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """The same as a table; thinned where there are many points."""
+    """The points as a table; fewer rows where there are many points."""
     thinned: bool
 
 

@@ -59,7 +59,7 @@ class Thumbnail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Album:
     pictures: dict[str, Thumbnail] = field(default_factory=dict)
-    """By the sha256 of the encoded image."""
+    """Thumbnails by the sha256 of the encoded image."""
     notes: tuple[str, ...] = ()
     """What was done to make the pictures fit."""
 

@@ -21,7 +21,7 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import start_of
 
 _LEFT_OUT = ("rounds", "ablate")
-"""Sections of which a part of a recipe needs nothing."""
+"""Sections that the recipe of a part of a round does not need."""
 ANSWERS, VALIDATION, QUESTIONS = "answers", "validation", "questions"
 QUESTIONS_FILE = "questions.parquet"
 _EARLIER = "rounds_pass_"
@@ -128,7 +128,7 @@ def _length(recipe: Recipe, run: Path) -> dict[str, int]:
 
 
 def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[str, tuple[Path, float]]:
-    """By source, the dataset of each earlier pass that has one and its share of the tokens of traces."""
+    """For each earlier pass with a dataset, as a source: its dataset and its share of the tokens of traces."""
     settings = recipe.rounds
     weights: dict[int, float] = {}
     for earlier in range(number):

@@ -40,7 +40,7 @@ class PassFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundVerdict:
-    """Of one round."""
+    """The verdict on one round."""
 
     kind: str
     text: str

@@ -185,7 +185,7 @@ def _fitted(groups: Sequence[Sequence[Observation]], seed: int, replicates: int)
 
 
 def _variances(groups: Sequence[Sequence[Observation]]) -> "Values":
-    """Of every observation's error: binomial, and what seeds differ beyond that, the same at all sizes."""
+    """The variance of every observation's error: binomial, plus a variance between seeds, equal at all sizes."""
     import numpy as np
 
     # Of a size with none or all correct the plain estimate would be 0.
@@ -268,9 +268,9 @@ def _polished(x: "Values", error: "Values", variance: "Values", start: Law) -> L
 
 
 def _aicc(x: "Values", error: "Values", variance: "Values", law: Law | None) -> float | None:
-    """Of the law, or of one error at all sizes, the observations' variances being known; None where it is undefined.
+    """AICc of the law, or of one error at all sizes, with known variances; None where it is undefined.
 
-    Akaike's criterion with the correction of Hurvich and Tsai (1989) for few observations.
+    It is Akaike's criterion with the correction of Hurvich and Tsai (1989) for few observations.
     """
     import numpy as np
 

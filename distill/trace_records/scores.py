@@ -97,7 +97,7 @@ def _records(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Of every trace that has the scores of both views for a stage, its lines by view."""
+    """The lines by view of every trace that has the scores of both views for a stage."""
     waiting: dict[str, dict[str, Mapping[str, Any]]] = {}
     for _, record in _records(run, stage):
         views = waiting.setdefault(record["trace"], {})

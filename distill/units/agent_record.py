@@ -5,10 +5,10 @@
     claims/<work>/000001      created once: the name of the agent that works on it; 000002 has taken over from it,
                               which was lost or has ended with an error
 
-Any process may join at any time. A claim lasts as long as its agent gives signs: one that is silent for the time of
-the lease, by the clock of the store, is taken for lost, and its work goes to an agent that creates the next number.
-After an outage of the store an agent first waits for the signs that others could not give either. Two agents at the
-same work would cost money and no correctness: commits decide what counts.
+Any process may join at any time. A claim lasts as long as its agent gives signs. An agent that is silent for the time
+of the lease, by the clock of the store, counts as lost, and its work goes to the agent that creates the next number.
+After an outage of the store an agent first waits for the signs of the others. Two agents at the same work cost money,
+but the result stays correct: commits decide what counts.
 """
 
 import logging
@@ -52,7 +52,7 @@ class AgentRecord:
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     facts: Mapping[str, Any] = field(default_factory=dict)
     live: Callable[[], Mapping[str, Any]] = dict
-    """What its object tells those who watch the run, at the start and at every sign of life."""
+    """The facts in its object, written at the start and at every sign of life."""
     clock: Callable[[], float] = time.monotonic
     away_s: float = 0.0
     """Seconds of all outages of the store so far."""

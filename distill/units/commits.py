@@ -4,10 +4,10 @@
     <work>/p/<xx>/<partition>/<round>/<attempt>/<stream>/segment-00001.zst   finished lines, while it works
     <work>/commits/<round>/<partition>.json                                  the one object that decides
 
-Work is `generate`, or what else is done to each partition of a run.
-An attempt writes under a random name of its own and then creates the commit, which names its files with their
-digests. What counts is what commits name. An attempt that begins later reads the segments of all earlier ones, so
-work that a lost machine has sealed is not done again. Attempts that lose the commit delete what they wrote.
+Work is `generate` or other work on each partition of a run. An attempt writes under a random name of its own and then
+creates the commit, which names its files with their digests. What counts is what commits name. An attempt that begins
+later reads the segments of all earlier ones, so work that a lost machine has sealed is not done again. Attempts that
+lose the commit delete what they wrote.
 """
 
 import hashlib
@@ -164,7 +164,7 @@ def _parsed(key: str, data: bytes) -> Commit:
 
 
 def compress(data: bytes) -> bytes:
-    """As zstd."""
+    """The data compressed with zstd."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(data)

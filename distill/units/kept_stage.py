@@ -3,10 +3,9 @@
     run/<stage>/attempts/<agent>/<sha256>   a file of the agent's folder, as it was some seconds ago
     run/<stage>/attempts/<agent>.json       the names of the files that count, put after them; what it was begun from
 
-`train` and `eval` work so: one agent at a time, in the folder of a run, with checkpoints and journals of their own.
+`train` and `eval` are made in this way: by one agent at a time, in a folder, with their own checkpoints and journals.
 The store has a copy of this folder, so another machine goes on from the last checkpoint or reply that was copied. A
-finished stage is put as every other one is (distill/units/stored_stage.py), and ends all attempts that were begun
-before it.
+finished stage is stored like every other one (distill/units/stored_stage.py) and ends all earlier attempts.
 """
 
 import hashlib

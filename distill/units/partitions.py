@@ -2,8 +2,8 @@
 
 A sample belongs to a range of the digest of its first image (of its id, where it has no image). So all questions
 about an image, and all copies of a question, are in one partition; rows that a source gains move no other row; and
-twice as many partitions split each of them in two. The numbers are written down once with the plan of a run and not
-worked out again by a later stage.
+twice as many partitions split each of them in two. The plan of a run holds these numbers; no later stage computes
+them again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ def key_histogram(samples: Iterable[Sample]) -> NDArray[np.int64]:
 
 
 def plan_partitions(histogram: NDArray[np.int64], rows: int = ROWS) -> Partitions:
-    """As many partitions as give each about `rows` samples."""
+    """Partitions of about `rows` samples each."""
     bits = min(_power(int(histogram.sum()), rows), _HISTOGRAM_BITS)
     plain = Partitions(bits=bits)
     counts = histogram.reshape(1 << bits, -1).sum(axis=1)

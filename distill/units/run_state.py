@@ -1,4 +1,4 @@
-"""How far a run in a store is: its plan, its commits, its claims and the last signs of its agents. Reads only."""
+"""The progress of a run in a store: its plan, its commits, its claims and the last signs of its agents."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class RunState:
     traces: int
     total_traces: int
     agents: tuple[Mapping[str, Any], ...]
-    """Of each agent what it tells, `silent_s` seconds ago, and whether it `works`."""
+    """The object of each agent, with the seconds since its last sign (`silent_s`) and whether it `works`."""
     failures: tuple[Mapping[str, Any], ...]
     """Agents that ended with an error."""
     measured: int = 0
@@ -54,7 +54,7 @@ class RunState:
 
     @property
     def traces_per_s(self) -> float:
-        """Of all agents that work, since each began."""
+        """Traces a second of all working agents, since each began."""
         return self._per_s("traces")
 
     def _per_s(self, *names: str) -> float:
@@ -139,9 +139,9 @@ def traces_of(plan: Mapping[str, Any], units: Iterable[Unit]) -> int:
 
 
 def read_agents(store: ObjectStore) -> list[dict[str, Any]]:
-    """What every agent tells, and whether it `works` or is silent for too long.
+    """The object of every agent, and whether it `works` or is silent for too long.
 
-    Without the silent ones whose work others have finished.
+    Silent agents whose work others have finished are left out.
     """
     agents = [agent | {"works": agent["silent_s"] < agent["lease_s"]} for agent in _objects(store, AGENTS)]
     holders = set() if all(agent["works"] for agent in agents) else claim_holders(store)

@@ -1,4 +1,4 @@
-"""What is in the store of a run, brought to a folder of this machine; the folder in which a process works on a run.
+"""Brings a run from its store to a folder of this machine; holds the folder in which a process works on a run.
 
 plan/plan.json                     created once, last: settings, digest of the source, samples of each partition
 plan/samples/<partition>.parquet   the samples of a partition
@@ -30,7 +30,7 @@ from distill.units.commits import Commit, Unit, decompress, read_commit, read_fi
 from distill.units.run_state import PLAN_KEY
 
 PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
-"""Of `generate/`: what is there before the first trace."""
+"""Files of `generate/` that are there before the first trace."""
 
 
 _JOURNALS_AT_ONCE = 4
@@ -147,7 +147,7 @@ def collect_units(
 
 
 def collected_journals(plan: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Of each partition, the journals as `collect_units` writes them, by what it calls those of a partition alone."""
+    """For each partition the journals of `collect_units`, by their names when it collects this partition alone."""
     names: dict[str, dict[str, str]] = {partition: {} for partition in plan["partitions"]}
     for number, unit in enumerate(generate_units(plan)):
         for teacher in plan["rounds"][unit.round]["teachers"]:

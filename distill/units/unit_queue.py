@@ -19,7 +19,7 @@ from distill.units.agent_record import CLAIMS, FAILURES, AgentRecord
 from distill.units.commits import GENERATE, Commit, Unit, committed_units, read_commit
 
 UNDRAWN = "undrawn"
-"""What an agent tells of its units: samples that it has not drawn, by the name of the unit."""
+"""Key of an agent's object: the number of samples that it has not drawn, by the name of the unit."""
 _JOINED = "joined"
 LOOK_S = 3.0
 """Between two looks at what other agents have left."""
@@ -186,9 +186,9 @@ class UnitQueue:
 
 
 def _told_units(told: Iterable[Mapping[str, Any]], least_s: float) -> dict[str, tuple[int, list[float]]]:
-    """Of each unit the samples that its agents say are not drawn, and the rate of each agent in samples a second.
+    """For each unit the samples that its agents have not drawn, and the rate of each agent in samples a second.
 
-    Without the units of an agent that has no trace yet and has not had `least_s` seconds.
+    Units of an agent without a trace count only after `least_s` seconds.
     """
     units: dict[str, tuple[int, list[float]]] = {}
     for facts in told:

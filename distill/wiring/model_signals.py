@@ -1,4 +1,4 @@
-"""Signals that need a model, as functions that the filter can call without knowing one.
+"""Signals that need a model, as functions that the filter can call without importing models.
 
 Only those that the recipe asks for are made, and a model is loaded, or a server asked, when the first trace needs it:
 a run whose values are all there loads nothing.

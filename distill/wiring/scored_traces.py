@@ -1,8 +1,8 @@
-"""Which traces teachers score for the training stages that ask for it, before those are trained.
+"""Has teachers score the traces of training stages that need it, before these are trained.
 
 A stage with `visual` needs its traces' log-probabilities with and without the picture. `note_scorers` writes down
 which scores a stage reads, which is part of its fingerprint and costs nothing; `score_stages` then makes those that
-are missing. Stages without `visual` are never looked at.
+are missing. Stages without `visual` are skipped.
 """
 
 import shutil

@@ -27,9 +27,9 @@ class ComparedQuestions:
 
     checked: int
     undecidable: int
-    """Of them, those whose pictures could not be read."""
+    """Those of them whose pictures could not be read."""
     matches: Mapping[tuple[str, str], tuple[int, int]]
-    """By test set and kind of match: questions asked, and questions of the dataset."""
+    """Asked questions and questions of the dataset, by test set and kind of match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ _BATCH = 4096
 @dataclass(slots=True, kw_only=True)
 class Written:
     files: dict[str, Output] = field(default_factory=dict)
-    """By their path below the dataset's folder."""
+    """The files by their path below the dataset's folder."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Questions left out because an image of theirs can no longer be read, with the reason."""
 

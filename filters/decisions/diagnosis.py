@@ -49,8 +49,9 @@ class TraceFacts:
     recipe: Recipe
     funnel: Funnel
     teachers: Mapping[str, Mapping[str, int]]
-    """By teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong or undecided
-    with a majority of their own answers)."""
+    """Counts of each teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong
+    or undecided with a majority of their own answers).
+    """
     same_text: tuple[int, int]
     """Answers judged wrong or undecided whose text is the gold answer, and the number of answers that were compared.
     """
@@ -59,7 +60,7 @@ class TraceFacts:
     questions: Mapping[str, int]
     """Questions asked, with a kept trace, leaked into test data, and asked twice."""
     unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
-    """By whether the teachers are shown the gold answer, in the domains where some are."""
+    """Counts for teachers with and without the gold answer, in the domains where some have it."""
     answers: tuple[str, int, int]
     """The most frequent answer of the dataset, how often it occurs, the size of the dataset."""
 

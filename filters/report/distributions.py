@@ -86,7 +86,7 @@ def _overlay(facts: TableFacts, column: Column) -> Overlay | float | None:
 
 
 Summary = dict[str, tuple[int, float, float, float, float, float]]
-"""By group: number of values, median, 1 % and 99 % quantile, least and greatest."""
+"""For each group: number of values, median, 1 % and 99 % quantile, minimum and maximum."""
 
 
 def _summary(facts: TableFacts, column: Column, group: str, where: str = "true") -> Summary:

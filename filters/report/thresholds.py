@@ -16,7 +16,7 @@ from filters.tables.signal_database import text
 
 _POINTS = 48
 _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-"""Of the traces that pass all other rules: thresholds worth a row of the table."""
+"""Quantiles, over the traces that pass all other rules, whose values are rows of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,10 @@ from distill.types import Trace
 MOST_CHARACTERS: Final = 1 << 20
 """A trace with more of them is measured by no family: some 250,000 tokens, beyond what any teacher is asked for."""
 MOST_SECONDS: Final = 20.0
-"""Of processor time for a family and a trace: twenty times the 0.9 s that the slowest measured text of
+"""Limit of processor time for a family and a trace: twenty times the 0.9 s that the slowest measured text of
 MOST_CHARACTERS took."""
 MOST_WAITING_SECONDS: Final = 300.0
-"""In which a family neither computes nor is kept from it by other processes, for a trace: a family from outside may
-ask a server."""
+"""Limit of the time that a family waits for one trace, but not for a processor: one from outside may ask a server."""
 
 
 class TooMuch(Exception):

@@ -153,7 +153,7 @@ class UnitIndex:
     """What an index of some partitions of a run in a store tells of them."""
 
     places: pa.Table
-    """Of each live trace its id, its journal in the folder of the unit, and where its line starts."""
+    """The id of each live trace, its journal in the folder of the unit, and where its line starts."""
     journals: Mapping[str, str]
     """What each journal is called in the folder of the whole run."""
     makers: Mapping[Maker, int]

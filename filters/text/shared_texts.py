@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 MOST_SAMPLES: Final = 64
-"""Of a group."""
+"""Samples of a group."""
 MOST_CHARACTERS: Final = 1 << 19
-"""Of the traces of a group; a sample with more is a group of its own."""
+"""Characters of the traces of a group; a sample with more is a group of its own."""
 _MOST_TEXTS: Final = 1 << 10
 
 Result = TypeVar("Result")

@@ -1,8 +1,8 @@
 """Which rows an epoch trains on, and in what order: shares of the tokens by teacher and source, curricula.
 
-An epoch has as many tokens as the stage's own rows. Every group of rows (a teacher's traces, a replayed source) is
-an endless sequence of shuffles of itself, and an epoch takes the next stretch of it as long as its share says. So
-no row comes twice before all of its group have come once, and any epoch can be computed without those before it.
+An epoch has as many tokens as the stage's own rows. Every group of rows (a teacher's traces, a replayed source) is an
+endless sequence of shuffles of itself, and an epoch takes the next stretch of it as long as its share says. So no row
+comes twice before all rows of its group have come once, and any epoch is computed without the epochs before it.
 """
 
 from collections.abc import Mapping, Sequence

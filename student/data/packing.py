@@ -1,4 +1,4 @@
-"""Rows into micro-batches: tokens and images are budgets, no row is ever cut.
+"""Packs rows into micro-batches within budgets of tokens and images; no row is ever cut.
 
 A packed line holds several rows one after the other; positions restart at each, and attention stays inside a row
 (student/models/attention.py). Knows lengths only: nothing is decoded here.

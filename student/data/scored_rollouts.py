@@ -1,7 +1,7 @@
 """Which tokens of a student's own replies count: those that its teacher has scored.
 
-Of what the student said itself nothing is to be learned but the teacher's distributions (student/data/
-teacher_logprobs.py), so a token without one has weight 0, and a reply without one is left out and counted.
+The student learns from its own replies only the teacher's distributions (student/data/ teacher_logprobs.py), so a
+token without one has weight 0, and a reply without one is left out and counted.
 """
 
 from collections import Counter

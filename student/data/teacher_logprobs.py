@@ -205,7 +205,7 @@ def _squeeze(text: str) -> str:
 
 
 def likeliest(ids: np.ndarray, values: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of ids and log-probabilities [tokens, 1 + k], sampled token first, the `top_k` likeliest and the sampled one.
+    """The sampled token and the `top_k` likeliest, from ids and log-probabilities [tokens, 1 + k], sampled one first.
 
     Both [tokens, top_k + 1], int32 and float16, no id twice in a row; empty places (NO_TOKEN, -inf) where there are
     fewer.

@@ -33,7 +33,7 @@ class VisualWeights:
     decode: Decode
     """The student's."""
     scored: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    """By trace the lines of its views."""
+    """The lines of the views of each trace."""
     coverage: Coverage = field(default_factory=Coverage)
     unscored: int = 0
     """Traces without a score: each of their tokens weighs 1."""

@@ -1,4 +1,4 @@
-"""Files of processes on several machines that share no disk: those of the main process are sent to the others.
+"""Sends files of the main process to machines that share no disk with it.
 
 Inside `own_disks` the first process of every machine writes what its machine needs. Outside it all processes see the
 same files, which the main process writes, and `bring` has nothing to do.

@@ -1,4 +1,4 @@
-"""Which process of a run this one is, and how the processes of a run meet.
+"""The rank of this process in a run, and how the processes of a run wait for each other.
 
 A launcher (torchrun, accelerate launch) starts the same command several times and tells each its rank. Rank 0 is the
 main process: it alone holds the run, writes files and speaks; the others compute with it and wait for it. With one

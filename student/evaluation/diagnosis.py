@@ -1,7 +1,7 @@
-"""What is wrong or good about a student: each rule from its replies and metrics to a finding.
+"""What is wrong or good about a student: rules that turn its replies and metrics into findings.
 
-A rule speaks where the 95 % interval (Wilson) of its share is beyond its limit. student/evaluation/error_breakdown.py
-says in one sentence what limits a student that works.
+A rule gives one where the 95 % interval (Wilson) of its share is beyond its limit.
+student/evaluation/error_breakdown.py says in one sentence what limits a student that works.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""The report of a verified export: the questions that are asked, the checks, and what an export that fails is told.
+"""The report of a verified export: its questions, its checks, and the error of an export that fails.
 
 Does not compare weights (student/export/verify.py, student/export/gguf/verify.py) or replies
 (student/export/reply_comparison.py).

@@ -1,10 +1,9 @@
-"""A trained student on its own, in the form that vLLM serves natively or as transformers trained it.
+"""Exports a trained student in the form that vLLM serves natively, or as transformers trained it.
 
 vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a Qwen2
 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are the same.
 The plain form keeps Qwen2; vLLM serves it through its Transformers backend only. Does not cover merging adapters
-(student/training/checkpoints/saved_model.py leaves merged checkpoints) or proving that all this holds
-(student/export/verify.py).
+(student/training/checkpoints/saved_model.py leaves merged checkpoints) or verification (student/export/verify.py).
 """
 
 import shutil

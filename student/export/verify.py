@@ -32,7 +32,8 @@ RELOADED_LIMIT = 1e-5
 MERGED_LIMIT = 1e-4
 """Largest difference of logits between the merged student and its start with the adapter, both in float32."""
 ROUNDED_LIMIT = 0.05
-"""The same for weights merged in bfloat16, as a share of the largest logit: merging rounds each to 8 bits."""
+"""As MERGED_LIMIT, for weights merged in bfloat16 and as a share of the largest logit: merging rounds each to 8 bits.
+"""
 IDENTICAL_SHARE = 0.99
 """Share of equal replies under which a float32 export fails."""
 
@@ -187,6 +188,6 @@ def _probe(
 
 @torch.inference_mode()
 def _logits(model: Any, inputs: Mapping[str, Any]) -> torch.Tensor:
-    """Of the last positions of each prompt, which see all of it: (prompts, positions, vocabulary)."""
+    """The logits of the last positions of each prompt: (prompts, positions, vocabulary)."""
     result: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
     return result.float()

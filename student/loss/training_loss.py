@@ -22,7 +22,7 @@ from distill.errors import ModelError
 _LOGITS = 1 << 26
 """Largest number of entries of a tensor over the vocabulary: 256 MiB of float32."""
 _FUSED_LOGITS = 1 << 28
-"""The same where one kernel works on the logits in place: 512 MiB of bfloat16, the only such tensor."""
+"""As _LOGITS, where one kernel works on the logits in place: 512 MiB of bfloat16, the only such tensor."""
 
 Extra = Callable[[torch.Tensor, slice], torch.Tensor]
 """A further loss of a slice of the scored positions from their float32 logits, already weighted: a scalar."""
@@ -136,7 +136,7 @@ def _(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> tupl
 def _slopes(
     logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, extra: Extra | None, part: slice
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | float]:
-    """Of float32 logits [n, words]: slopes of the loss, nll, whether the label is the likeliest, `extra`."""
+    """From float32 logits [n, words]: slopes of the loss, nll, whether the label is the likeliest, `extra`."""
     right = logits.argmax(1) == labels
     grad: torch.Tensor | None = None
     added: torch.Tensor | float = 0.0

@@ -1,4 +1,4 @@
-"""What is wrong or good about a finished training stage: each rule from its settings and its log to a finding."""
+"""What is wrong or good about a finished training stage: rules that turn its settings and log into findings."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Proof that a stage trains what it should and nothing else: graphs, gradients, optimizer state, dtypes, bytes.
+"""Checks that a stage trains what it should and nothing else: graphs, gradients, optimizer state, dtypes, bytes.
 
 Every failure names the tensor or module. Does not freeze anything itself (student/models/freeze.py).
 """

@@ -1,4 +1,4 @@
-"""What the stages of one command share."""
+"""Objects that the stages of one command share."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

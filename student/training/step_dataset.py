@@ -41,7 +41,8 @@ TEACHER = "teacher_"
 """What the names of a micro-batch's distributions begin with, where the stage distils."""
 
 PAIR = "pair_"
-"""The same of what `student.loss.preference.PairLoss` takes, where the stage learns from pairs."""
+"""What the names of the inputs of `student.loss.preference.PairLoss` begin with, where the stage learns from pairs.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How good a student is while it trains: greedy answers to a fixed few questions, and the loss of held-out rows.
+"""Measures a student while it trains: greedy answers to a few fixed questions, and the loss of held-out rows.
 
 A measurement leaves no trace in the training: modes, attributes and hooks of modules and random states are put back.
 In a run of several processes one measures and the others wait, unless each holds a share of the layers. What is

@@ -1,4 +1,4 @@
-"""The circuit breaker: a run in which too many rows are at fault is stopped before it costs more."""
+"""The circuit breaker: stops a run in which too many rows fail, before it costs more."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -27,7 +27,10 @@ FALSE_BLAME_PROBABILITY = 1e-4
 MAX_TRIES = 10
 """Most failures that prove a row to be the cause, where the server refuses what its request says."""
 _MAX_UNEXPLAINED_TRIES = 40
-"""The same for failures that say nothing of the request. Where 80 of 100 tries fail, 10 in a row are common."""
+"""The largest number for failures that tell nothing about the request.
+
+If 80 of 100 tries fail, 10 in a row are common.
+"""
 _BACKOFF_S = 0.5
 _REFUSED_BACKOFF_S = 0.1
 MAX_WAIT_S = 60.0

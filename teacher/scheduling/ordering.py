@@ -55,7 +55,7 @@ class Window:
         self._size = size
         self.count = 0
         self._kinds: dict[Kind, deque[str]] = {}
-        """By kind, the images (digest of the first, or the sample's id) of waiting questions, in order."""
+        """The images (digest of the first, or the sample's id) of waiting questions by kind, in order."""
         self._groups: dict[str, deque[Sample]] = {}
         self._current: deque[Sample] = deque()
 

@@ -52,7 +52,7 @@ class TraceIndex:
     errors: dict[bytes, bool] = field(default_factory=dict)
     """Ids that only have an error from an earlier run, and whether it may be gone when they are asked again."""
     failed: dict[bytes, bool] = field(default_factory=dict)
-    """The same for errors of this run; they are not asked again in it."""
+    """Ids with an error of this run, which are not asked again in it, and whether asking another time may help."""
     engines: dict[str, str] = field(default_factory=dict)
     """Versions of the engines that answered, by name."""
     odd: int = 0
@@ -130,7 +130,7 @@ class TraceIndex:
         return _FAILED if key in self.failed else None
 
     def status_or_failure(self, trace_id: str) -> TraceStatus | None:
-        """The same with the errors of earlier runs, for telling what there is rather than what to ask."""
+        """As `status_of`, with the errors of earlier runs: for the state of the stage, not for what to ask."""
         return self.status_of(trace_id) or (_FAILED if bytes.fromhex(trace_id) in self.errors else None)
 
     def failure(self, trace_id: str) -> bool | None:

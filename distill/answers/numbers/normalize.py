@@ -89,7 +89,7 @@ _NATIONAL_MONEY = re.compile(
     rf"\b({'|'.join(map(re.escape, sorted(_NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
 )
 _SUBSCRIPT = re.compile(r"(?<=[A-Za-z)])\$?_\{?(\d+)\}?\$?")
-"""Of a formula: H$_2$O, CO_2."""
+"""The subscripts of a formula: H$_2$O, CO_2."""
 _FEET = re.compile(r"""(?<![\w'])(\d{1,2})'\s?(\d{1,2})(?:"|''|$)""")
 _HAN: Final = r"[\d.零〇一二两兩三四五六七八九十百点]+"
 _HUNDREDTHS = re.compile(rf"百分之({_HAN})")

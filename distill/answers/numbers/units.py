@@ -158,7 +158,7 @@ _ABROAD_TEXT: Final = """
     kwh:킬로와트시|キロワット時|千瓦时|kilowattstunde|kilowattstunden|chilowattora|kilowattuur
     gallon:갤런|غالون|ガロン|加仑|gallone|gallonen|galón|galones|galloni|galão|galões
 """
-"""By hand, then names of the Unicode CLDR (Babel) in twelve languages, without short ones of several meanings."""
+"""Names listed here, then those of the CLDR (Babel) in twelve languages, without short ones of several meanings."""
 _ABROAD: Final = {
     name: unit.partition(":")[0] for unit in _ABROAD_TEXT.split() for name in unit.partition(":")[2].split("|")
 }

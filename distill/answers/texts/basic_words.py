@@ -47,7 +47,7 @@ _CONCEPTS_TEXT: Final = """
 """
 _CONCEPTS: Final = [[set(language.split()) for language in line.split("|")] for line in _CONCEPTS_TEXT.split(";")]
 _MEANINGS: Final[dict[str, list[tuple[int, int]]]] = {}
-"""By word: the numbers of its concepts, each with that of the language."""
+"""The concepts of each word and their languages, as numbers."""
 for _concept, _languages in enumerate(_CONCEPTS):
     for _language, _words in enumerate(_languages):
         for _word in {plain_abroad(word) for word in _words}:

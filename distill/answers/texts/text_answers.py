@@ -192,7 +192,7 @@ _ARTICLES_ABROAD: Final = frozenset(
 
 
 def _same_words_abroad(words: Sequence[str], gold_words: Sequence[str]) -> bool:
-    """The same everyday word, also of another language and with the word for a colour beside it; 北京 and 北京市."""
+    """Whether both are the same everyday word, also abroad or beside the word for colour; 北京 and 北京市."""
     if len(gold_words) != 1 or not words or len(words) > 5:
         return False
     gold_word = gold_words[0]

@@ -48,7 +48,7 @@ _AFTER: Final = word_set(
 )
 """What follows a number that is not the result itself: "2 more than 5", "3 remainder 4"."""
 _COMPARING: Final = word_set("more less fewer greater higher lower larger smaller years per times")
-"""Of these, what may follow a result behind an equals sign: "90 - 75 = 15 more"."""
+"""Those of these words that may follow a result after an equals sign: "90 - 75 = 15 more"."""
 _JOINTS: Final = word_set(
     """and or but in to than from for with on at by so because which that while since then thus hence where as when if
     over during across between among"""

@@ -16,9 +16,9 @@ class ReadingEffort:
     """What is left of the work for one text."""
 
     tokens: int
-    """Of sentences that may hold an equation."""
+    """Tokens of sentences that may hold an equation."""
     characters: int
-    """Of sentences, once for each pattern that is searched for."""
+    """Characters of sentences, counted once for each pattern that is searched for."""
 
     @classmethod
     def for_numbers(cls, max_numbers: int) -> Self:

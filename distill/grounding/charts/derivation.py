@@ -21,7 +21,7 @@ class QuestionFacts:
 
     numbers: frozenset[float] = frozenset()
     values: tuple[float, ...] = ()
-    """Of the labels that the question names, in its order, where a label has one value."""
+    """The values of the labels that the question names, in its order, for labels with one value."""
     steps: frozenset[str] = frozenset()
     """The arithmetic that it asks for."""
     words: frozenset[str] = frozenset()

@@ -374,7 +374,7 @@ def learns_rationales(stage: Stage) -> bool:
 
 
 def teachers_before(stages: Sequence[Stage], stage: Stage, teachers: Sequence[str]) -> set[str]:
-    """Of these teachers, those whose traces the student of a stage has learned from before it."""
+    """Those of these teachers whose traces the student has learned from before this stage."""
     earlier = [each for each in lineage(stages, stage.name)[:-1] if learns_rationales(each)]
     return {name for each in earlier for name in (each.teachers or teachers)}
 

@@ -42,7 +42,7 @@ from filters.matching.test_sets import TestSetIndex, gram_hashes, question_keys,
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, UNDECIDABLE, family
 
 _COMPARED = 4
-"""Of the questions that are proposed by text, so many are compared: those that share most."""
+"""So many of the questions that are proposed by text are compared: those that share most."""
 _PLAIN_ANSWER = re.compile(r"yes|no|true|false|none|[a-z]|-?\d{1,3}(?:\.0)?")
 """Answers that two different questions often share."""
 _SEEN = 1 << 17

@@ -37,7 +37,7 @@ class Duplicates:
     threshold: float
     shingle: int
     relative_tolerance: float
-    """Of the verdict that prefers correct traces."""
+    """Tolerance of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
     version: ClassVar[str] = "9"

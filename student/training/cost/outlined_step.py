@@ -145,7 +145,7 @@ class _Norm(torch.autograd.Function):
 
 
 class _Gated(torch.autograd.Function):
-    """The same of an activation times a gate."""
+    """As the function above, for an activation times a gate."""
 
     @staticmethod
     def forward(ctx: Any, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The least time of a training step on a card: the sum over its kernels, each bound by FLOPs or by memory.
+"""The shortest time of a training step on a card: the sum over its kernels, each bound by FLOPs or by memory.
 
 Decoder and head are counted operation by operation (student/training/cost/step_trace.py), tower and projector from
 their matrices and the usual pointwise operations of a block, the optimizer from the weights. A kernel takes

@@ -1,4 +1,4 @@
-"""A training step without weights as the list of its kernels: what each reads, writes and computes.
+"""Lists the kernels of a training step without weights: what each reads, writes and computes.
 
 The language model and the head run on the meta device (student/training/cost/outlined_step.py); every operation that
 a device would launch is noted. `fused` joins neighbouring pointwise operations of the layers as a compiler does. Does

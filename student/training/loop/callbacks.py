@@ -1,4 +1,4 @@
-"""What a trainer does between steps: proof of the freeze, logs beside saves, measurements when due, stopping."""
+"""Callbacks of the trainer between steps: freeze checks, logs before saves, measurements when due, stopping."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a stage measures of itself: losses by part and teacher, real tokens a second, MFU, waiting, memory.
+"""The metrics of a stage: losses by part and teacher, real tokens a second, MFU, waiting, memory.
 
 Sums of a step stay tensors until a log asks, so no step waits for the device; counts come from the plan and cost
 nothing. Does not train (student/training/loop/trainer.py).
@@ -53,7 +53,7 @@ class StepLog:
     responses: int = 0
     """Rows learned from, each as often as it came."""
     hfu: float = 0.0
-    """As `mfu`, and layers count twice where gradient checkpointing computes them twice."""
+    """As `mfu`, but layers that gradient checkpointing computes twice count twice."""
     mfu_measured: float = 0.0
     """The model's work as a share of the rate of matrix products that was measured here."""
     shares: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A stage's settings in TRL's words, and the experiment trackers that it may report to."""
+"""A stage's settings as TRL's SFTConfig, and the experiment trackers that it may report to."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""AdamW for weights of few bits: what rounding takes from an update is kept and added to the next one.
+"""AdamW for weights of few bits: keeps the rounding error of each update and adds it to the next one.
 
 A bfloat16 weight has 8 bits. At a learning rate of 2e-5 most updates of a weight are smaller than half of its last
 bit, so plain AdamW on such weights changes hardly any of them. Here both moments are float32, and every weight
@@ -84,7 +84,7 @@ class CompensatedAdamW(torch.optim.Optimizer):
         state["lost"].copy_(updated.sub_(weight))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch does, but states keep their own dtypes: torch would give them those of the weights."""
+        """As torch's method, but states keep their own dtypes: torch would give them those of the weights."""
         super().load_state_dict(state_dict)
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for number, values in state_dict["state"].items():

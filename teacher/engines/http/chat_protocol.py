@@ -99,7 +99,7 @@ def request_headers(teacher: Teacher) -> dict[str, str]:
 
 
 def shown_headers(teacher: Teacher) -> dict[str, str]:
-    """The same for a reader: secrets are named and not shown."""
+    """The headers for display: secrets are named and not shown."""
     headers = {"content-type": "application/json", **teacher.extra_headers}
     if teacher.api_key_env:
         headers["authorization"] = f"Bearer ${teacher.api_key_env}"

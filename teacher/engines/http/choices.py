@@ -1,8 +1,8 @@
 """Several traces by one request (the API's `n`): the prompt and its images are sent and read once.
 
-A server counts the tokens of all choices together. Those of a choice are counted by its log-probabilities where there
-are some, else one for its end and the rest by the length of the texts, so that their sum is what the server says. The
-tokens of the prompt belong to the first choice, because they were read once.
+A server counts the tokens of all choices together. The tokens of a choice are counted from its log-probabilities if
+there are some. Else each choice gets one token for its end and a share of the rest by the length of its text, so that
+the sum is the server's count. The tokens of the prompt belong to the first choice, because they were read once.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -1,11 +1,12 @@
-"""How many requests a server is given at once: as many as keep it busy, no more.
+"""Decides how many requests a server gets at once: as many as keep it busy.
 
 `ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
 (vLLM's /metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that
-becomes free is filled immediately. Of a server that shows nothing it is watched what comes back. Before the first
+becomes free is filled immediately. For a server that shows no queue, the limit follows its answers. Before the first
 answer, the limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text.
 Then it rises with every answer, until answers no longer come faster; then in steps while that pays. The next run in
-the same directory starts with what was found. A refusal (429, 503) or a missed deadline lowers the limit either way.
+the same directory starts with the number that this run reached. A refusal (429, 503) or a missed deadline lowers the
+limit either way.
 """
 
 from collections.abc import Iterable
@@ -33,9 +34,9 @@ _BLIND_RAMP = 8.0
 _MIN_SHARE = 0.35
 """A round that brought less than this share of the answers a second that it might have brought ends that."""
 _BEGUN_SHARE = 0.9
-"""Of the requests in flight: when the texts of so many have begun, the server has room for more."""
+"""When the texts of this share of the requests in flight have begun, the server has room for more."""
 _LATE_BEGIN = 0.5
-"""Of the time that the first answer took: texts that begin later say too little of a queue."""
+"""Share of the time of the first answer: texts that begin later tell too little about a queue."""
 _QUEUED_AFTER = 2.0
 """A request waits at the server when its text has not begun after this multiple of what others took to begin."""
 _HEADROOM = 2.0
@@ -47,9 +48,9 @@ _HOLD_AFTER_REFUSAL_S = 2.0
 """After a refusal the limit does not rise for so long."""
 _WINDOW_S = 1.0
 _MIN_GAIN = 1.03
-"""Of a server that shows nothing, a higher limit pays when throughput grows at least by this factor."""
+"""For a server that shows no queue, a higher limit pays when throughput grows at least by this factor."""
 _LONGEST_SHARE = 0.5
-"""Of a teacher's `timeout_s`: so long may an answer take that waits at a server which shows nothing."""
+"""Share of a teacher's `timeout_s`: the longest time of an answer that waits at a server which shows no queue."""
 _FOUND = "in_flight.json"
 _HOLD_WINDOWS = 15
 """Windows after which a limit that was found best is put to the test again."""

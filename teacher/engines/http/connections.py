@@ -1,8 +1,8 @@
 """Requests to one address, over connections that are kept for the next request.
 
-It does what a teacher's requests need and no more: TLS, proxies, limits of time and size. A general client took more
-CPU time than everything else about a request (docs/log.md). No redirects, no cookies, HTTP/1.1 only. What an answer
-means is decided in `exchange.py`.
+It has only what a teacher's requests need: TLS, proxies, limits of time and size. A general client took more CPU time
+than everything else about a request (docs/log.md). No redirects, no cookies, HTTP/1.1 only. What an answer means is
+decided in `exchange.py`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _CONNECT_S = 10.0
 _KEEP_S = 30.0
 """A connection that was idle for longer is not used again: servers and routers forget it."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""Seconds and tries: a peer that is gone without a word is found out in two minutes."""
+"""Seconds and tries of TCP keepalive: a peer that vanished is noticed in two minutes."""
 _PAUSE_SHARE, _PAUSE_S = 1 / 200, (0.005, 0.5)
 """Between two pieces of a long answer the socket is not looked at for this share of the time since the request, so
 that an answer in thousands of pieces does not wake the process as often. At least and at most so many seconds."""
@@ -314,7 +314,7 @@ class ConnectionPool:
 
 
 def _broken(error: Exception) -> Exception:
-    """The error of a connection; that a peer has gone without a word is no answer that is overdue."""
+    """The error of a connection: a peer that vanished is a broken connection, not a time-out."""
     return ConnectionError(str(error)) if isinstance(error, TimeoutError) else error
 
 

@@ -1,7 +1,7 @@
-"""One request and its answer over HTTP, and what is wrong with an answer that is none.
+"""Sends one request over HTTP, and turns a missing or faulty answer into a Failure.
 
-Every failure has a reason, a kind (failures of one kind are alike) and the number of tries that prove a row to be the
-cause. Does not decide what caused a failure.
+Every failure has a reason, a kind and the number of tries that prove a row to be the cause. Does not decide what
+caused a failure.
 """
 
 import time

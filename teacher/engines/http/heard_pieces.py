@@ -1,6 +1,6 @@
-"""The text of an answer in pieces, told to a listener as it comes (distill/live_text.py).
+"""Sends the text of a streamed answer to a listener as it comes (distill/live_text.py).
 
-What cannot be read is left out: teacher/engines/http/streaming.py decides about the answer.
+Unreadable pieces are left out: teacher/engines/http/streaming.py decides about the answer.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Answers that a server sends in pieces as it writes them (server-sent events), and when to ask for that.
+"""Streamed answers (server-sent events), and when to ask for them.
 
-In pieces a long answer shows that it is still being written, so it is not given up and asked again. But every piece
-costs the client and the server time. So the first answers of a run come in pieces; once they have shown that the
-teacher answers quickly, only requests that were given up once do.
+A streamed answer shows that it is still being written, so it is not given up and asked again. But every piece costs
+the client and the server time. So the first answers of a run are streamed; once they have shown that the teacher
+answers quickly, only requests that were given up once are streamed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from teacher.messages.completion import Completion
 FIRST = 32
 """Answers in pieces before a teacher may count as quick."""
 _QUICK_SHARE = 1 / 8
-"""Of timeout_s: a teacher whose every answer took less is quick."""
+"""Share of timeout_s: a teacher whose every answer took less is quick."""
 _SILENCE_FACTOR = 8
 """A server counts as lost when it is silent for this multiple of the longest answer of a quick teacher."""
 _MIN_SILENCE_S = 60.0

@@ -30,7 +30,7 @@ class OfflineWorker:
         self._image_token = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
         self._sink = sink
         self.asked: dict[str, tuple[str, int]] = {}
-        """By vLLM's id of a request: ours, and how many likeliest tokens it asks for."""
+        """For vLLM's id of a request: our id, and the number of likeliest tokens that it asks for."""
         self._send({"version": vllm.__version__, "max_model_len": self.llm.model_config.max_model_len})
 
     def _send(self, value: dict[str, Any]) -> None:
