@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distill.artifacts.files import write_json
 from distill.artifacts.manifest import versions
@@ -17,7 +17,9 @@ from distill.data import reader
 from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
-from student.export.reply_comparison import Tokens
+
+if TYPE_CHECKING:
+    from student.export.reply_comparison import Tokens
 
 REPORT = "verify.json"
 _LOOKED_AT = 4096
@@ -32,7 +34,7 @@ class VerifiedServer(Protocol):
         """Its name and version."""
 
     @property
-    def ask(self) -> Callable[[Sequence[Sample]], Sequence[Tokens]]:
+    def ask(self) -> "Callable[[Sequence[Sample]], Sequence[Tokens]]":
         """Greedy replies, in the order of the questions."""
 
 
