@@ -12,10 +12,10 @@ from rapidfuzz.distance import Levenshtein
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
-from distill.answers.texts.place_names import is_region
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
 from distill.answers.texts.yes_or_no import NEGATIONS
+from distill.answers.words.place_names import is_region
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_forms import same_word_form
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SO = re.compile(

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from distill.answers.texts.spelling import are_opposites
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
+from distill.answers.words.spelling import are_opposites
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 2_000
 _LONGEST_SENTENCE: Final = 300

@@ -12,8 +12,8 @@ from typing import Final
 from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
-from distill.answers.texts.answer_sentences import trusted
-from distill.answers.texts.words import MONTHS, WEEKDAYS, tokens
+from distill.answers.words.tokens import MONTHS, WEEKDAYS, tokens
+from distill.answers.words.word_classes import trusted
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""

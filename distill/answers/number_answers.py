@@ -35,9 +35,8 @@ from distill.answers.numbers.ratios import (
 )
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
-from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.turned_relations import turns_around
-from distill.answers.texts.word_classes import COLOURS
+from distill.answers.words.word_classes import COLOURS, trusted
 
 _MOST_NUMBERS: Final = 200
 TAKEN_BACK = re.compile(

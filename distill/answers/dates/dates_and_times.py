@@ -15,8 +15,8 @@ from distill.answers.dates.foreign_times import in_figures
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities
 from distill.answers.numbers.ratios import are_same_ratios
-from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.text_answers import without_number
+from distill.answers.words.word_classes import trusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

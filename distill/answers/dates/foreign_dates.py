@@ -10,7 +10,7 @@ from typing import Final
 
 from distill.answers.numbers.foreign_number_words import spelled_abroad
 from distill.answers.numbers.number_words import numerals
-from distill.answers.texts.spelling_variants import ORDINALS_ABROAD
+from distill.answers.words.spelling_variants import ORDINALS_ABROAD
 
 _NAMES: Final = (
     "января январь januar janvier enero gennaio janeiro januari जनवरी يناير",

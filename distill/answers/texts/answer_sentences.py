@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from distill.answers.texts.place_names import is_region
+from distill.answers.words.place_names import is_region
+from distill.answers.words.word_classes import SET_AGAINST, trusted
 
 _LONGEST: Final = 300
 _BE: Final = r"(?:is|are|was|were|has been|have been|will be)"
@@ -64,23 +65,6 @@ _HINDI = re.compile(
     r"(?:[^\s।,]{1,30}|[^।,]{0,60}\s?(?:रंग|नाम|उत्तर|यह|वह))\s(?P<rest>[^\s।,]{1,40}(?:\sरंग(?:\s(?:का|की|के))?)?)\s(?:है|हैं|था|थी|थे)।?"
 )
 _ARABIC = re.compile(r"(?P<before>(?:[^\s،.]+\s){0,2}ال[^\s،.]+)\s(?P<rest>(?!ال)[^\s،.]+)\.?")
-_PARTS: Final = """
-    not no never neither nor none without except unless if whether or either but instead rather than unlike other
-    another different might may could maybe perhaps possibly probably likely unlikely should would will cannot
-    can can't couldn't isn't aren't wasn't weren't doesn't don't didn't won't used supposed meant so while whereas
-    although though before after until since because think thought guess believe believed assume assumed suspect
-    similar like near next beside behind opposite across formerly previously originally once false wrong incorrect
-    mistaken hardly barely nearly almost only partly also and who which what why how both seem only unclear uncertain
-    unknown fake pretend imitation incorrectly wrongly replaced former previous
-    nicht kein keine keinen nie weder oder vielleicht wahrscheinlich aber sondern statt außer wohl entweder
-    ne pas ni jamais ou peut-être mais sauf plutôt sans soit n'est n'était
-    nunca o quizás quizá pero sino excepto sin tal vez puede
-    non né mai oppure forse ma tranne invece senza
-    não nem talvez mas exceto sem
-    niet geen nooit misschien maar behalve
-    नहीं न या शायद लेकिन ليس ليست لا غير لم لن أو ربما بدون
-"""
-SET_AGAINST: Final = frozenset(_PARTS.split())
 _ASIDE_TEXT: Final = (
     r"(?:as|which is|which was) (?:is |was )?(?:clearly |also )?(?:written|shown|seen|indicated|stated|printed"
     r"|label?led|labelled|listed|displayed|noted|marked|evidenced|mentioned|given|visible|depicted)\b[^,;.]*"
@@ -236,8 +220,3 @@ def _states_one_thing(before: str, part: str) -> bool:
     if _BREAK.search(before) or len(before.split()) > 16 or not trusted(before):
         return False
     return not (any(sign.isdigit() for sign in part) and any(sign.isdigit() for sign in before))
-
-
-def trusted(words: str) -> bool:
-    """Whether the words around a part do not deny it, doubt it or contrast it with something."""
-    return not any(word in SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))

@@ -19,10 +19,10 @@ from distill.answers.texts.mentions import (
     sentences_of,
 )
 from distill.answers.texts.restated_questions import is_asked
-from distill.answers.texts.spelling import OPPOSITES, are_opposites
 from distill.answers.texts.stated_polarity import compares
-from distill.answers.texts.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES, TIED
-from distill.answers.texts.word_forms import looks_like_verb
+from distill.answers.words.spelling import OPPOSITES, are_opposites
+from distill.answers.words.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES, TIED
+from distill.answers.words.word_forms import looks_like_verb
 
 _LONGEST: Final = 400
 _BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})

@@ -6,7 +6,7 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, wrong
 from distill.answers.texts.mentions import mentions
-from distill.answers.texts.words import tokens
+from distill.answers.words.tokens import tokens
 
 COPULA = re.compile(
     r"(?:(?:looking at|based on|according to|from) [^,]{1,60}, )?"

@@ -12,10 +12,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
-from distill.answers.texts.plain_abroad import states_in_han
-from distill.answers.texts.spelling import SPELLINGS, are_opposites
-from distill.answers.texts.word_classes import (
+from distill.answers.words.plain_abroad import states_in_han
+from distill.answers.words.spelling import SPELLINGS, are_opposites
+from distill.answers.words.tokens import ABBREVIATIONS
+from distill.answers.words.word_classes import (
     AFTER,
     AFTER_COMMA,
     ARTICLES,
@@ -30,12 +30,13 @@ from distill.answers.texts.word_classes import (
     OPENING,
     PRONOUNS,
     RANKED_BELOW,
+    SET_AGAINST,
     SIDES,
     SIZES,
     TIED,
+    trusted,
 )
-from distill.answers.texts.word_forms import looks_like_verb, plain_forms, same_word_form
-from distill.answers.texts.words import ABBREVIATIONS
+from distill.answers.words.word_forms import looks_like_verb, plain_forms, same_word_form
 
 _LONGEST: Final = 400
 _MOST_WORDS: Final = 40

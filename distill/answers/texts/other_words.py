@@ -12,12 +12,12 @@ from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.answers.compare_result import CompareResult, undecided, wrong
 from distill.answers.numbers.units import unit_name
-from distill.answers.texts.answer_sentences import SET_AGAINST, stated_parts
-from distill.answers.texts.spelling import are_opposites
-from distill.answers.texts.word_classes import COLOURS, KINDS, PRONOUNS, SIDES, SIZES
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
+from distill.answers.texts.answer_sentences import stated_parts
 from distill.answers.texts.yes_or_no import NEGATIONS
+from distill.answers.words.spelling import are_opposites
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import COLOURS, KINDS, PRONOUNS, SET_AGAINST, SIDES, SIZES
+from distill.answers.words.word_forms import same_word_form
 
 LONG: Final = 8
 """A gold answer of so many words is a sentence: no comparison of words can call another text wrong."""

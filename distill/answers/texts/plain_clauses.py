@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
 from distill.answers.texts.asked_roles import (
     PERSONS,
     POSTURES,
@@ -21,7 +20,6 @@ from distill.answers.texts.asked_roles import (
     is_placed_elsewhere,
     is_stating,
 )
-from distill.answers.texts.basic_words import is_colour
 from distill.answers.texts.mentions import (
     OTHER_THINGS,
     Sentence,
@@ -35,7 +33,9 @@ from distill.answers.texts.mentions import (
 )
 from distill.answers.texts.restated_questions import is_asked
 from distill.answers.texts.turned_relations import turns_relation
-from distill.answers.texts.word_classes import (
+from distill.answers.words.basic_words import is_colour
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import (
     ADJECTIVES,
     ARTICLES,
     ASKS_FOR_ANY,
@@ -54,15 +54,16 @@ from distill.answers.texts.word_classes import (
     PLACING,
     PRONOUNS,
     RANKED_BELOW,
+    SET_AGAINST,
     SHADES,
     SIDES,
     SIZES,
     TIED,
     TOPICS,
     UNTIED,
+    trusted,
 )
-from distill.answers.texts.word_forms import looks_like_verb
-from distill.answers.texts.words import tokens
+from distill.answers.words.word_forms import looks_like_verb
 
 _LONGEST: Final = 300
 _MOST_WORDS: Final = 30

@@ -10,10 +10,10 @@ from typing import Final
 
 from rapidfuzz.distance import Prefix
 
-from distill.answers.texts.answer_sentences import SET_AGAINST, trusted, without_remark
-from distill.answers.texts.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
+from distill.answers.texts.answer_sentences import without_remark
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS, SET_AGAINST, trusted
+from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 300
 _ASKING: Final = frozenset({"who", "which", "what", "why", "how"})

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from distill.answers.texts.answer_sentences import SET_AGAINST
-from distill.answers.texts.spelling import are_opposites
-from distill.answers.texts.word_classes import COLOURS
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
+from distill.answers.words.spelling import are_opposites
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import COLOURS, SET_AGAINST
+from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 400
 _POLAR_QUESTION = re.compile(

@@ -14,23 +14,22 @@ from rapidfuzz.distance import Levenshtein
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
-from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.asked_roles import is_about_another
-from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
 from distill.answers.texts.compare_sentences import compare_with_denied
 from distill.answers.texts.mentions import ends_with, mentions
 from distill.answers.texts.other_words import LONG, compare_other_words, has_same_content
-from distill.answers.texts.person_names import names_person, same_person, without_title
-from distill.answers.texts.plain_abroad import plain_abroad
 from distill.answers.texts.plain_clauses import states_plainly
 from distill.answers.texts.restated_questions import restates_question
-from distill.answers.texts.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
-from distill.answers.texts.spelling_variants import compare_spellings, same_things
 from distill.answers.texts.turned_relations import turns_relation, wins_comparison
-from distill.answers.texts.word_classes import ARTICLES
-from distill.answers.texts.words import tokens as tokens
-from distill.answers.texts.words import unabbreviated
 from distill.answers.texts.yes_or_no import compare_polar, is_polar
+from distill.answers.words.basic_words import FILLERS_ABROAD, is_same_word, is_translation
+from distill.answers.words.person_names import names_person, same_person, without_title
+from distill.answers.words.plain_abroad import plain_abroad
+from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
+from distill.answers.words.spelling_variants import compare_spellings, same_things
+from distill.answers.words.tokens import tokens as tokens
+from distill.answers.words.tokens import unabbreviated
+from distill.answers.words.word_classes import ARTICLES, trusted
 
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.texts.restated_questions import is_asked
-from distill.answers.texts.spelling import are_opposites
-from distill.answers.texts.word_classes import ARTICLES
-from distill.answers.texts.words import tokens
+from distill.answers.words.spelling import are_opposites
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import ARTICLES
 
 _LONGEST: Final = 400
 _BE_TEXT: Final = "is are was were be been ist sind war waren est sont était es son era fue está é são foi è sono это"

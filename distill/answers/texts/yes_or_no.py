@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
-from distill.answers.texts.basic_words import is_colour, is_same_word
 from distill.answers.texts.compare_sentences import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
-from distill.answers.texts.word_classes import COLOURS, SIDES
-from distill.answers.texts.word_forms import same_word_form
-from distill.answers.texts.words import tokens
+from distill.answers.words.basic_words import is_colour, is_same_word
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import COLOURS, SIDES
+from distill.answers.words.word_forms import same_word_form
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
 _NO: Final = frozenset({"no", "nope"})

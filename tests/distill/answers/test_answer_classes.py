@@ -6,8 +6,8 @@ from distill.answers import lists
 from distill.answers.answer_types import infer_type
 from distill.answers.compare_result import CompareResult, wrong
 from distill.answers.dates.foreign_dates import as_iso_dates, names_day_first
-from distill.answers.texts.person_names import same_person
 from distill.answers.verdicts import judge
+from distill.answers.words.person_names import same_person
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,13 @@ from distill.answers.final_answer import MAX_CHARACTERS, final_answer
 from distill.answers.number_answers import _is_year
 from distill.answers.numbers import expressions, foreign_number_words, measure_units, ratios, solution_sets
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
-from distill.answers.texts import other_words, place_names, text_answers
+from distill.answers.texts import other_words, text_answers
 from distill.answers.texts.answer_sentences import bold_part
 from distill.answers.texts.other_words import _may_be_short_for
-from distill.answers.texts.spelling import are_opposites
-from distill.answers.texts.spelling_variants import _same_code
 from distill.answers.texts.stated_polarity import stated_polarity
+from distill.answers.words import place_names
+from distill.answers.words.spelling import are_opposites
+from distill.answers.words.spelling_variants import _same_code
 
 DAY, HALF_DAY = 86_400, 43_200
 

@@ -4,8 +4,8 @@ import pytest
 
 from distill.answers.numbers.normalize import normalise
 from distill.answers.texts.mentions import mentions
-from distill.answers.texts.word_forms import same_word_form
 from distill.answers.verdicts import judge
+from distill.answers.words.word_forms import same_word_form
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from distill.answers.texts.restated_questions import restates_question
-from distill.answers.texts.words import tokens
 from distill.answers.verdicts import judge
+from distill.answers.words.tokens import tokens
 
 
 @pytest.mark.parametrize(

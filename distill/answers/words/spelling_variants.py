@@ -10,8 +10,8 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
 from distill.answers.numbers.number_words import SMALL, TENS, spelled
-from distill.answers.texts.place_names import STATES, compare_places
-from distill.answers.texts.spelling import without_accents
+from distill.answers.words.place_names import STATES, compare_places
+from distill.answers.words.spelling import without_accents
 
 _SHORT_TEXT: Final = """
     dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square

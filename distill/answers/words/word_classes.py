@@ -1,5 +1,6 @@
-"""Classes of words around an answer in a sentence, in English first; `mentions` and `plain_clauses` use them."""
+"""Classes of words around an answer in a sentence, in English first."""
 
+import re
 from typing import Final
 
 _TEXT: Final = """
@@ -145,3 +146,27 @@ _TOPICS_TEXT: Final = """
 """
 TOPICS: Final = tuple(frozenset(topic.split()) for topic in _TOPICS_TEXT.split("|"))
 """Words of a question and its answer that speak of the same: who wrote it, the author is."""
+_SET_AGAINST_TEXT: Final = """
+    not no never neither nor none without except unless if whether or either but instead rather than unlike other
+    another different might may could maybe perhaps possibly probably likely unlikely should would will cannot
+    can can't couldn't isn't aren't wasn't weren't doesn't don't didn't won't used supposed meant so while whereas
+    although though before after until since because think thought guess believe believed assume assumed suspect
+    similar like near next beside behind opposite across formerly previously originally once false wrong incorrect
+    mistaken hardly barely nearly almost only partly also and who which what why how both seem only unclear uncertain
+    unknown fake pretend imitation incorrectly wrongly replaced former previous
+    nicht kein keine keinen nie weder oder vielleicht wahrscheinlich aber sondern statt außer wohl entweder
+    ne pas ni jamais ou peut-être mais sauf plutôt sans soit n'est n'était
+    nunca o quizás quizá pero sino excepto sin tal vez puede
+    non né mai oppure forse ma tranne invece senza
+    não nem talvez mas exceto sem
+    niet geen nooit misschien maar behalve
+    नहीं न या शायद लेकिन ليس ليست لا غير لم لن أو ربما بدون
+"""
+SET_AGAINST: Final = frozenset(_SET_AGAINST_TEXT.split())
+"""Words that deny, doubt or contrast what stands beside them."""
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+def trusted(words: str) -> bool:
+    """Whether the words around a part do not deny it, doubt it or contrast it with something."""
+    return not any(word in SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))

@@ -1,12 +1,12 @@
 """Everyday words of answers in the languages of the benchmarks: colours, animals, vehicles, seasons.
 
 A model often answers a question of another language in English. Only words with one usual meaning are here; names of
-countries are in `distill.answers.texts.place_names`.
+countries are in `distill.answers.words.place_names`.
 """
 
 from typing import Final
 
-from distill.answers.texts.plain_abroad import plain_abroad
+from distill.answers.words.plain_abroad import plain_abroad
 
 _CONCEPTS_TEXT: Final = """
     red|rouge rouges|rot rote rotes roter roten|rojo roja rojos rojas|rosso rossa|vermelho vermelha|红 红色

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.texts.spelling import SPELLINGS
+from distill.answers.words.spelling import SPELLINGS
 
 WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS_TEXT: Final = "january february march april may june july august september october november december"

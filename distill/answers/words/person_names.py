@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
-from distill.answers.texts.spelling import without_accents
-from distill.answers.texts.words import tokens
+from distill.answers.words.spelling import without_accents
+from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import SET_AGAINST, trusted
 
 _TITLE = re.compile(
     r"(?:(?P<title>dr|mr|mrs|ms|miss|prof|professor|sir|doctor|mister|madam|captain|capt|senator|sen|reverend|rev|colonel|col|sergeant|sgt)\b\.?\s+)+",
