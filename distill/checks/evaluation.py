@@ -9,7 +9,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.checks.student import require_checkpoint
 from distill.checks.teachers import server_state
 from distill.data import sources
-from distill.data.hub_datasets import is_hub_name
+from distill.data.tables.hub_datasets import is_hub_name
 from distill.errors import DistillError
 from distill.recipe.sections.eval import AnyStudent
 from student.evaluation import students

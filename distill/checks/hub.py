@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distill.checks.results import CheckResult, fine, not_checked, problem
-from distill.data.hub_datasets import TIMEOUT_S, offline
 from distill.data.sources import nearest
+from distill.data.tables.hub_datasets import TIMEOUT_S, offline
 from distill.recipe.recipe import Recipe
 
 Kind = Literal["model", "dataset"]

@@ -6,7 +6,7 @@ from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
-from distill.data.hub_datasets import check_hub, is_hub_name
+from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES

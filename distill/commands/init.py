@@ -27,7 +27,7 @@ from distill.commands import split
 from distill.data import guessed_columns, reader, sources
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
-from distill.data.table_kinds import KINDS, SHARDS, suffix_of
+from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
 from distill.errors import DataError, RecipeError, StorageError
 from distill.planning import first_models
 from distill.recipe.filling import filled

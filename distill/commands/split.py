@@ -26,7 +26,7 @@ from distill.data import formats, reader, sources
 from distill.data.images.image_cells import BYTE_RANGE, open_arrow
 from distill.data.source_parts import DisjointSets
 from distill.data.sources import SourceRow, SourceTable
-from distill.data.table_kinds import PACKED_LINES, SHARDS
+from distill.data.tables.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource

@@ -19,7 +19,7 @@ from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import Choices
 from distill.data.sources import SourceRow, SourceTable
-from distill.data.table_kinds import KINDS, suffix_of
+from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import ImageError
 
 ROLES = ("image", "question", "answer")

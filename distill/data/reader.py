@@ -27,7 +27,7 @@ from distill.data.images.image_references import ImageReferences
 from distill.data.row_values import RowQuestion
 from distill.data.source_parts import SourcePart
 from distill.data.sources import SourceRow, SourceStart, SourceTable
-from distill.data.table_kinds import PACKED_LINES, SHARDS
+from distill.data.tables.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, ImageError
 from distill.machine.thread_map import thread_map
 from distill.recipe.effects import affecting

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from distill.data.exact_json import parse_json
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
+from distill.data.tables.exact_json import parse_json
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"

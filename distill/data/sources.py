@@ -18,14 +18,14 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from distill.data import stored_tables
-from distill.data.hub_datasets import dataset_files, is_hub_name
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.images.stored_images import images_folder
-from distill.data.stored_tables import StoredFile
-from distill.data.table_kinds import KINDS, SHARDS, stem_of, suffix_of
-from distill.data.table_rows import READERS, jsonl
-from distill.data.tar_shards import tar_rows
+from distill.data.tables import stored_tables
+from distill.data.tables.hub_datasets import dataset_files, is_hub_name
+from distill.data.tables.stored_tables import StoredFile
+from distill.data.tables.table_kinds import KINDS, SHARDS, stem_of, suffix_of
+from distill.data.tables.table_rows import READERS, jsonl
+from distill.data.tables.tar_shards import tar_rows
 from distill.errors import DataError
 from distill.local_paths import is_store_address, real_path
 from distill.object_store.recipe_stores import prepare_stores

@@ -4,7 +4,7 @@ A process and all that it starts share one setting: the folder of this machine i
 fetched, and the options of `[store]`. It is in the environment, because workers begin in several ways. No secret is
 in it.
 
-    <folder>/tables/<scheme>/<bucket>/<key>   tables of sources (distill/data/stored_tables.py)
+    <folder>/tables/<scheme>/<bucket>/<key>   tables of sources (distill/data/tables/stored_tables.py)
     <folder>/images/<ab>/<sha256>             images, by their content (distill/data/images/stored_images.py)
 """
 

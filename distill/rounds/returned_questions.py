@@ -18,7 +18,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.data import reader
-from distill.data.picture_tables import PICTURES, picture_cells, write_rows
+from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES
 from distill.recipe.sections.rounds import REPLY

@@ -18,7 +18,7 @@ import pyarrow as pa
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import reader
-from distill.data.picture_tables import PICTURES, picture_cells, write_rows
+from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
 from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe

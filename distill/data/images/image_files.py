@@ -31,12 +31,12 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from distill.data import stored_tables
 from distill.data.bounded_reads import bounded
 from distill.data.images import stored_images
 from distill.data.images.bit_depth import eight_bits
 from distill.data.images.image_cells import BYTE_RANGE, MAX_BYTES, read_cell
 from distill.data.images.image_metadata import without_metadata
+from distill.data.tables import stored_tables
 from distill.errors import DataError, ImageError
 from distill.local_paths import is_store_address
 from distill.types import ImageRef

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 PACKED_LINES = "packed_jsonl"
 SHARDS = "tar"
-"""Tar files whose members are rows and their images (distill/data/tar_shards.py)."""
+"""Tar files whose members are rows and their images (distill/data/tables/tar_shards.py)."""
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = {
     ".jsonl": "jsonl",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill import packages
-from distill.data.table_kinds import KINDS, suffix_of
+from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, first_line
 from distill.recipe.sections.data import DataSource
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from distill.artifacts.files import atomic_path, storage_errors
-from distill.data.table_kinds import KINDS, suffix_of
+from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError
 from distill.object_store.interface import StoredObject
 from distill.object_store.recipe_stores import files_folder, open_address

@@ -16,9 +16,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.data.exact_json import parse_json
 from distill.data.images.image_cells import open_arrow
-from distill.data.table_kinds import PACKED_LINES, open_lines
+from distill.data.tables.exact_json import parse_json
+from distill.data.tables.table_kinds import PACKED_LINES, open_lines
 from distill.errors import DataError
 
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from distill.data.exact_json import parse_json
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
+from distill.data.tables.exact_json import parse_json
 from distill.errors import DataError
 
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)
