@@ -53,13 +53,14 @@ from filters.signals.base import Extractor
 from filters.stored_dataset import DatasetUnits, SamplePartitions, StoredDataset
 from filters.tables import measure
 from filters.tables.fork_server import count_planned
+from filters.tables.id_columns import Ids, ids_of
 from filters.tables.journal_pieces import Maker
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import Ids, PlannedTraces, UnitIndex, index_of_units, partition_count
+from filters.tables.trace_index import PlannedTraces, UnitIndex, index_of_units, partition_count
 from filters.tables.workers import Workers
-from filters.unit_traces import UnitTraces
+from filters.unit_traces import SIGNALS_FILE, UnitTraces, read_table
 
-_TABLE, _MAKERS, _HASHES = "signals.parquet", "makers.json", "image_hashes.jsonl"
+_MAKERS, _HASHES = "makers.json", "image_hashes.jsonl"
 _LOOK_S = 0.5
 _TABLES_AT_ONCE = 4
 """Tables of signals that are read at the same time."""
@@ -110,9 +111,9 @@ def filter_in_store(
         samples_of: dict[str, Ids] = {}
 
         def tables() -> Iterator[pa.Table]:
-            read = thread_map(lambda unit: _read_table(store, unit, commits[unit], _TABLE), units, _TABLES_AT_ONCE)
+            read = thread_map(lambda unit: read_table(store, unit, SIGNALS_FILE), units, _TABLES_AT_ONCE)
             for unit, table in zip(units, read, strict=True):
-                samples_of[unit.partition] = np.unique(np.array(table["sample_id"].to_pylist(), np.bytes_))
+                samples_of[unit.partition] = np.unique(ids_of(table["sample_id"]))
                 yield table
 
         if _hashes_images(recipe):
@@ -146,7 +147,7 @@ def filter_in_store(
             return finished
         shutil.rmtree(scratch / "units", ignore_errors=True)
         (scratch / PLAN).unlink(missing_ok=True)
-        traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch)
+        traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch, signal_work=work)
         _measure_units(agent, traces, units, inputs.extractors, on_progress)
         rows = DatasetUnits(agent=agent, traces=traces)
         return agent.make_once("filter", find, lambda: make(replace(rows, leads=True)), rows.help)
@@ -223,7 +224,7 @@ def _measure_unit(traces: UnitTraces, attempt: Attempt, extractors: tuple[Extrac
         attempt.put_file(_MAKERS, canonical([[asdict(maker), count] for maker, count in index.makers.items()]))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    attempt.put_file(_TABLE, bytes(sink.getvalue()), count=len(table))
+    attempt.put_file(SIGNALS_FILE, bytes(sink.getvalue()), count=len(table))
     attempt.commit({"traces": len(table)})
     return len(table)
 
@@ -237,11 +238,7 @@ def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mappin
     """What the agent that measured a unit found in its journals."""
     makers = orjson.loads(read_file(store, unit, commit, _MAKERS))
     return UnitIndex(
-        places=_read_table(store, unit, commit, PLACES),
+        places=read_table(store, unit, PLACES),
         journals=journals,
         makers={Maker(**maker): count for maker, count in makers},
     )
-
-
-def _read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:
-    return pq.read_table(pa.BufferReader(read_file(store, unit, commit, name)))

@@ -19,6 +19,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.manifest import canonical, fingerprint
@@ -57,7 +59,10 @@ from filters.dataset.writer import (
     rows_task,
     write_files,
 )
-from filters.tables.trace_index import Ids, PlannedTraces
+from filters.signals.schema import SIDE
+from filters.tables.id_columns import Ids, ids_of
+from filters.tables.signal_database import identifier, signals_of
+from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces
 
@@ -149,6 +154,7 @@ class DatasetUnits:
     def _make_rows(self, unit: Unit, workers: Workers) -> None:
         """The rows of a partition, those of one file after those of another."""
         table = pq.read_table(pa.BufferReader(self.store.read(_rows_key(unit.work, unit.partition))))
+        table = _with_signals(table, self.traces.read_signals(unit.partition))
         attempt = Attempt(store=self.store, unit=unit)
         with self.traces.opened(unit.partition, images=True, workers=workers) as (folder, traces):
             numbers = pc.unique(table[_FILE]).to_pylist()
@@ -218,12 +224,11 @@ class SamplePartitions:
         ids = np.concatenate(list(samples.values()))
         numbers = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples.values()])
         order = np.argsort(ids)
-        self._names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
+        self.names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
 
-    def of(self, sample_ids: Sequence[str]) -> list[str]:
-        """The names of the partitions that these samples are in."""
-        rows = np.searchsorted(self._ids, np.array(sample_ids, np.bytes_))
-        return [self._names[number] for number in self._numbers[rows].tolist()]
+    def numbers(self, sample_ids: Ids) -> NDArray[np.int32]:
+        """The partitions that these samples are in, by their numbers among the `names`."""
+        return self._numbers[np.searchsorted(self._ids, sample_ids)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +243,9 @@ class StoredDataset:
     def start(self, task: DatasetTask) -> "_Writing":
         """Let the other agents begin, and say how this one goes on."""
         recipe, folder = self.units.traces.recipe, task.folder
-        tables = file_tables(task.open_database(), task.index, recipe, select=recipe.filter.select)
+        tables = file_tables(
+            task.open_database(), task.index, recipe, select=recipe.filter.select, columns=_columns_to_send()
+        )
         folder.mkdir(parents=True, exist_ok=True)
         tables_folder = folder.with_name(f".{folder.name}.rows")
         count, paths = self._write_tables(tables, tables_folder)
@@ -256,9 +263,10 @@ class StoredDataset:
 
     def bring_images(self, samples: Sequence[Sample]) -> None:
         """Fetch the images of some samples to this machine."""
+        numbers = self.partitions.numbers(np.array([sample.id for sample in samples], np.bytes_)).tolist()
         by_partition: dict[str, list[Sample]] = {}
-        for sample, partition in zip(samples, self.partitions.of([sample.id for sample in samples]), strict=True):
-            by_partition.setdefault(partition, []).append(sample)
+        for sample, number in zip(samples, numbers, strict=True):
+            by_partition.setdefault(self.partitions.names[number], []).append(sample)
         for partition, shown in by_partition.items():
             image_shards.fetch_shards(
                 self.units.store, self.units.traces.plan["attempt"], image_shards.stored_refs(shown).keys(), partition
@@ -275,20 +283,21 @@ class StoredDataset:
         """The number of files, and for each partition the rows that it has in them."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        writers: dict[str, pq.ParquetWriter] = {}
-        count = 0
-        for count, table in enumerate(tables, 1):
-            partitions = pa.array(self.partitions.of(table["sample_id"].to_pylist()))
-            table = table.append_column(_FILE, pa.array(np.full(len(table), count - 1)))
-            table = table.append_column(_PLACE, pa.array(np.arange(len(table))))
-            for partition in partitions.unique().to_pylist():
-                rows = table.filter(pc.equal(partitions, partition))
-                if partition not in writers:
-                    writers[partition] = pq.ParquetWriter(folder / f"{partition}.parquet", rows.schema)
-                writers[partition].write_table(rows)
-        for writer in writers.values():
-            writer.close()
-        return count, {name: folder / f"{name}.parquet" for name in sorted(writers)}
+        placed = []
+        for number, table in enumerate(tables):
+            table = table.append_column(_FILE, pa.array(np.full(len(table), number)))
+            placed.append(table.append_column(_PLACE, pa.array(np.arange(len(table)))))
+        rows = pa.concat_tables(placed)
+        numbers = self.partitions.numbers(ids_of(rows["sample_id"]))
+        order = np.argsort(numbers, kind="stable")
+        is_empty = [name for name in rows.column_names if rows[name].null_count == len(rows)]
+        rows, numbers = rows.drop_columns(["sample_id", *is_empty]).take(order), numbers[order]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        paths = {}
+        for start, end in pairwise([*starts.tolist(), len(rows)]):
+            paths[name] = folder / f"{(name := self.partitions.names[numbers[start]])}.parquet"
+            pq.write_table(rows.slice(start, end - start), paths[name], use_dictionary=False)
+        return len(placed), paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +354,22 @@ class _Writing:
         store = self.units.store
         listed = parse_files(orjson.loads(read_file(store, unit, finished_commit(store, unit), _FILES)))
         return [listed[name] for name in sorted(listed)]
+
+
+def _columns_to_send() -> str:
+    """SQL of what an agent does not know of a trace that it has measured: what was measured across partitions."""
+    names = ["id", "sample_id", *(name for _, schema in SIDE.values() for name in schema.names)]
+    return ", ".join(f"signals.{identifier(name)}" for name in names)
+
+
+def _with_signals(rows: pa.Table, measured: pa.Table) -> pa.Table:
+    """The rows with the signals of the partition that they belong to, as it was measured."""
+    signals = measured.select(signals_of(measured.schema).names).take(
+        pc.index_in(rows["id"], value_set=measured["id"].combine_chunks())
+    )
+    for name in rows.drop_columns("id").column_names:
+        signals = signals.append_column(name, rows[name])
+    return signals
 
 
 def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) -> None:

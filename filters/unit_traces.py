@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -16,9 +17,13 @@ from distill.data.images import stored_images
 from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
-from distill.units.stored_run import collect_units, generate_units, samples_key, write_bytes
+from distill.units.commits import Unit, read_file
+from distill.units.stored_run import collect_units, finished_commit, generate_units, samples_key, write_bytes
 from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
+
+SIGNALS_FILE = "signals.parquet"
+"""Of a unit whose signals are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,8 @@ class UnitTraces:
     store: ObjectStore
     plan: Mapping[str, Any]
     scratch: Path
+    signal_work: str
+    """The units that measure signals."""
 
     @contextmanager
     def opened(self, partition: str, *, images: bool, workers: Workers) -> Iterator[tuple[Path, PlannedTraces]]:
@@ -47,6 +54,10 @@ class UnitTraces:
         stored_images.forget(brought)
         shutil.rmtree(folder)
 
+    def read_signals(self, partition: str) -> pa.Table:
+        """What an agent has measured of the traces of a partition."""
+        return read_table(self.store, Unit(round=0, partition=partition, work=self.signal_work), SIGNALS_FILE)
+
     def _write_plan(self, generate: Path) -> None:
         """The rows of the run's plan for the samples of a partition."""
         whole = self.scratch / PLAN
@@ -54,3 +65,8 @@ class UnitTraces:
             write_bytes(whole, self.store.read(f"run/generate/{PLAN}"))
         samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
         pq.write_table(pq.read_table(whole, filters=pc.field("sample_id").isin(samples)), generate / PLAN)
+
+
+def read_table(store: ObjectStore, unit: Unit, name: str) -> pa.Table:
+    """A table of a committed unit. StaleError while it is open."""
+    return pq.read_table(pa.BufferReader(read_file(store, unit, finished_commit(store, unit), name)))

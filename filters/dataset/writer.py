@@ -183,14 +183,15 @@ def file_tables(
     *,
     select: Select = _PLAIN,
     chosen: str = SELECTED,
+    columns: str = "signals.*",
 ) -> Iterator[pa.Table]:
-    """The signals of the chosen traces and what each row counts, in their order: a table for each file.
+    """These signals of the chosen traces and what each row counts, in their order: a table for each file.
 
     A file whose rows are very large is cut in several.
     """
     load_answer_types(recipe)
     ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
-    return _cut(_chosen(database, index, chosen, select), dataset_file_rows(count))
+    return _cut(_chosen(database, index, chosen, select, columns), dataset_file_rows(count))
 
 
 def rows_task(index: PlannedTraces, recipe: Recipe, table: pa.Table) -> RowsTask:
@@ -275,9 +276,9 @@ def row(
 
 
 def _chosen(
-    database: duckdb.DuckDBPyConnection, index: PlannedTraces, chosen: str, select: Select
+    database: duckdb.DuckDBPyConnection, index: PlannedTraces, chosen: str, select: Select, columns: str
 ) -> Iterator[pa.RecordBatch]:
-    """The signals of the chosen traces and what each counts, in their order.
+    """These signals of the chosen traces and what each counts, in their order.
 
     Without a curriculum that is the order of the samples, so that never more than a part of them has to be sorted.
     """
@@ -285,7 +286,7 @@ def _chosen(
     for low, high in index.ranges(index.planned if select.curriculum else _SORTED_ROWS):
         try:
             yield from database.sql(
-                f"""SELECT signals.*, CAST((\n{select.weight}\n) AS DOUBLE) AS {_WEIGHT}
+                f"""SELECT {columns}, CAST((\n{select.weight}\n) AS DOUBLE) AS {_WEIGHT}
                 FROM signals SEMI JOIN ({chosen}) USING (id)
                 WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
             ).to_arrow_reader(_BATCH)

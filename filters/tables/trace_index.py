@@ -27,6 +27,7 @@ from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_path
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
+from filters.tables.id_columns import Ids
 from filters.tables.journal_pieces import Maker, content, pieces, read_piece
 from filters.tables.workers import SERIAL, Workers
 
@@ -37,9 +38,6 @@ _LEAST_SHARED_ROWS = 1_000
 
 Location = tuple[int, int]
 """Number of the file, and the byte at which the line starts."""
-
-
-Ids = NDArray[np.bytes_]
 Item = TypeVar("Item")
 
 

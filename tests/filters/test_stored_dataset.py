@@ -244,7 +244,11 @@ def test_images_are_hashed_by_all_agents_and_only_those_that_look_alike_are_read
 def agent_of(world: World, agent: AgentRecord) -> DatasetUnits:
     store = store_of(world)
     traces = UnitTraces(
-        recipe=world.recipe(), store=store, plan=finished_plan(store), scratch=world.folder / "helper"
+        recipe=world.recipe(),
+        store=store,
+        plan=finished_plan(store),
+        scratch=world.folder / "helper",
+        signal_work="filter/signals/aa",
     )
     return DatasetUnits(agent=agent, traces=traces)
 

@@ -1,0 +1,43 @@
+"""Columns of ids and digests as numpy arrays and back, without a Python object for each value."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ids = NDArray[np.bytes_]
+
+
+def ids_of(column: pa.Array | pa.ChunkedArray) -> Ids:
+    """The values of a column of text or bytes that has no NULL."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # more than 2 GB of text
+        return np.concatenate([ids_of(chunk) for chunk in array.chunks])
+    lengths = pc.min_max(pc.binary_length(array))
+    width = lengths["min"].as_py()
+    if not width or width != lengths["max"].as_py():
+        values = (value if isinstance(value, bytes) else value.encode() for value in array.to_pylist())
+        return np.array(list(values), np.bytes_)
+    fixed = pa.types.is_fixed_size_binary(array.type)
+    start = array.offset * width
+    if not fixed:
+        start = np.frombuffer(array.buffers()[1], np.int32, 1, array.offset * 4).item()
+    return np.frombuffer(array.buffers()[1 if fixed else 2], f"S{width}", len(array), start)
+
+
+def text_array(ids: Ids) -> pa.StringArray:
+    """These ids as a column of text."""
+    ids = np.ascontiguousarray(ids)
+    # Shorter ones end with zero bytes; Arrow counts the bytes of a column with 31 bits.
+    if not ids.view(np.uint8).reshape(len(ids), -1)[:, -1:].all() or ids.nbytes >= 1 << 31:
+        return pa.array([value.decode() for value in ids.tolist()], pa.string())
+    offsets = np.arange(len(ids) + 1, dtype=np.int32) * np.int32(ids.itemsize)
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(ids))
+
+
+def digest_array(digests: Ids) -> pa.FixedSizeBinaryArray:
+    """Digests of equal length as a column of bytes; numpy leaves out zero bytes at the end of each."""
+    digests = np.ascontiguousarray(digests)
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(digests.itemsize), len(digests), [None, pa.py_buffer(digests)]
+    )
