@@ -23,8 +23,9 @@ from distill.errors import StaleError
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
+from filters.tables.id_columns import Ids
 from filters.tables.signal_database import Tables, connect
-from filters.tables.trace_index import Ids, PlannedTraces
+from filters.tables.trace_index import PlannedTraces
 from filters.text.minhash import Digests, Scheme, Signatures, jaccard, shingle_texts, sign
 from filters.text.shingles import Hashes
 from filters.text.words import comparable_text

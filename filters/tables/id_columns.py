@@ -29,7 +29,7 @@ def text_array(ids: Ids) -> pa.StringArray:
     """These ids as a column of text."""
     ids = np.ascontiguousarray(ids)
     # Shorter ones end with zero bytes; Arrow counts the bytes of a column with 31 bits.
-    if not ids.view(np.uint8).reshape(len(ids), -1)[:, -1:].all() or ids.nbytes >= 1 << 31:
+    if not ids.view(np.uint8).reshape(-1, ids.itemsize)[:, -1].all() or ids.nbytes >= 1 << 31:
         return pa.array([value.decode() for value in ids.tolist()], pa.string())
     offsets = np.arange(len(ids) + 1, dtype=np.int32) * np.int32(ids.itemsize)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(ids))
