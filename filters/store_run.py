@@ -50,7 +50,7 @@ from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import REMEDY, FilterInputs, apply, check, corpus_scheme, only_inputs_differ, read_inputs
 from filters.run_signals import question_duplicates
 from filters.signals.base import Extractor
-from filters.stored_dataset import DatasetUnits, SamplePartitions, StoredDataset
+from filters.stored_dataset import DatasetUnits, StoredDataset
 from filters.tables import measure
 from filters.tables.fork_server import count_planned
 from filters.tables.id_columns import Ids, ids_of
@@ -58,7 +58,7 @@ from filters.tables.journal_pieces import Maker
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.trace_index import PlannedTraces, UnitIndex, index_of_units, partition_count
 from filters.tables.workers import Workers
-from filters.unit_traces import SIGNALS_FILE, UnitTraces, read_table
+from filters.unit_traces import SIGNALS_FILE, SamplePartitions, UnitTraces, read_table
 
 _MAKERS, _HASHES = "makers.json", "image_hashes.jsonl"
 _LOOK_S = 0.5

@@ -29,7 +29,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.manifest import canonical, fingerprint
@@ -60,11 +59,11 @@ from filters.dataset.writer import (
     write_files,
 )
 from filters.signals.schema import SIDE
-from filters.tables.id_columns import Ids, ids_of
+from filters.tables.id_columns import ids_of
 from filters.tables.signal_database import identifier, signals_of
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
-from filters.unit_traces import UnitTraces
+from filters.unit_traces import SamplePartitions, UnitTraces
 
 _FOLDER = "filter/dataset"
 _FILE, _PLACE = "dataset_file", "dataset_place"
@@ -216,21 +215,6 @@ class DatasetUnits:
         return paths
 
 
-class SamplePartitions:
-    """The partition of every sample that has traces."""
-
-    def __init__(self, samples: Mapping[str, Ids]) -> None:
-        """`samples` are those of each partition."""
-        ids = np.concatenate(list(samples.values()))
-        numbers = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples.values()])
-        order = np.argsort(ids)
-        self.names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
-
-    def numbers(self, sample_ids: Ids) -> NDArray[np.int32]:
-        """The partitions that these samples are in, by their numbers among the `names`."""
-        return self._numbers[np.searchsorted(self._ids, sample_ids)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDataset:
     """The dataset of a run in a store, for the agent that leads."""
@@ -293,9 +277,10 @@ class StoredDataset:
         is_empty = [name for name in rows.column_names if rows[name].null_count == len(rows)]
         rows, numbers = rows.drop_columns(["sample_id", *is_empty]).take(order), numbers[order]
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        paths = {}
+        paths: dict[str, Path] = {}
         for start, end in pairwise([*starts.tolist(), len(rows)]):
-            paths[name] = folder / f"{(name := self.partitions.names[numbers[start]])}.parquet"
+            name = self.partitions.names[numbers[start]]
+            paths[name] = folder / f"{name}.parquet"
             pq.write_table(rows.slice(start, end - start), paths[name], use_dictionary=False)
         return len(placed), paths
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from distill.artifacts.layout import PLAN, SAMPLE_PARTS, SAMPLES
 from distill.data import sample_files
@@ -19,6 +21,7 @@ from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.commits import Unit, read_file
 from distill.units.stored_run import collect_units, finished_commit, generate_units, samples_key, write_bytes
+from filters.tables.id_columns import Ids
 from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
 
@@ -65,6 +68,21 @@ class UnitTraces:
             write_bytes(whole, self.store.read(f"run/generate/{PLAN}"))
         samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
         pq.write_table(pq.read_table(whole, filters=pc.field("sample_id").isin(samples)), generate / PLAN)
+
+
+class SamplePartitions:
+    """The partition of every sample that has traces."""
+
+    def __init__(self, samples: Mapping[str, Ids]) -> None:
+        """`samples` are those of each partition."""
+        ids = np.concatenate(list(samples.values()))
+        numbers = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples.values()])
+        order = np.argsort(ids)
+        self.names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
+
+    def numbers(self, sample_ids: Ids) -> NDArray[np.int32]:
+        """The partitions that these samples are in, by their numbers among the `names`."""
+        return self._numbers[np.searchsorted(self._ids, sample_ids)]
 
 
 def read_table(store: ObjectStore, unit: Unit, name: str) -> pa.Table:
