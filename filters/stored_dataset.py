@@ -13,7 +13,6 @@ in a folder does. The agent that decides what is selected leads. One that takes 
 finds the units that are committed. When the stage is finished, all objects but the files are deleted.
 """
 
-import hashlib
 import heapq
 import shutil
 import time
@@ -40,7 +39,7 @@ from distill.object_store.interface import ObjectStore
 from distill.types import Sample
 from distill.units import image_shards
 from distill.units.agent_record import CLAIMS, AgentRecord
-from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.commits import Attempt, Unit, append_piece, committed_units, read_file, read_piece
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, parse_files, pull_file
@@ -170,10 +169,7 @@ class DatasetUnits:
             unreadable: dict[str, str] = {}
             with (folder / _ROWS).open("wb") as rows:
                 for number, (path, left_out) in zip(numbers, workers.map(_write_piece, tasks), strict=True):
-                    start = rows.tell()
-                    with path.open("rb") as piece:
-                        shutil.copyfileobj(piece, rows)
-                    pieces[str(number)] = [start, rows.tell(), file_sha256(path)]
+                    pieces[str(number)] = append_piece(rows, path.read_bytes())
                     path.unlink()
                     unreadable |= left_out
             if not self.leads:
@@ -202,13 +198,8 @@ class DatasetUnits:
         (folder / unit.partition).mkdir(parents=True)
 
         def pull(piece: tuple[Path, Sequence[Any]]) -> None:
-            path, (key, start, end, sha256) = piece
-            path.write_bytes(data := self.store.read(key, start, end))
-            if hashlib.sha256(data).hexdigest() != sha256:
-                raise DataError(
-                    f"{self.store.address}/{key}: changed since it was committed; delete {_FOLDER}/ in the store, "
-                    "and run the same command again"
-                )
+            path, (key, *place) = piece
+            path.write_bytes(read_piece(self.store, key, place, f"delete {_FOLDER}/ in the store"))
 
         for _ in thread_map(pull, zip(paths, pieces, strict=True)):
             pass

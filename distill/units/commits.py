@@ -12,9 +12,10 @@ lose the commit delete what they wrote.
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 import orjson
 import pyarrow as pa
@@ -133,6 +134,24 @@ def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> byte
         raise DataError(
             f"{store.address}/{key}: missing or changed since it was committed; delete {unit.commit_key}, and "
             "the next run makes this unit again"
+        )
+    return data
+
+
+def append_piece(file: IO[bytes], data: bytes) -> list[Any]:
+    """Write a piece of an object. Returns where it begins and ends, and its digest, for `read_piece`."""
+    start = file.tell()
+    file.write(data)
+    return [start, file.tell(), hashlib.sha256(data).hexdigest()]
+
+
+def read_piece(store: ObjectStore, key: str, piece: Sequence[Any], remedy: str) -> bytes:
+    """A piece of an object. DataError, with a remedy, where it is not the one that was written."""
+    start, end, sha256 = piece
+    data = store.read(key, start, end)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DataError(
+            f"{store.address}/{key}: changed since it was committed; {remedy}, and run the same command again"
         )
     return data
 
