@@ -1,13 +1,15 @@
 """A real browser for looking at pages: headless Chromium over its DevTools protocol, without any network."""
 
 import asyncio
+import atexit
 import base64
-import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,46 +119,61 @@ class Tab:
         file.write_bytes(base64.b64decode(told["data"]))
 
 
-@contextmanager
-def _chromium():  # type: ignore[no-untyped-def]
-    """A browser of our own; its DevTools address."""
+@cache
+def _chromium() -> tuple[str, str]:
+    """Where DevTools listens in a browser of our own, which ends with this process, and the path of the browser."""
     assert CHROMIUM is not None
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    atexit.register(profile.cleanup)
+    command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile.name}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(_end, process)
+    note = Path(profile.name) / "DevToolsActivePort"
+    for _ in range(1200):
+        if note.exists() and len(lines := note.read_text().splitlines()) == 2:
+            return f"ws://127.0.0.1:{lines[0]}", lines[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise RuntimeError("chromium ended before it could be talked to")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@asynccontextmanager
+async def _opened(session: aiohttp.ClientSession, address: str) -> AsyncIterator[Tab]:
+    async with session.ws_connect(address, max_msg_size=0) as socket:
+        tab = Tab(socket)
+        listening = asyncio.create_task(tab.listen())
         try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if found := re.search(r"DevTools listening on ws://([^/]+)/", line):
-                    yield found[1]
-                    return
-            raise RuntimeError("chromium ended before it could be talked to")
+            yield tab
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            listening.cancel()
 
 
 def browse(look: Callable[[Tab], Awaitable[Result]]) -> Result:
-    """What `look` finds out with a fresh tab of a fresh browser."""
+    """What `look` finds out with a tab that shares no cookie, storage or cache with other tabs."""
 
-    async def run(address: str) -> Result:
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/json/list") as answer:
-                (tab,) = [found for found in await answer.json() if found["type"] == "page"]
-            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                page = Tab(socket)
-                listening = asyncio.create_task(page.listen())
-                try:
+    address, path = _chromium()
+
+    async def run() -> Result:
+        async with aiohttp.ClientSession() as session, _opened(session, address + path) as browser:
+            context = await browser.call("Target.createBrowserContext")
+            tab = await browser.call("Target.createTarget", url="about:blank", **context)
+            try:
+                async with _opened(session, f"{address}/devtools/page/{tab['targetId']}") as page:
                     return await look(page)
-                finally:
-                    listening.cancel()
+            finally:
+                await browser.call("Target.disposeBrowserContext", **context)
 
-    with _chromium() as address:
-        return asyncio.run(run(address))
+    return asyncio.run(run())
 
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
