@@ -43,9 +43,9 @@ from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
 from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
-from distill.units.kept_stage import pull_newest
 from distill.units.stored_run import pull_generate
 from distill.units.stored_stage import pull_stage, push_stage
+from distill.units.unfinished_stage import pull_newest
 from filters.apply import apply
 from student.train import train
 from teacher.store_run import generate_in_store

@@ -30,10 +30,10 @@ from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
 from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
 from distill.errors import DataError, RecipeError, StorageError
 from distill.planning import first_models
-from distill.recipe.filling import filled
 from distill.recipe.loading import derived_recipe, find, load, schema
 from distill.recipe.messages import unknown_value
 from distill.recipe.recipe import Recipe
+from distill.recipe.recipe_text import edit_recipe_text
 from distill.recipe.sections.data import Columns
 from distill.types import BadRow, Sample
 from teacher.checks import require_url
@@ -118,7 +118,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         if has_gold:
             comments[f"data.{split.NAME}.columns"] = "what each column of the table holds"
         body = find(TEMPLATE).read_text(encoding="utf-8").partition("\nseed")[2]
-        text = filled(f"seed{body}", models, unused, comments)
+        text = edit_recipe_text(f"seed{body}", models, unused, comments)
         write_text(parts / SCHEMA, json.dumps(schema(), indent=1))
         write_text(parts / RECIPE, _header(source, lines_of_models) + text)
         try:

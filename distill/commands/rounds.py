@@ -17,7 +17,7 @@ from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
 from distill.rounds.make_round import RoundSteps, make_round, selected_traces
 from distill.rounds.results import pass_fields, rounds_text, write_results
-from distill.rounds.round_recipes import VALIDATION, pass_folder, questioning, round_folder, student_of_pass
+from distill.rounds.round_recipes import VALIDATION, evaluation_recipe, pass_folder, round_folder, student_of_pass
 from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
 
 
@@ -86,7 +86,7 @@ def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies
     """The judged replies of the student of a pass to the validation questions."""
     assert recipe.rounds.validation is not None
     folder = round_folder(run, number) / VALIDATION
-    finish(_ask_student, questioning(recipe, run, number, recipe.rounds.validation), folder)
+    finish(_ask_student, evaluation_recipe(recipe, run, number, recipe.rounds.validation), folder)
     return list(read_jsonl(folder / "eval" / PREDICTIONS))
 
 

@@ -24,10 +24,10 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from distill.types import Progress, ProgressCallback, unwatched
-from distill.units.kept_stage import pull_newest
 from distill.units.run_state import RunState, read_run_state
 from distill.units.stored_run import finished_plan, own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
+from distill.units.unfinished_stage import pull_newest
 
 _PULLED_FROM = ".pulled_from"
 """The address of a run that a folder does not have in whole yet."""

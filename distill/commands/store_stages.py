@@ -1,7 +1,7 @@
 """`train`, `eval` and `run` on a run in an object store.
 
 A stage is made in the scratch folder of one machine, by the command of a run in a folder; the store has a copy
-of this folder (distill/units/kept_stage.py). What it reads of earlier stages is brought there first.
+of this folder (distill/units/unfinished_stage.py). What it reads of earlier stages is brought there first.
 """
 
 import os
@@ -32,10 +32,10 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import is_traces
 from distill.types import Progress, ProgressCallback
 from distill.units.agent_record import joined
-from distill.units.kept_stage import attempts, kept_stage, pull_newest
 from distill.units.run_state import read_agents
 from distill.units.stored_run import own_scratch, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_file, pull_stage, stage_files
+from distill.units.unfinished_stage import attempts, copied_to_store, pull_newest
 from student.distributed import own_disks, processes
 
 
@@ -180,7 +180,7 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
             stack.enter_context(_named_by_address(run, address))
             if processes.is_main():
                 agent = stack.enter_context(joined(store, scratch, lease_s=recipe.engine.lease_s))
-                stack.enter_context(kept_stage(agent, stage, run / stage, every_s=recipe.engine.seal_s))
+                stack.enter_context(copied_to_store(agent, stage, run / stage, every_s=recipe.engine.seal_s))
                 agent.live = partial(_live, run, stage)
             _pull_inputs(store, recipe, run, stage)
         yield own_disks.share_on_disk(run)

@@ -13,7 +13,7 @@ from distill.errors import TooFewRows
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
-from distill.rounds.round_recipes import QUESTIONS, attempt_folder, questioning, round_folder, round_recipe
+from distill.rounds.round_recipes import QUESTIONS, attempt_folder, evaluation_recipe, round_folder, round_recipe
 
 Step = Callable[[Recipe, Path], Any]
 """Do one thing in a run directory, or find that it is done."""
@@ -45,7 +45,7 @@ def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Rou
     attempts = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
     source = recipe.rounds.questions
     for attempt, folder in enumerate(attempts):
-        steps.ask(questioning(recipe, run, number - 1, source, attempt), folder)
+        steps.ask(evaluation_recipe(recipe, run, number - 1, source, attempt), folder)
     returned = write_returned(recipe, attempts, round_folder(run, number) / QUESTIONS).counts["returned"]
     if not returned:
         ended = f"there is no round {number}: the student answers no question of [data.{source}] wrong"

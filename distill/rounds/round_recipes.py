@@ -15,10 +15,10 @@ from distill.artifacts.layout import DATASET, ROUNDS, model_folder
 from distill.artifacts.manifest import require
 from distill.local_paths import as_argument
 from distill.recipe.loading import derived_recipe, given_values
-from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import start_of
+from distill.recipe.student_evaluation import student_evaluation_recipe
 
 _LEFT_OUT = ("rounds", "ablate")
 """Sections that the recipe of a part of a round does not need."""
@@ -48,13 +48,13 @@ def attempt_folder(run: Path, number: int, attempt: int) -> Path:
     return round_folder(run, number) / (f"{ANSWERS}-{attempt + 1}" if attempt else ANSWERS)
 
 
-def questioning(recipe: Recipe, run: Path, number: int, source: str, attempt: int = 0) -> Recipe:
+def evaluation_recipe(recipe: Recipe, run: Path, number: int, source: str, attempt: int = 0) -> Recipe:
     """The recipe of an evaluation: the student of a pass answers the questions of a source once.
 
     The first attempt, 0, is greedy; each other one draws other replies.
     """
     settings = recipe.rounds
-    return questioning_recipe(
+    return student_evaluation_recipe(
         recipe,
         student_of_pass(recipe, run, number),
         source,

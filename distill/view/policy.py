@@ -16,9 +16,9 @@ import tomli_w
 from distill.artifacts.files import atomic_path
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError
-from distill.recipe.filling import filled
 from distill.recipe.loading import derived_recipe, load, put
 from distill.recipe.recipe import Recipe
+from distill.recipe.recipe_text import edit_recipe_text
 from distill.view.trace_table import TraceTable
 from filters.decisions.rules import check
 from filters.what_if import what_if
@@ -84,7 +84,7 @@ def write_policy(table: TraceTable, asked: Mapping[str, Any], target: Path) -> N
     if changed.filter.select.per_question != own.filter.select.per_question:
         if not re.search(r"^\[filter\.select\]", new, flags=re.MULTILINE):
             new = f"{new.rstrip()}\n\n[filter.select]\n"
-        new = filled(new, {_PER_QUESTION: changed.filter.select.per_question})
+        new = edit_recipe_text(new, {_PER_QUESTION: changed.filter.select.per_question})
     if not _changes_only_policy(text, new) or _policy_of(derived_recipe(own, tomllib.loads(new), "it")) != _policy_of(
         changed
     ):
@@ -143,7 +143,7 @@ def _rule_of(body: str) -> dict[str, Any] | None:
 
 def _body(rule: Mapping[str, str], own: str) -> str:
     """The lines of a rule: its `own` ones with their comments, where another condition fits into them."""
-    for lines in (own, filled(own, {f"{_RULES}.drop": rule["drop"]}).rstrip("\n")):
+    for lines in (own, edit_recipe_text(own, {f"{_RULES}.drop": rule["drop"]}).rstrip("\n")):
         if own and _rule_of(lines) == rule:
             return lines
     return f"[[{_RULES}]]\n{tomli_w.dumps(dict(rule)).strip()}"

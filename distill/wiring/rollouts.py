@@ -20,10 +20,10 @@ from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import reader
 from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
-from distill.recipe.questioning import questioning_recipe
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, start_of
+from distill.recipe.student_evaluation import student_evaluation_recipe
 from distill.trace_records import scores
 from distill.types import ProgressCallback, Sample
 
@@ -67,7 +67,7 @@ def answering(recipe: Recipe, run: Path, stage: Stage, attempt: int) -> Recipe:
     """The recipe of an evaluation: the start student of a stage answers the training questions once."""
     settings, start = stage.rollouts, start_of(recipe.stages, stage)
     assert settings is not None and start is not None
-    return questioning_recipe(
+    return student_evaluation_recipe(
         recipe,
         model_folder(run, start),
         ASKED,

@@ -14,8 +14,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.errors import StaleError
 from distill.object_store.local_store import LocalStore
 from distill.placement.node_processes import ProcessLost, Ranks
-from distill.units.kept_stage import attempts, pull_newest
 from distill.units.stored_stage import push_stage, stage_counts
+from distill.units.unfinished_stage import attempts, pull_newest
 from student.train import train
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed; `make scale` installs it and runs these tests")

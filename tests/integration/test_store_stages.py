@@ -32,8 +32,8 @@ from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
-from distill.units.kept_stage import pull_newest
 from distill.units.stored_stage import push_stage, stage_counts, stage_files
+from distill.units.unfinished_stage import pull_newest
 from student.train import train
 from student.training.checkpoints.saved_model import require_saved
 

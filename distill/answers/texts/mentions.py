@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from distill.answers.words.plain_abroad import states_in_han
+from distill.answers.words.other_scripts import states_in_han
 from distill.answers.words.spelling import SPELLINGS, are_opposites
 from distill.answers.words.tokens import ABBREVIATIONS
 from distill.answers.words.word_classes import (

@@ -15,7 +15,7 @@ from distill.answers.compare_result import CompareResult, correct, undecided, wr
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.texts.asked_roles import is_about_another
-from distill.answers.texts.compare_sentences import compare_with_denied
+from distill.answers.texts.denied_answers import compare_with_denied
 from distill.answers.texts.mentions import ends_with, mentions
 from distill.answers.texts.other_words import LONG, compare_other_words, has_same_content
 from distill.answers.texts.plain_clauses import states_plainly
@@ -23,8 +23,8 @@ from distill.answers.texts.restated_questions import restates_question
 from distill.answers.texts.turned_relations import turns_relation, wins_comparison
 from distill.answers.texts.yes_or_no import compare_polar, is_polar
 from distill.answers.words.basic_words import FILLERS_ABROAD, is_same_word, is_translation
+from distill.answers.words.other_scripts import other_scripts
 from distill.answers.words.person_names import names_person, same_person, without_title
-from distill.answers.words.plain_abroad import plain_abroad
 from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
 from distill.answers.words.spelling_variants import compare_spellings, same_things
 from distill.answers.words.tokens import tokens as tokens
@@ -74,7 +74,7 @@ def _nearly_a_number(word: str) -> bool:
 def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """A free-text prediction against a gold text."""
     if not (text.isascii() and gold.isascii()):
-        text, gold = plain_abroad(text), plain_abroad(gold)
+        text, gold = other_scripts(text), other_scripts(gold)
     text, gold, question = in_one_phrase(text), in_one_phrase(gold), in_one_phrase(question)
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)

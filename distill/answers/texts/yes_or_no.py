@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
-from distill.answers.texts.compare_sentences import COPULA
+from distill.answers.texts.denied_answers import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
 from distill.answers.words.basic_words import is_colour, is_same_word
 from distill.answers.words.tokens import tokens

@@ -6,7 +6,7 @@ countries are in `distill.answers.words.place_names`.
 
 from typing import Final
 
-from distill.answers.words.plain_abroad import plain_abroad
+from distill.answers.words.other_scripts import other_scripts
 
 _CONCEPTS_TEXT: Final = """
     red|rouge rouges|rot rote rotes roter roten|rojo roja rojos rojas|rosso rossa|vermelho vermelha|红 红色
@@ -50,10 +50,10 @@ _MEANINGS: Final[dict[str, list[tuple[int, int]]]] = {}
 """The concepts of each word and their languages, as numbers."""
 for _concept, _languages in enumerate(_CONCEPTS):
     for _language, _words in enumerate(_languages):
-        for _word in {plain_abroad(word) for word in _words}:
+        for _word in {other_scripts(word) for word in _words}:
             _MEANINGS.setdefault(_word, []).append((_concept, _language))
 _COLOUR_WORDS_TEXT: Final = """color colour couleur farbe de cor colore 颜色 色 رنگ اللون لون بلون रंग का की के"""
-FILLERS_ABROAD: Final = frozenset(map(plain_abroad, _COLOUR_WORDS_TEXT.split()))
+FILLERS_ABROAD: Final = frozenset(map(other_scripts, _COLOUR_WORDS_TEXT.split()))
 """Words of a colour and its case beside the colour itself: de couleur rouge, लाल रंग."""
 
 

@@ -12,8 +12,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.checks.recipe_checks import check_recipe
 from distill.commands import init
 from distill.planning import first_models
-from distill.recipe.filling import filled
 from distill.recipe.loading import load
+from distill.recipe.recipe_text import edit_recipe_text
 from teacher.generate import generate
 
 
@@ -202,7 +202,7 @@ def test_models_are_the_largest_that_the_card_holds(memory: float, teacher: str,
 
 def test_a_filled_recipe_keeps_its_comments() -> None:
     text = "seed = 0\n\n[a]   # first\nx = 1   # why\ny = 2\n\n[b]\nz = 3\n"
-    assert filled(text, {"a.x": "new", "a.y": None, "a.w": {"v": True}}, {"b"}) == (
+    assert edit_recipe_text(text, {"a.x": "new", "a.y": None, "a.w": {"v": True}}, {"b"}) == (
         'seed = 0\n\n[a]   # first\nx = "new"   # why\nw = { v = true }\n\n# [b]\n# z = 3\n'
     )
 

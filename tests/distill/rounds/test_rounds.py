@@ -23,7 +23,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.rounds import HELD_OUT, Rounds
 from distill.rounds.make_round import RoundSteps, make_round
 from distill.rounds.returned_questions import write_returned
-from distill.rounds.round_recipes import questioning
+from distill.rounds.round_recipes import evaluation_recipe
 from distill.rounds.verdicts import (
     ACCURACY_LOST,
     BETTER,
@@ -268,7 +268,7 @@ def test_failures_are_sought_among_the_questions_of_another_source(place: Path) 
         place, f'[rounds]\ncount = 1\nquestions = "more"\n[data.more]\nsource = {source}\npart = [0.0, 0.4]\n'
     )
     asked = {sample.id for sample in reader.samples(made, "more")}
-    assert questioning(made, place, 1, made.rounds.questions).eval.data == "more"
+    assert evaluation_recipe(made, place, 1, made.rounds.questions).eval.data == "more"
     assert 0 < len(asked) < len(list(reader.samples(made, "questions")))
     write_returned(made, [answered(place, made, "w", source="more")], place / "back")
     path = place / "back.toml"

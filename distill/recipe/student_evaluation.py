@@ -1,4 +1,4 @@
-"""Recipes of an evaluation that asks one student the questions of one source, made from another recipe."""
+"""The recipe of an evaluation that asks one student the questions of one source, made from another recipe."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ _STUDENT = "student"
 """The student's name in an evaluation of this student alone."""
 
 
-def questioning_recipe(
+def student_evaluation_recipe(
     recipe: Recipe,
     student: Path,
     source: str,

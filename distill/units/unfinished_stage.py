@@ -45,7 +45,7 @@ Listing = Mapping[str, tuple[int, int, int]]
 
 
 @contextmanager
-def kept_stage(agent: AgentRecord, stage: str, folder: Path, *, every_s: float) -> Iterator[None]:
+def copied_to_store(agent: AgentRecord, stage: str, folder: Path, *, every_s: float) -> Iterator[None]:
     """Make a stage in `folder`, which one agent of a run does at a time; others wait.
 
     The folder begins as the newest copy that the store has. It is copied to the store every `every_s` seconds and

@@ -1,4 +1,4 @@
-"""Fill in the text of a recipe: replace values, turn unused sections into comments, keep all comments."""
+"""Edits the text of a recipe: replaces values, turns unused sections into comments, keeps all comments."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ _HEADER = re.compile(r"^\[+([\w.]+)\]+")
 _PAIR = re.compile(r"^(\w+) = (?:.*?)(\s+#.*)?$")
 
 
-def filled(
+def edit_recipe_text(
     text: str, values: Mapping[str, Any], unused: Collection[str] = (), comments: Mapping[str, str] | None = None
 ) -> str:
     """Set `values` by dotted key (None removes the key), and turn the sections `unused` into comments.

@@ -21,7 +21,7 @@ _ARABIC_LETTERS: Final = str.maketrans("أإآةى", "اااهي")
 _ARABIC_ARTICLE = re.compile("(?<![\u0621-\u064a])(?:[وبك]?ال|لل)(?=[\u0621-\u064a]{3})")
 
 
-def plain_abroad(text: str) -> str:
+def other_scripts(text: str) -> str:
     """A normalised text in the one writing of its script."""
     if text.isascii():
         return text
@@ -78,7 +78,7 @@ def states_in_han(text: str, gold: str, question: str = "") -> bool:
     if not core or len(text) > _LONGEST or core not in text or _AGAINST.search(text.replace(core, "", 1)):
         return False
     rest = {*text.replace(core, "", 1)} - _SMALL
-    asked = {*plain_abroad(question)}
+    asked = {*other_scripts(question)}
     if rest and rest <= asked and not {*core} <= asked and not _COMPARES & asked:
         return True
     return re.fullmatch(_BEFORE + re.escape(core) + _AFTER, text.strip()) is not None

@@ -16,8 +16,8 @@ from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, StorageError
 from distill.object_store.local_store import LocalStore
 from distill.units.agent_record import AgentRecord
-from distill.units.kept_stage import FolderCopy, kept_stage, pull_newest
 from distill.units.stored_stage import pull_stage, push_stage, stage_files
+from distill.units.unfinished_stage import FolderCopy, copied_to_store, pull_newest
 
 ATTEMPTS = "run/train/attempts"
 
@@ -102,7 +102,7 @@ def test_an_agent_that_was_taken_for_lost_changes_nothing_after_the_end(tmp_path
     write(tmp_path / "lost" / "checkpoint", "1")
     lost = copy_of(store, tmp_path / "lost", "lost")
     lost.renew()
-    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=60):
+    with copied_to_store(AgentRecord(store=store), "train", tmp_path / "train", every_s=60):
         assert (tmp_path / "train" / "checkpoint").read_text() == "1"
         (tmp_path / "train" / "checkpoint").unlink()
         write(tmp_path / "train" / "model", "trained")
@@ -112,7 +112,7 @@ def test_an_agent_that_was_taken_for_lost_changes_nothing_after_the_end(tmp_path
     lost.renew()
     pull_newest(store, "train", tmp_path / "pulled")
     assert (tmp_path / "pulled" / "model").read_text() == "trained" and Manifest.read(tmp_path / "pulled")
-    with kept_stage(AgentRecord(store=store), "train", tmp_path / "again", every_s=60):
+    with copied_to_store(AgentRecord(store=store), "train", tmp_path / "again", every_s=60):
         (tmp_path / "again" / MANIFEST).unlink()
         write(tmp_path / "again" / "checkpoint", "3")
     pull_newest(store, "train", tmp_path / "pulled")
@@ -133,7 +133,7 @@ def test_a_stage_goes_on_while_the_store_refuses_copies_and_says_so(
             super().put(key, data)
 
     store, refused = Refusing(), threading.Event()
-    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
+    with copied_to_store(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
         store.refuses = True
         write(tmp_path / "train" / "checkpoint", "1")
         assert refused.wait(60)
@@ -154,7 +154,7 @@ def test_a_stage_is_copied_again_after_an_error_of_this_machine(
         full.set()
         raise OSError(errno.ENOSPC, "no space left")
 
-    with kept_stage(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
+    with copied_to_store(AgentRecord(store=store), "train", tmp_path / "train", every_s=0.01):
         with monkeypatch.context() as patch:
             patch.setattr(os, "link", refuse)
             write(tmp_path / "train" / "checkpoint", "1")
@@ -180,7 +180,10 @@ def test_a_name_in_the_store_that_leads_out_of_a_stage_is_refused(tmp_path: Path
 
 def test_an_error_or_a_signal_leaves_the_last_state_in_the_store(tmp_path: Path) -> None:
     store = MemoryStore()
-    with pytest.raises(KeyboardInterrupt), kept_stage(AgentRecord(store=store), "t", tmp_path / "t", every_s=60):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        copied_to_store(AgentRecord(store=store), "t", tmp_path / "t", every_s=60),
+    ):
         write(tmp_path / "t" / "checkpoint", "1")
         raise KeyboardInterrupt
     pull_newest(store, "t", tmp_path / "pulled")
