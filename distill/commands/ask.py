@@ -20,7 +20,7 @@ from distill.artifacts.layout import RECIPE
 from distill.data.images import image_files
 from distill.errors import DataError, DistillError, ImageError
 from distill.python_api import verbs
-from distill.rationale import split
+from distill.rationale import Style, split
 from distill.recipe.loading import derived_recipe, load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
@@ -43,11 +43,13 @@ class ModelReply:
     seconds: float = 0.0
     tokens: int | None = None
     truncated: bool = False
+    style: Style = "think"
+    """How the model separates its rationale from its answer."""
     not_asked: str = ""
 
     def as_fields(self) -> dict[str, Any]:
         """The reply as plain values, for JSON."""
-        parts = split(self.text)
+        parts = split(self.text, self.style)
         return {
             "name": self.name,
             "model": self.model,
@@ -72,7 +74,7 @@ class ModelReply:
     @property
     def body(self) -> str:
         """Rationale and answer, without think tags."""
-        parts = split(self.text)
+        parts = split(self.text, self.style)
         rationale = [parts.rationale, ""] if parts.rationale else []
         end = ["(cut off: the longest reply that the recipe allows)"] if self.truncated else []
         return "\n".join([*rationale, parts.answer.strip(), *end])
@@ -200,6 +202,7 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
         seconds=found["seconds"],
         tokens=found["tokens"],
         truncated=found["truncated"],
+        style=recipe.filter.rationale,
     )
 
 

@@ -241,7 +241,7 @@ def token_store(
     cache = DiskCache(folder / f"tokens-{_identity(encoder)[:16]}", max_bytes=max_bytes)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds damaged entries while the tower is still loaded.
-    missing = [ref for ref in images if cache.get(ref.sha256) is None]
+    missing = [ref for ref in images if _FORM not in cache or cache.get(ref.sha256) is None]
     encoder.store.prepare(missing, encoder.max_pixels)
     done = len(images) - len(missing)
     on_image(done, len(images))

@@ -206,7 +206,8 @@ def _require_written(stage_folder: Path, files: list[Path]) -> None:
 def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage: Stage, style: Style) -> TrainingRow:
     question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
     answer, identity = values["answer"], values["trace_id"]
-    response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
+    # A student's own reply may begin with blanks, which a tokenizer would join to the end of the prompt.
+    response = values["messages"][-1]["content"].lstrip() if stage.target == "rationale" else answer
     if stage.target == "rationale" and _share(identity) < stage.no_think:
         question, response = question + NO_THINK, join("", answer, style)
     rationale = values.get("rationale") or ""

@@ -18,7 +18,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
 from distill.artifacts.manifest import fingerprint
 from distill.errors import ModelError, RecipeError
-from distill.rationale import split
+from distill.rationale import Style, split
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
@@ -171,7 +171,7 @@ def collect_replies(
         for each in work:
             on_replies = _recorder(each, journal, on_progress)
             if each.evaluated.server is not None:
-                _ask_remote(servers[each.evaluated.arm], each, on_replies)
+                _ask_remote(servers[each.evaluated.arm], each, on_replies, recipe.filter.rationale)
             elif serve is not None:
                 _ask_exported(recipe, folder, each, serve, limits, on_replies)
             else:
@@ -298,7 +298,8 @@ def _prompter(
     store = store or ImageStore(processor, student.dtype)
     if not evaluated.foreign:
         session.store = store
-    return Prompter(Encoder(processor, end_ids(student)), store, recipe.data[recipe.eval.data].max_pixels)
+    max_pixels = recipe.data[recipe.eval.data].max_pixels
+    return Prompter(Encoder(processor, end_ids(student)), store, max_pixels, recipe.filter.rationale)
 
 
 def _ask_exported(
@@ -340,7 +341,7 @@ def _ask_exported(
                 started = time.perf_counter()
                 answers = server.ask(samples)
                 seconds = (time.perf_counter() - started) / len(samples)
-                replies = [generation.parse_reply(ids, prompter.encoder) for _, ids in answers]
+                replies = [generation.parse_reply(ids, prompter) for _, ids in answers]
                 on_replies(
                     question_set,
                     [
@@ -361,22 +362,22 @@ def _to_vllm_native(evaluated: EvaluatedStudent, student: Any) -> Any:
         raise ModelError(f'arm {evaluated.arm}: {error}; set eval.engine = "embedded"') from None
 
 
-def _ask_remote(server: RemoteServer, work: Work, on_replies: OnReplies) -> None:
+def _ask_remote(server: RemoteServer, work: Work, on_replies: OnReplies, style: Style) -> None:
     """Ask a served student, whose tokenizer is not known: the server counts the tokens."""
     for question_set, missing in work.missing:
 
         def on_answer(sample: Sample, answer: Any, question_set: QuestionSet = question_set) -> None:
-            on_replies(question_set, [(sample, _reply_of_server(answer))])
+            on_replies(question_set, [(sample, _reply_of_server(answer, style))])
 
         server.ask([sample for sample in question_set.samples if sample.id in missing], on_answer)
 
 
-def _reply_of_server(answer: Any) -> Reply:
+def _reply_of_server(answer: Any, style: Style) -> Reply:
     """A server's answer as a reply. Tokens of the rationale that it does not count go by the share of the text."""
     rationale = answer.reasoning_tokens
     if rationale is None and answer.tokens is not None:
         text = answer.text.strip()
-        rationale = round(answer.tokens * len(split(text).rationale) / len(text)) if text else 0
+        rationale = round(answer.tokens * len(split(text, style).rationale) / len(text)) if text else 0
     return {
         "text": answer.text,
         "tokens": answer.tokens,

@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, TextStreamer
 
 from distill import live_text
-from distill.rationale import split
+from distill.rationale import Style, split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
 from student.data.images import ImageStore
@@ -39,6 +39,8 @@ class Prompter:
     encoder: Encoder
     store: ImageStore
     max_pixels: int
+    style: Style = "think"
+    """How the student separates its rationale from its answer."""
 
     def batches(self, samples: Sequence[Sample], batch_size: int) -> Iterator[list[tuple[int, list[int]]]]:
         """Indexes of the samples with their token ids, grouped by length; the grouping depends on the samples only.
@@ -158,7 +160,7 @@ def generate_replies(
 ) -> list[Reply]:
     """Replies to a batch, in its order; greedy without `draw`."""
     result = reply_ids(model, prompter, samples, batch, max_new_tokens=max_new_tokens, draw=draw)
-    return [parse_reply(ids, prompter.encoder) for ids in result]
+    return [parse_reply(ids, prompter) for ids in result]
 
 
 def _end(ids: Sequence[int], encoder: Encoder) -> int:
@@ -166,11 +168,12 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
     return next((index for index, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
-def parse_reply(ids: Sequence[int], encoder: Encoder) -> Reply:
+def parse_reply(ids: Sequence[int], prompter: Prompter) -> Reply:
     """The reply of these token ids, which include the end of the turn where it came."""
+    encoder = prompter.encoder
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = encoder.tokenizer.decode(reply_ids, skip_special_tokens=False)
-    reasoning = split(text).rationale
+    reasoning = split(text, prompter.style).rationale
     rationale = len(encoder.tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0
     return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(reply_ids) == len(ids))

@@ -3,7 +3,9 @@
 So no second model is held while the stage trains, and a resumed stage has the same numbers.
 """
 
+import zlib
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -19,15 +21,22 @@ def stored_or_computed(
     student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage, path: Path, fingerprint: str
 ) -> np.ndarray:
     """The log-probability of each row, float32[rows]; read from `path` if it is there for the same settings."""
-    if path.is_file():
-        with np.load(path) as stored:
-            if str(stored["fingerprint"]) == fingerprint and len(stored["log_probs"]) == rows:
-                values: np.ndarray = stored["log_probs"]
-                return values
+    stored = _stored(path)
+    if str(stored.get("fingerprint")) == fingerprint and len(stored["log_probs"]) == rows:
+        return stored["log_probs"]
     log_probs = reference_log_probs(student, data, rows, stage)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, log_probs=log_probs, fingerprint=np.array(fingerprint))
     return log_probs
+
+
+def _stored(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file; none where it is not there or damaged."""
+    try:
+        with np.load(path) as stored:
+            return dict(stored)
+    except (OSError, EOFError, ValueError, NotImplementedError, BadZipFile, zlib.error):
+        return {}
 
 
 @torch.no_grad()

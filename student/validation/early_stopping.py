@@ -66,7 +66,7 @@ def early_stopping_of(
         questions = measure.choose_questions(
             reader.samples(recipe, settings.data),
             settings,
-            Prompter(encoder, store, recipe.data[settings.data].max_pixels),
+            Prompter(encoder, store, recipe.data[settings.data].max_pixels, recipe.filter.rationale),
             max_length=stage.max_length,
             plain=recipe.filter.rationale == "plain",
             relative_tolerance=recipe.filter.answer.relative_tolerance,
@@ -166,7 +166,7 @@ class EarlyStopping:
         metrics, predictions = measured
         step, self.measurement_pending = metrics.step, False
         value: float | None = getattr(metrics, self._settings.metric)
-        better = value is not None and not math.isnan(value) and self._improves(value)
+        better = value is not None and math.isfinite(value) and self._improves(value)
         if better:
             assert value is not None
             self._best_step, self._best_value, self._without_better = step, value, 0

@@ -78,6 +78,11 @@ def asked(*arguments: str | Path) -> dict[str, Any]:
     return {reply["name"]: reply for reply in orjson.loads(done.stdout)["replies"]}
 
 
+def test_a_reply_in_plain_text_is_shown_by_its_parts() -> None:
+    fields = ModelReply(name="after", model="stage a", text="two and one\n\n3", style="plain").as_fields()
+    assert (fields["rationale"], fields["answer"]) == ("two and one", "3")
+
+
 def test_a_run_answers_before_and_after_training_with_its_teachers(run: Path) -> None:
     replies = asked(run, run / "one.png", "How many?")
     assert list(replies) == ["before", "after", "stub", "managed"]

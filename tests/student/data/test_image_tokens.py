@@ -20,7 +20,7 @@ from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
 from student.data import images as pictures
-from student.data.disk_cache import DATA
+from student.data.disk_cache import DATA, INDEX
 from student.models import freeze, inputs, siq_vl
 from student.train import train
 
@@ -174,10 +174,13 @@ def test_damaged_tokens_are_computed_anew_at_the_next_start(world, tmp_path):
         file.write(b"????")
     with pytest.raises(StorageError, match="run the same command again"):
         kept.features(refs[0], PIXELS)
-    again = tokens(model, parts, store, encoder, refs, tmp_path)
-    after = [again.features(ref, PIXELS)["pixel_values"] for ref in refs]
-    for old, new in zip(before, after, strict=True):
-        torch.testing.assert_close(old, new)
+    for _ in ("tokens", "the line that says how they are laid out"):
+        again = tokens(model, parts, store, encoder, refs, tmp_path)
+        after = [again.features(ref, PIXELS)["pixel_values"] for ref in refs]
+        for old, new in zip(before, after, strict=True):
+            torch.testing.assert_close(old, new)
+        with (folder / INDEX).open("r+b") as file:
+            file.write(b"????")
 
 
 def test_tokens_that_the_processor_does_not_announce_are_an_error(world, tmp_path):

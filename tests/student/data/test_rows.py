@@ -42,6 +42,18 @@ def test_blanks_after_a_reply_are_no_part_of_its_answer(place: Path):
         assert row.response[slice(*row.answer)] == values["answer"]
 
 
+def test_blanks_before_a_reply_are_left_out_for_they_would_join_the_end_of_the_prompt(place: Path):
+    (file,) = (place / "run" / "filter" / "dataset" / "train").glob("*.parquet")
+    table, before = pq.read_table(file).to_pylist(), read(place)
+    for row in table:
+        row["messages"][-1]["content"] = "\n " + row["messages"][-1]["content"]
+    pq.write_table(pa.Table.from_pylist(table), file)
+    after = read(place)
+    assert [(row.response, row.rationale, row.answer) for row in after] == [
+        (row.response, row.rationale, row.answer) for row in before
+    ]
+
+
 def test_a_student_that_learns_answers_alone_has_no_rationale(place: Path):
     for row in read(place, more='target = "answer"'):
         assert row.response[slice(*row.answer)] == row.response and row.rationale == (0, 0)

@@ -115,6 +115,17 @@ def test_a_reply_ends_at_the_end_of_the_turn_and_says_when_it_does_not(world: Pa
         assert (reply.text, reply.tokens, reply.truncated) == ("", 1, False)
 
 
+def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
+    model, processor = worlds.student("siq-vl", world)
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    ids = processor.tokenizer("row 1: red, 1\n\n1<|im_end|>")["input_ids"]
+    store = pictures.ImageStore(processor, torch.float32)
+    plain = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS, "plain"))
+    think = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS))
+    assert plain.rationale_tokens == len(processor.tokenizer("row 1: red, 1")["input_ids"])
+    assert think.rationale_tokens == 0 and plain.text == think.text
+
+
 def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_path: Path):
     model, processor = build(str(world / "vision"), str(world / "language"), 2)
     samples = questions(tmp_path, 3)

@@ -78,6 +78,18 @@ def test_a_loss_that_is_no_number_is_never_the_best(tmp_path: Path, losses: list
     assert look(watched, 20) == [True] and watched.best == tmp_path / "checkpoints" / "best-20"
 
 
+def test_a_loss_beyond_all_numbers_is_forgotten_by_a_resumed_watch(tmp_path: Path, losses: list[float]):
+    first = watcher(tmp_path, patience=3, keep="best")
+    losses += [float("inf"), 3.0]
+    assert look(first, 10) == [False]
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-10"
+    checkpoint.mkdir(parents=True)
+    first.save(checkpoint)
+    again = watcher(tmp_path, patience=3, keep="best")
+    again.start(checkpoint, 10)
+    assert look(again, 20) == [True] and again.best == tmp_path / "checkpoints" / "best-20"
+
+
 def test_without_patience_a_stage_goes_on_and_leaves_its_last_weights(tmp_path: Path, losses: list[float]):
     watched = watcher(tmp_path)
     losses += [float(number) for number in range(50)]
