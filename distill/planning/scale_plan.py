@@ -159,13 +159,19 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     if generated is None or not generated.counts.get("samples"):
         return None
     count = generated.counts["samples"]
+    unasked = [each.name for each in recipe.teachers if f"teachers.{each.name}.model" not in generated.fields]
     teachers = tuple(
-        _measured_teacher(run / "generate" / each.name, each.name, generated) for each in recipe.teachers
+        _largest_teacher(recipe, each)
+        if each.name in unasked
+        else _measured_teacher(run / "generate" / each.name, each.name, generated)
+        for each in recipe.teachers
     )
     filtered, folder = Manifest.read(run / "filter"), run / "filter"
     size = (run / "generate" / SAMPLES).stat().st_size / count
     images = image_packing.measure_load(recipe, run / "generate" / SAMPLES, count)
     basis = f"the {count:,} samples of {run}"
+    if unasked:
+        basis += f"; of {', '.join(unasked)}, which it did not ask, by the most that the recipe allows"
     if filtered is None:
         return SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
     return SampleLoad(
@@ -219,18 +225,20 @@ def _folder_bytes(folder: Path) -> int:
 
 def _largest_load(recipe: Recipe) -> SampleLoad:
     """The most that the recipe allows."""
-    attempts, share = attempt_growth(recipe.generate.outcomes)
-    teachers = tuple(
-        TeacherLoad(
-            teacher=each.name,
-            traces=most_traces(recipe, each) * attempts,
-            output_tokens=most_traces(recipe, each) * each.sampling.max_tokens * share,
-        )
-        for each in recipe.teachers
-    )
-    images = image_packing.largest_load(recipe)
     return SampleLoad(
-        teachers=teachers, images=images, basis="the most that the recipe allows; a finished small run tells more"
+        teachers=tuple(_largest_teacher(recipe, each) for each in recipe.teachers),
+        images=image_packing.largest_load(recipe),
+        basis="the most that the recipe allows; a finished small run tells more",
+    )
+
+
+def _largest_teacher(recipe: Recipe, teacher: Teacher) -> TeacherLoad:
+    attempts, share = attempt_growth(recipe.generate.outcomes)
+    traces = most_traces(recipe, teacher)
+    return TeacherLoad(
+        teacher=teacher.name,
+        traces=traces * attempts,
+        output_tokens=traces * teacher.sampling.max_tokens * share,
     )
 
 

@@ -150,12 +150,13 @@ def _child(node: Any, part: str, key: str) -> Any:
             str(item.get("name", position)) if isinstance(item, dict) else str(position)
             for position, item in enumerate(node)
         ]
-        for position, item in enumerate(node):
-            if part in (names[position], str(position)):
-                if not isinstance(item, dict | list):
-                    raise RecipeError(f"--set {key}: item {position} of the list is {item!r:.60}, and holds no keys")
-                return item
-        raise RecipeError(f"--set {unknown_value(key, part, names)}")
+        positions = [str(position) for position in range(len(node))]
+        found = next((known.index(part) for known in (names, positions) if part in known), None)  # names first
+        if found is None:
+            raise RecipeError(f"--set {unknown_value(key, part, names)}")
+        if not isinstance(node[found], dict | list):
+            raise RecipeError(f"--set {key}: item {found} of the list is {node[found]!r:.60}, and holds no keys")
+        return node[found]
     if not isinstance(node.setdefault(part, {}), dict | list):
         raise RecipeError(f"--set {key}: {part} holds a value, not a section")
     return node[part]

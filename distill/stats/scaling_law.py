@@ -283,14 +283,20 @@ def _aicc(x: "Values", error: "Values", variance: "Values", law: Law | None) -> 
 
 
 def _trend(x: "Values", error: "Values", variance: "Values") -> list[float]:
-    """What doubling x adds to accuracy on a straight line over log x, with its 95 % interval."""
+    """What doubling x adds to accuracy on a straight line over log x, with its 95 % interval.
+
+    The variance between seeds is known by as many degrees of freedom as there are seeds beyond the first of a size.
+    With one seed of each size the interval is over the choice of questions alone.
+    """
     import numpy as np
+    from scipy.special import stdtrit
 
     weight = 1 / variance
     doublings = np.log2(x)
     centred = doublings - weight @ doublings / weight.sum()
     slope = -float(weight * centred @ error / (weight @ centred**2))
-    half = Z95 / math.sqrt(float(weight @ centred**2))
+    free = len(x) - len(np.unique(x))
+    half = (float(stdtrit(free, 0.975)) if free else Z95) / math.sqrt(float(weight @ centred**2))
     return [slope, slope - half, slope + half]
 
 

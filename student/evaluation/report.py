@@ -30,11 +30,12 @@ def write_report(
     arms = metrics["arms"]
     names, shown = list(arms), shown_metrics(metrics)
     deltas = metrics.get("deltas", {})
+    drawn = f"at temperature {recipe.eval.temperature:g}" if recipe.eval.temperature else "greedily"
     facts = {
         "kicker": "distill eval",
         "title": f"{recipe.name}: what the student learned",
-        "lead": f"Every student answered the same {arms[names[-1]]['n']:,} held-out questions, greedily and once. "
-        "Its answers were judged by the checker that filtered the traces.",
+        "lead": f"Every student answered the same {arms[names[-1]]['n']:,} held-out questions once, {drawn}. Its "
+        "answers were judged by the checker that filtered the traces.",
         "footer": [
             "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences, the bootstrap's "
             "for means; p is McNemar's exact test. Undecided answers count as not correct.",

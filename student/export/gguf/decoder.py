@@ -67,6 +67,8 @@ def decoder_settings(model: PreTrainedModel) -> dict[str, Any]:
         raise ModelError(f"rotary embeddings of type {rope['rope_type']!r} are not written as GGUF")
     if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
         raise ModelError("a decoder with sliding-window attention is not written as GGUF")
+    if config.hidden_act != "silu":
+        raise ModelError(f"llama.cpp's {name} has no activation {config.hidden_act!r}; it has silu")
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return {
         f"{name}.context_length": config.max_position_embeddings,

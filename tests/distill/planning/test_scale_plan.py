@@ -165,6 +165,17 @@ def test_teachers_that_take_turns_take_the_sum_of_their_hours_and_a_unit_of_each
     assert costs["teachers"] == pytest.approx(3.0 * hours[0] + 5.0 * hours[1]), "a server is up in its own turn"
 
 
+def test_a_teacher_that_the_small_run_did_not_ask_is_not_planned_as_free(world: World, url: str) -> None:
+    world.rows = world.rows[:12]
+    world.generate()
+    before = plan_scale(world.recipe(), world.run, engine="ray", samples=10**6, agents=1)
+    world.add_teacher(url, "other", prompt="Look: {question}")
+    after = plan_scale(world.recipe(), world.run, engine="ray", samples=10**6, agents=1)
+    assert after.traces > before.traces and after.output_tokens > before.output_tokens
+    assert before.generate_hours is not None and after.generate_hours is None
+    assert "of other, which it did not ask, by the most that the recipe allows" in after.basis
+
+
 def only(world: World, number: int) -> Recipe:
     """The recipe with one of its teachers."""
     recipe = world.recipe()

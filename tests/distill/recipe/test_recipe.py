@@ -226,6 +226,13 @@ def test_an_override_that_points_nowhere_is_refused(path: Path, key: str, expect
     assert expected in refused(path, **{key: "1"})
 
 
+def test_an_item_whose_name_is_a_number_is_found_by_its_name_first() -> None:
+    values = {"stages": [{"name": "align"}, {"name": "0"}]}
+    loading.put(values, "stages.0.epochs", 3)
+    loading.put(values, "stages.1.epochs", 4)
+    assert values == {"stages": [{"name": "align"}, {"name": "0", "epochs": 4}]}
+
+
 def test_an_overridden_recipe_differs_from_the_file_only_there(path: Path) -> None:
     plain, changed = loading.load(path), loading.load(path, {"seed": "8"})
     assert plain != changed

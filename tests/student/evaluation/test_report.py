@@ -69,6 +69,12 @@ def test_the_headline_names_quality_and_cost_of_every_arm(tmp_path: Path, lines:
     assert arms[-1][4:] == ["20.0", "24.0", "0.2", "1,370,118", "162"]
 
 
+def test_the_page_says_how_replies_were_drawn(tmp_path: Path, lines: tuple):
+    assert "held-out questions once, greedily." in page(tmp_path, lines).words()
+    drawn = recipe(tmp_path, more="[eval]\ngallery = 6\ntemperature = 0.7\n")
+    assert "held-out questions once, at temperature 0.7." in page(tmp_path, lines, settings=drawn).words()
+
+
 def test_accuracy_is_shaded_by_domain_and_by_difficulty(tmp_path: Path, lines: tuple):
     root = page(tmp_path, lines)
     for label, columns in (("domain", list(worlds.DOMAINS)), ("difficulty", ["easy", "medium", "hard"])):

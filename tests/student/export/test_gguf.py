@@ -136,6 +136,9 @@ def test_what_llama_cpp_cannot_run_is_refused(folder: Path, tmp_path: Path) -> N
     processor.chat_template = "{{ messages }}"
     with pytest.raises(ModelError, match="another chat template"):
         write_gguf(model, processor, tmp_path, name="student", weight_type="f16")
+    model.config.get_text_config().hidden_act = "gelu"
+    with pytest.raises(ModelError, match="has no activation 'gelu'; it has silu"):
+        write_gguf(model, processor, tmp_path, name="student", weight_type="f16")
     assert not list(tmp_path.iterdir())
 
 
