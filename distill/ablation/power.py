@@ -40,7 +40,7 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     from distill.stats.paired_effects import planned_detectable
 
     claims = _claims(recipe, names)
-    domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data))
+    domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
     n = sum(domains.values())
     deviations, known_from = _deviations(folder)
     asked: dict[str | None, int] = {None: n}

@@ -15,7 +15,7 @@ def answer_type_of(source: DataSource) -> str | None:
     # Here, because it imports the judge of answers, and most sources need none: 0.1 s.
     from distill.answers.user_types import stated_type
 
-    made = _load_type(source.answer_type, source._folder)
+    made = load_type(source.answer_type, source._folder)
     return stated_type(made.loaded.name, made.code)
 
 
@@ -25,7 +25,8 @@ def load_answer_types(recipe: Recipe) -> None:
         answer_type_of(source)
 
 
-def _load_type(value: str, folder: Path) -> Extension:
+def load_type(value: str, folder: Path) -> Extension:
+    """Make an answer type from outside known to this process. Raises RecipeError for code that is none."""
     from distill.answers.user_types import PREFIX, UserAnswerType
 
     def lacking(made: Any) -> str:

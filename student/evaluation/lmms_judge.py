@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from distill.data.gold_answers import VOTES
+from distill.data.source_answer_types import load_type
 from distill.types import Sample
 from student.evaluation.lmms_tasks import JUDGE, REFERENCE_METRICS, domain_metric
 from student.inference.scoring import score_reply
@@ -47,6 +48,8 @@ def reply_metrics(question: Mapping[str, Any], reply: str, settings: Mapping[str
 
 def main(folder: Path) -> None:
     settings = orjson.loads((folder / JUDGE).read_bytes())
+    if (value := settings.get("answer_type")) is not None:
+        load_type(value, folder)
     for line in sys.stdin.buffer:
         question, reply = orjson.loads(line)
         sys.stdout.buffer.write(orjson.dumps(reply_metrics(question, reply, settings)) + b"\n")

@@ -25,6 +25,7 @@ from distill.data.images import image_files
 from distill.data.sources import settings as settings_of
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES
 from distill.types import Sample
 from student.inference.reply_metrics import BUILT_IN
 
@@ -94,12 +95,19 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
         "plain": recipe.filter.rationale == "plain",
         "relative_tolerance": recipe.filter.answer.relative_tolerance,
         "figures": metrics,
+        "answer_type": _type_from_outside(recipe, source),
     }
     write_json(folder / JUDGE, settings)
     name = re.sub(r"\W+", "_", f"distill_{recipe.name}_{source}")
     write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, metrics))
     write_text(folder / "utils.py", _UTILS.replace("PYTHON_HERE", repr(sys.executable)))
     return LmmsTask(name=name, folder=final, questions=len(rows))
+
+
+def _type_from_outside(recipe: Recipe, source: str) -> str | None:
+    """The code that judges answers of a source, by its whole path, for the process of the judge."""
+    value = settings_of(recipe, source).answer_type
+    return None if value is None or value in ANSWER_TYPE_NAMES else recipe.whole_name(value)
 
 
 def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: str) -> Iterator[Mapping[str, Any]]:

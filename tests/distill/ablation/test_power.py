@@ -1,5 +1,6 @@
 """What an ablation can find and costs is stated before it runs, from the recipe or from earlier results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -68,6 +69,14 @@ def test_domains_of_claims_have_their_own_questions_and_holm_asks_for_more(tmp_p
     for row in statement["differences"]:
         assert row["half_width"] < row["detectable"] < row["detectable_corrected"]
     assert statement["claims"] == 15
+
+
+def test_questions_without_a_gold_answer_give_no_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = power.reader.samples
+    half = (replace(each, answers=()) if number % 2 else each for number, each in enumerate(own(STUDIES, "test")))
+    monkeypatch.setattr(power.reader, "samples", lambda *_: half)
+    statement = power.state_power(STUDIES, tmp_path, ["distilled", "random"], [0])
+    assert statement["differences"][0]["n"] == 1800 and statement["work"]["replies"] == 2 * 1800
 
 
 def measured(folder: Path, seed: int) -> None:
