@@ -19,6 +19,7 @@ from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill.errors import DataError, ImageError, ModelError
+from distill.types import ImageRef, Sample
 from student.data import images as pictures
 from student.data.encoded_rows import Example, MappedRows, RowColumns, columns_of
 from student.data.images import ImageStore, image_token
@@ -34,7 +35,8 @@ END_TOKEN_IN_TEXT = "end_token_in_text"
 _BATCH_ROWS = 512
 _DIVISORS = (2, 4, 8, 16)
 """Divisors of the sides of an image; a page smaller than a sixteenth cannot be read."""
-_VERIFIED_ROWS = 4
+_VERIFIED = 4
+"""Rows or prompts with images of which each encoder compares its ids with those of the processor."""
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
@@ -55,6 +57,7 @@ class Encoder:
             raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
         self._template = template
         self._marks_assistant = _GENERATION.search(template) is not None
+        self._unverified = _VERIFIED
 
     def prompts(self, asked: Sequence[tuple[str, int]]) -> list[list[int]]:
         """Token ids of (question, number of images) up to where the assistant begins; placeholders not expanded."""
@@ -108,18 +111,30 @@ class Encoder:
             end += 1
         return ids[:end], first, kinds_of(offsets[first:end], text, span[0], row)
 
-    def verify(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
-        """Check that a row's ids are what the processor itself makes of its text and images."""
-        texts, _ = self._learned([row])
+    def verify_row(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
+        """Check the first rows with images: their ids are what the processor itself makes of text and images."""
+        if row.images and self._unverified:
+            self._verify(f"row {row.id}", self._learned([row])[0], row.images, ids, max_pixels)
+
+    def verify_prompt(self, sample: Sample, ids: Sequence[int], max_pixels: int) -> None:
+        """Check the first prompts with images, as `verify_row` does with rows."""
+        if sample.images and self._unverified:
+            texts, _ = self._render([_turns(sample.question, len(sample.images))], ask=True)
+            self._verify(f"question {sample.id}", texts, sample.images, ids, max_pixels)
+
+    def _verify(
+        self, name: str, texts: list[str], images: Sequence[ImageRef], ids: Sequence[int], max_pixels: int
+    ) -> None:
+        self._unverified -= 1
         begin = self.tokenizer.bos_token
-        loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
+        loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in images]
         doubled = begin is not None and texts[0].startswith(begin)
         encoded = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
         expected = [int(value) for value in encoded]
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
         if list(ids[:known]) != expected[:known]:
             raise ModelError(
-                f"row {row.id}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
+                f"{name}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
                 "text around them, which is not supported"
             )
 
@@ -254,7 +269,6 @@ def _encoded(
     counts: Examples,
 ) -> Iterator[Example]:
     waiting = iter(rows)
-    verified = 0
     while batch := list(islice(waiting, _BATCH_ROWS)):
         store.prepare((ref for row in batch for ref in row.images), max_pixels)
         for row, (ids, begin, kinds) in zip(batch, encoder.conversations(batch), strict=True):
@@ -281,9 +295,7 @@ def _encoded(
                     )
                 counts.dropped[TOO_LONG] += 1
                 continue
-            if row.images and verified < _VERIFIED_ROWS:
-                verified += 1
-                encoder.verify(row, full, max_pixels)
+            encoder.verify_row(row, full, max_pixels)
             encoded = np.asarray(full, dtype=np.int32)
             yield Example(row=row, ids=encoded, begin=begin + len(full) - len(ids), kinds=kinds)
 

@@ -53,6 +53,7 @@ class Prompter:
             images = [self.store.expansion(ref, self.max_pixels) for ref in sample.images]
             full = expand(ids, self.encoder.image_id, images)
             if full is not None:
+                self.encoder.verify_prompt(sample, full, self.max_pixels)
                 prompts.append((index, full))
         prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
         for start in range(0, len(prompts), batch_size):

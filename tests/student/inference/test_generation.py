@@ -8,6 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from distill.data.images import image_files
+from distill.errors import ModelError
 from distill.types import Sample
 from student.data import encode
 from student.data import images as pictures
@@ -113,6 +114,24 @@ def test_a_reply_ends_at_the_end_of_the_turn_and_says_when_it_does_not(world: Pa
         model.lm_head.bias[end] = 100.0
     for reply in answers(model, processor, samples, batch_size=2).values():
         assert (reply.text, reply.tokens, reply.truncated) == ("", 1, False)
+
+
+def test_a_processor_that_joins_text_and_images_in_its_own_way_is_refused_before_a_student_is_asked(
+    world: Path, tmp_path: Path
+):
+    model, processor = worlds.student("llava", world)
+    samples, own = questions(tmp_path, 1), type(processor)
+    assert answers(model, processor, samples, batch_size=1, max_new_tokens=1)
+
+    def joined(self, text, **options):
+        return own.__call__(self, text=[each.replace("<image>H", "<image> H") for each in text], **options)
+
+    def called(self, text, **options):
+        return joined(self, text, **options) if isinstance(text, list) else own.__call__(self, text=text, **options)
+
+    processor.__class__ = type(own.__name__, (own,), {"__call__": called})
+    with pytest.raises(ModelError, match="depends on the text around them"):
+        answers(model, processor, samples, batch_size=1)
 
 
 def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
