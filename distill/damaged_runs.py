@@ -1,4 +1,4 @@
-"""Which files of a run are damaged, and what that costs.
+"""Finds the damaged files of a run and what they cost.
 
 Reads every journal and compares every file of a finished stage with its manifest, by digest. Changes nothing:
 setting damaged files aside is for `distill repair`.

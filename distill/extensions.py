@@ -44,7 +44,7 @@ _code: dict[tuple[str, str], str] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """A loaded object, and what identifies the code that defines it."""
+    """A loaded object and the identity of its code."""
 
     value: str
     """The name in the recipe."""
@@ -134,7 +134,7 @@ def loaded_code() -> tuple[LoadedFile | str, ...]:
 
 
 def run_code(loaded: Sequence[LoadedFile | str]) -> None:
-    """Run what a parent process has run, so that its objects can be unpickled here."""
+    """Run the files that the parent process has run, so that its objects can be unpickled here."""
     for code in loaded:
         if isinstance(code, str):
             with suppress(ModuleNotFoundError):  # of an earlier recipe; what is needed is missed when it is unpickled

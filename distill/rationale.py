@@ -40,7 +40,7 @@ class SplitText(NamedTuple):
 
     @property
     def well_formed(self) -> bool:
-        """One closed think block, or none, and an answer after it."""
+        """At most one closed think block, and an answer after it."""
         return self.state in ("closed", "none") and bool(self.answer.strip())
 
 

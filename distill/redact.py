@@ -9,9 +9,8 @@ They are replaced in commands, addresses and messages, however short they are, a
 how the keys of providers begin. They are replaced in messages; in a recipe or the environment they make a value
 known.
 
-`distill.artifacts` applies this to every file, `distill.commands.progress` to all output, `distill.errors`
-to every message. It imports nothing of the project. It does not find secrets in a user's own data, which nothing
-names as such.
+`distill.artifacts` applies this to every file, `distill.commands.progress` to all output, `distill.errors` to every
+message. It imports nothing of the project. It does not find secrets in a user's own data.
 """
 
 import base64
@@ -40,7 +39,7 @@ _OF_TOKEN = frozenset(
     {"api", "access", "auth", "bearer", "hf", "hub", "id", "refresh", "session", "secret", "security", "personal"}
 )
 _NOT_THE_SECRET = frozenset({"env", "file", "path", "name", "dir", "url", "type", "id", "keyfile", "prompt"})
-"""Last words of names that say where a secret lies, not what it is: api_key_env."""
+"""Last words of names that tell the place of a secret, not its value: api_key_env."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _FREE = frozenset(

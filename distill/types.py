@@ -78,7 +78,7 @@ class Usage:
     reasoning: int = 0
     answer: int = 0
     cached: int | None = None
-    """Prompt tokens that the server did not compute anew, where it says so; part of `prompt`."""
+    """Prompt tokens from the server's cache, where the server reports them; part of `prompt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """What one training source has in common with one evaluation source."""
+    """The overlap of a training source with an evaluation source."""
 
     training: str
     evaluation: str
@@ -205,7 +205,7 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
 
 
 def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
-    """What was found before from the same sources, whose pictures are where and what they were."""
+    """The stored overlap, if sources and pictures are unchanged."""
     try:
         table = read_columns(path)
         metadata = table.schema.metadata or {}

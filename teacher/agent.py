@@ -48,7 +48,7 @@ class PlanSource(Protocol):
 
 
 class NoMorePlans:
-    """The source of a run that has one plan, which it opens itself."""
+    """The source of plans for a run with one plan, which the run opens itself."""
 
     ended = True
 
@@ -77,7 +77,7 @@ class Agent:
         self._progress = progress
         self._source = source
         self._may_miss = source.ended
-        """With one plan, the other teachers go on where one is not there."""
+        """With one plan, the other teachers go on if a teacher is not there."""
         self._feeds = {teacher.name: TeacherFeed(self) for teacher in teachers}
         self._held: dict[int, int] = {}
         """Open jobs of every plan that is open."""

@@ -124,7 +124,7 @@ def extrapolate(seen: Mapping[str, Moments], left: Mapping[str, int]) -> Amount:
             continue
         mean += count * moments.mean
         variance += moments.variance * (count**2 / moments.count + count)
-    # One mean for all of them, so its error counts for all of them at once.
+    # The domains share one mean, so its error counts for all of them together.
     mean += pooled_samples * pooled.mean
     variance += pooled.variance * (pooled_samples**2 / pooled.count + pooled_samples)
     half_width = _quantile(pooled.count - 1) * math.sqrt(variance)
@@ -196,7 +196,7 @@ def sample_usage(
 ) -> tuple[int, int | None, int | None] | None:
     """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not done.
 
-    Tokens are None where the server reported none of a reply.
+    Tokens are None where the server did not report those of a reply.
     """
     state = policy.state_of(sample)
     if not state.done:

@@ -42,7 +42,7 @@ Offline = Mapping[str, DistillError]
 
 
 class Generation:
-    """One plan with the traces that there are of it."""
+    """A plan with its existing traces."""
 
     def __init__(
         self,

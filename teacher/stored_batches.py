@@ -25,7 +25,7 @@ _REQUESTS, _FILE, _BATCH = "requests.json", "file", "batch"
 
 @dataclass(slots=True, kw_only=True)
 class StoredBatches:
-    """The records of one teacher (`BatchRecords`), as one agent sees them."""
+    """The records of one teacher (`BatchRecords`) for one agent."""
 
     agent: AgentRecord
     teacher: str
@@ -125,7 +125,7 @@ class StoredBatches:
 class _Record:
     batch: SubmittedBatch
     open: bool = True
-    """Whether it is not known what has become of it."""
+    """Whether its state is unknown."""
 
 
 def _number(batch: SubmittedBatch) -> int:

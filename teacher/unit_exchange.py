@@ -45,7 +45,7 @@ class UnitExchange:
         self.attempt.store.put(f"{self.attempt.folder}/{_AGENT}{self.agent.name}", b"")
 
     def look(self) -> None:
-        """Read what others have written since the last look, and tell them what is drawn here."""
+        """Read the new segments of other agents, and write the samples that are drawn here."""
         store, unit = self.attempt.store, self.attempt.unit
         names = [stored.key.removeprefix(f"{unit.folder}/") for stored in store.list_objects(unit.folder)]
         others = [name for name in names if not name.startswith(f"{self.attempt.name}/")]

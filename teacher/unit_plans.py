@@ -36,7 +36,7 @@ from teacher.unit_exchange import UnitExchange
 from teacher.unit_journals import Sealer, put_journals, seal_left_over, write_sealed
 
 _NOTE = "unit.json"
-"""In the folder of an open unit: which one it is."""
+"""In the folder of an open unit: the name of the unit."""
 _SHARED_PART = 64
 """An agent without a unit joins one of which more than this part of the samples of a unit is not drawn."""
 

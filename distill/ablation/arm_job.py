@@ -241,7 +241,7 @@ def _score(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
 
 
 def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
-    """The traces of the run; of an arm that changes what decides them, traces of its own."""
+    """The traces of the run; an arm that changes what teachers do has traces of its own."""
     from teacher.generate import generate
 
     # Traces never depend on the seed of a training.

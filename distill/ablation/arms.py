@@ -225,7 +225,7 @@ def _ordered(order: list[str], about: str) -> _Change:
 def _merged(draft: Draft) -> str:
     """One stage over the data of all: as many rows, and of each source the reference's share of the tokens.
 
-    So it sees as many tokens of traces as the reference, whatever the stages replay, with steps of any size.
+    So it sees as many tokens of traces as the reference, with any replay and steps of any size.
     """
     if len(draft.line) < 2:
         raise Impossible("merged: there is only one stage")

@@ -61,7 +61,7 @@ class Draft:
 
     @property
     def line(self) -> list[Stage]:
-        """The stage under study after those that it descends from, as the recipe has them."""
+        """The stages from which the stage under study starts, and this stage, as in the recipe."""
         return lineage(self.recipe.stages, self.stage)
 
     def before(self) -> str | None:

@@ -173,7 +173,7 @@ def _pages(arms: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, Any]:
-    """One section: its claims, its arms, and what else was worked out."""
+    """The section of a study: its claims, its arms and further results."""
     reference = study.get("reference", "")
     limited = {arm: arms[arm] for arm in study.get("arms", ()) if arm in arms}
     effects = study.get("effects", {})

@@ -94,7 +94,7 @@ _CALENDAR_SPAN = re.compile(
 
 
 def _asks_in_turn(question: str, numeric: bool) -> bool:
-    """Whether a question asks for several things one after the other, so that their order tells which is which."""
+    """Whether a question asks for several things in turn, so that the order of the items matters."""
     return _IN_TURN.search(question) is not None or (numeric and " and " in question)
 
 

@@ -364,7 +364,7 @@ class AnswerType:
 
     judge: Callable[[str, GoldAnswer], CompareResult]
     numeric: bool = False
-    """Whether an answer is one number, so that another number contradicts it."""
+    """Whether an answer of this type is one number, which another number contradicts."""
     worded: bool = False
     """Whether the answer is found in a sentence by its words; the others find their number by themselves."""
 

@@ -36,7 +36,7 @@ _REPLACE_WAIT_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One finished file of a stage. `count` is its number of records, None where that has no meaning."""
+    """One finished file of a stage. `count` is its number of records; None for a file without records."""
 
     sha256: str
     bytes: int

@@ -61,7 +61,7 @@ class CheckContext:
 
     @cached_property
     def gpu(self) -> "Gpu | None":
-        """The card that was named, or the one that is here."""
+        """The named card, or the card of this machine."""
         from distill.machine import hardware
         from distill.planning.stage_plans import local_gpu
 

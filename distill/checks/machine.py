@@ -176,7 +176,7 @@ def _model_bytes(context: CheckContext) -> float | None:
         tables = [context.planner.parts(stage) for stage in stages]
     except DistillError:
         return None  # said of the stage
-    # A finished stage leaves its student; one that trains has checkpoints of what it trains beside that.
+    # A finished stage leaves its student; a stage that trains also has checkpoints of the trained weights.
     students = sum(row.bytes for table in tables for row in table)
     trained = max(sum(row.trainable for row in table) for table in tables)
     return students + _KEPT_CHECKPOINTS * _CHECKPOINT_BYTES * trained

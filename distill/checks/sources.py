@@ -1,4 +1,4 @@
-"""Checks of data: every source that any stage reads, by what that stage needs of it."""
+"""Checks of data: every source that a stage reads has what the stage needs."""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -97,7 +97,7 @@ def _model(recipe: Recipe, teacher: Teacher) -> Model:
 
 
 def _alike(key: str, names: list[str]) -> Iterator[CheckResult]:
-    """Names that are one folder where case does not count."""
+    """Names that are the same folder on file systems that ignore case."""
     for index, name in enumerate(names):
         twin = next((earlier for earlier in names[:index] if earlier.casefold() == name.casefold()), None)
         if twin is not None:

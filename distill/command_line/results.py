@@ -1,4 +1,4 @@
-"""Commands about a run: its state, its damage, one trace, and what leaves it."""
+"""Commands about a run: its state, its damage, one trace, and its exports."""
 
 import shutil
 import sys

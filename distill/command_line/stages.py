@@ -95,7 +95,7 @@ def _refuse_engine(engine: str | None, nodes: int | None = None) -> None:
 
 
 def _require_cluster(recipe: "Recipe", engine: str | None, nodes: int | None) -> None:
-    """Raise RecipeError where one of --engine and --nodes is given that needs the other one."""
+    """Raise RecipeError where --engine or --nodes is given without the other one that it needs."""
     kind = recipe.engine.kind
     if nodes and kind == "local":
         raise RecipeError(

@@ -1,7 +1,6 @@
 """`distill ask`: one question about one image, to a run's student before and after training and to its teachers.
 
-Students are asked as `distill eval` asks them, teachers as a teacher as judge is asked; all decode greedily. Nothing
-is kept.
+Students are asked as in `distill eval`, teachers as in the signal `judge`; all decode greedily. Nothing is kept.
 """
 
 import hashlib
@@ -81,7 +80,7 @@ class ModelReply:
 
 
 Hear = Callable[[str, str], AbstractContextManager[None]]
-"""Hears the model that is asked in the block, by its name and what it is."""
+"""Listens to the model that is asked in the block; gets its name and its kind."""
 
 
 def ask(

@@ -55,7 +55,7 @@ class Explanation:
     rows: Sequence[tuple[str, int]] = ()
     """Where it stands in the dataset: file and row, from 0."""
     exports: Sequence[str] = ()
-    """Other forms of the dataset that contain it, under its id."""
+    """Exports of the dataset that contain the trace under its id."""
     arms: Sequence[str] = ()
     """Arms of the ablation that contain it."""
     pair: str = ""

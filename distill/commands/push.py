@@ -31,7 +31,7 @@ def require_pushable(name: str) -> None:
 
 
 def push_folder(folder: Path, name: str, *, kind: Kind, public: bool) -> str:
-    """Upload what `folder` holds as one commit to the repository OWNER/NAME; returns the commit's address.
+    """Upload the files of `folder` as one commit to the repository OWNER/NAME; returns the commit's address.
 
     A new repository is private unless `public`; one that exists stays as it is. Files that it holds already are not
     sent again, so that a push that failed is repeated by the same command. Raises DistillError with the hub's reason.

@@ -1,4 +1,4 @@
-"""`distill repair`: which files of a run are damaged, what that costs, and setting them aside.
+"""`distill repair`: lists the damaged files of a run with their cost, and sets them aside.
 
 With `apply` damaged lines and files go to `<name>.damaged` beside their place, and a manifest that no longer holds is
 removed; the stages themselves then make again what is lost. Asks and measures nothing.
@@ -18,7 +18,7 @@ from distill.local_paths import as_argument
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
-    """What is damaged in a run and what it costs, as text; `apply` sets it aside. Raises DataError."""
+    """The damaged files of a run and their cost, as text; `apply` sets it aside. Raises DataError."""
     require_run(run)
     with locked(run):
         seen = Seen()

@@ -22,7 +22,7 @@ from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
 
 
 class Finish(Protocol):
-    """Run a stage that is not finished; if the command allows it, also one that is stale."""
+    """Run a stage that is not finished; if the command allows it, also for a stale stage."""
 
     def __call__(self, stage: Callable[..., Any], recipe: Recipe, run: Path, /) -> Any: ...
 

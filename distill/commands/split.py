@@ -310,7 +310,7 @@ def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -
 
 
 def _schema(table: SourceTable) -> pa.Schema:
-    """The columns of all files. Raises DataError where one has different types that no type holds."""
+    """The columns of all files. Raises DataError for a column whose types have no common type."""
     schemas = [
         open_arrow(str(file)).schema if table.kind == "arrow" else pq.read_schema(file) for file in table.files
     ]

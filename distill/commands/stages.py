@@ -319,8 +319,8 @@ def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str 
 def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
 
-    A stage that refuses changed settings leaves the run, and so its recipe, as it was; one that refuses what it was
-    given, and wrote nothing, leaves no run. Of several processes one does.
+    A stage that refuses changed settings does not change the run or its recipe; a stage that refuses its input before
+    it writes anything leaves no run. Of several processes one does.
     """
     from student.distributed import processes
 

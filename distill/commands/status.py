@@ -207,7 +207,7 @@ def training(run: Path) -> str:
 
 
 def diagnosis(run: Path, stage: str) -> str:
-    """What the stages whose names begin so find about themselves."""
+    """The findings of the stages whose names begin with this text."""
     return as_text([finding for finding in read_findings(run) if finding["stage"].startswith(stage)])
 
 

@@ -45,7 +45,7 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Keep Arrow from loading pandas with its first array, as it does where pandas is installed.
+    """Keep Arrow from loading pandas with its first array, which it does if pandas is installed.
 
     Arrow looks for pandas only once. `to_pandas()` still loads pandas, and pandas can be imported as before.
     """

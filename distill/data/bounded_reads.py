@@ -37,7 +37,7 @@ def bounded(read: Callable[[], Result], limit_s: float | None = None) -> Result:
 
 
 class _Reader:
-    """A daemon thread that reads for one other thread, and ends with it."""
+    """A daemon thread that reads for another thread and ends with it."""
 
     def __init__(self) -> None:
         self.process = os.getpid()

@@ -177,7 +177,7 @@ def _is_file(path: Path) -> bool:
 def _images_root(root: Path, paths: Sequence[str]) -> Path:
     """The folder that most of the paths are relative to: that of the table, or one in it, above it or beside it.
 
-    A folder that may not be read holds none of them.
+    A folder without read permission counts as empty.
     """
     absolute = [path for path in paths if Path(path).is_absolute()]
     if absolute and len(absolute) == len(paths):

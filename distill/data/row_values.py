@@ -42,7 +42,7 @@ class RowQuestion:
 
 @dataclass(slots=True, kw_only=True)
 class ParsedRow:
-    """What a row holds: its images and the questions about them."""
+    """The images of a row and the questions about them."""
 
     images: tuple[ImageCell, ...]
     questions: tuple[RowQuestion, ...]
@@ -189,7 +189,7 @@ class Choices:
     def read(cls, cell: Any) -> "Choices":
         """A list of texts; labels with texts ({"A": "red"}); or lists of both ({"label": [...], "text": [...]}).
 
-        Each also as text, written as JSON or Python writes it. Raises RowError.
+        Each may also be a text in the notation of JSON or Python. Raises RowError.
         """
         value = _parsed(cell)
         labels: Sequence[Any] = ()

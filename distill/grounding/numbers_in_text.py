@@ -259,7 +259,7 @@ class Lead(NamedTuple):
     """The step that the words announce ("their sum is"), `result` for one that they do not name."""
     hedged: bool
     limited: bool
-    """Stated as a limit ("more than") or as what it is not."""
+    """Stated as a limit ("more than") or denied."""
 
 
 _SHORT, _LONG = 40, 200

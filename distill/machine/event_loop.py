@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 class Runner:
-    """An `asyncio.Runner`; below a running loop, where that cannot run, it works in a thread of its own.
+    """An `asyncio.Runner`; inside a running loop, where this is impossible, it works in a thread of its own.
 
     An interrupt of the waiting thread cancels the coroutine.
     """

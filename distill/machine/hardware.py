@@ -80,7 +80,7 @@ def find_gpu(name: str) -> Gpu:
 
 
 def gpu_of_device(device_name: str, memory_gib: float) -> Gpu | None:
-    """The card that torch calls so, with the memory that it has; None when it is not in the table."""
+    """The card with this name in torch, with its real memory; None when it is not in the table."""
     key = _key(device_name)
     candidates = [gpu for gpu in GPUS if _key(re.sub(r" \d+GB$", "", gpu.name)) in key]
     if not candidates:

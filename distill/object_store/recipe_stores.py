@@ -64,7 +64,7 @@ def files_in(scratch: Path, recipe: "Recipe") -> Iterator[None]:
 
 
 def prepare_stores(recipe: "Recipe") -> None:
-    """Let this process and those that it starts open what the recipe names.
+    """Let this process and its children open the stores of the recipe.
 
     What is fetched goes to the scratch folder of the recipe, unless the process holds a folder of its own.
     """

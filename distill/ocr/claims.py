@@ -140,7 +140,7 @@ class _PictureCheck(RationaleCheck):
         return False
 
     def _sureness_of_number(self, item: Item, label: str, expected: Sequence[float]) -> float | None:
-        """How sure it is that the picture does not say a number; 0 where it says it, None where OCR cannot tell."""
+        """Confidence that the picture lacks a number: 0 where it has the number, None where OCR cannot tell."""
         picture = self.picture
         if label and announced_steps(label):
             return None  # "The total is 9" may be of some rows, where the picture has a total of all

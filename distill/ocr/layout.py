@@ -55,7 +55,7 @@ class PictureText:
     """The text of a picture, or of all pictures of a question."""
 
     table: ChartTable
-    """Its numbers, and under each label those that stand with it."""
+    """Its numbers, and the numbers beside each label."""
     scores: dict[float, float]
     """How surely each number was read; the best of several."""
     labels: frozenset[str]

@@ -18,7 +18,7 @@ VERSION: Final = "1"
 """Raised whenever the same picture could give other lines."""
 _SETTINGS: Final = {
     "Global.log_level": "error",
-    "Global.use_cls": False,  # it takes short words for ones that stand on their head
+    "Global.use_cls": False,  # it reads short words as if they were upside down
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
 }

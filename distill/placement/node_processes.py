@@ -56,8 +56,8 @@ def free_port() -> int:
 def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
     """Run `work`, which can be pickled, in the processes of this machine, until all have ended.
 
-    When one fails, or an interrupt ends the waiting, the others get SIGTERM. Raises the error of one that failed, a
-    DistillError before others; ProcessLost where one was killed.
+    When one fails, or an interrupt ends the waiting, the others get SIGTERM. Raises the error of a failed process, a
+    DistillError before other errors; ProcessLost where one was killed.
     """
     pool = ProcessPoolExecutor(ranks.processes, mp_context=get_context("spawn"), initializer=follow_parent)
     try:

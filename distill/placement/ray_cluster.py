@@ -38,7 +38,7 @@ def keep_agents(
     `restarts` times in all; one that ends with an error is not. `follow` is called every second. `resources` are what
     a task needs, in Ray's words (num_cpus, num_gpus, memory, or a resource of the cluster's own).
 
-    Raises DistillError: that of the last task where none is left.
+    Raises DistillError: the error of the last task, when no task is left.
     """
     with _cluster(), _stopped_at_last() as running:
         task = _task(_work, resources, scheduling_strategy="SPREAD")

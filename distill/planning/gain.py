@@ -211,7 +211,7 @@ _COUNTS = """
 _ASKED = "SELECT coalesce(domain, ''), count(DISTINCT sample_id) FROM decisions GROUP BY 1"
 
 Counts = dict[str, dict[str, int]]
-"""Domain to what is counted of one teacher in it."""
+"""The counts of one teacher by domain."""
 
 
 def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[str, Counts]]:

@@ -153,7 +153,7 @@ def measure_leakage(
 
 
 def _learned_from_another(recipe: Recipe, run: Path) -> bool:
-    """Whether a stage learned from another dataset than the one that is there, so what it saw is not known."""
+    """Whether a stage learned from another dataset than the present one, so that its training data are not known."""
     filtered = Manifest.read(run / "filter")
     trained = [Manifest.read(run / "train" / stage.name) for stage in recipe.stages]
     return filtered is not None and any(each is not None and not learned_from(each, filtered) for each in trained)

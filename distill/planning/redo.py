@@ -29,14 +29,14 @@ class KeyChange:
     before: Any
     now: Any
     targets: frozenset[str] = frozenset()
-    """The stages that it makes stale, or parts of them such as traces:TEACHER, signals:FAMILY or train:STAGE."""
+    """The stages, or parts such as traces:TEACHER, signals:FAMILY or train:STAGE, that it makes stale."""
     moved: bool = False
     """The value is a path, and the same content lies there: nothing is stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """One result that has to be made again, and the changes that ask for it."""
+    """A result that has to be made again, and the changes that cause it."""
 
     changes: tuple[KeyChange, ...]
     causes: Mapping[str, list[str]] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def _engines(recipe: Recipe, name: str) -> Iterator[str]:
 
 
 def _signals(path: str, both: tuple[Recipe, Recipe]) -> Iterator[str]:
-    """The signals that a key changes, of those that are measured."""
+    """Those of the measured signals that a key changes."""
     root, *parts = path.split(".")
     before, now = both
     measured: set[str] = {*now.filter.signals}

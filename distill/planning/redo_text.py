@@ -64,7 +64,7 @@ def _effect(change: KeyChange) -> str:
 
 
 def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Stage, state, what happens to it, and how much that is."""
+    """Stage, state, what happens to the stage, and the amount of work."""
     generated, filtered, evaluated = (Manifest.read(run / stage) for stage in ("generate", "filter", "eval"))
     yield _row("generate", generated, "generate" in redo.causes, _asked(redo, now, generated))
     card_only = "card" in redo.causes and "filter" not in redo.causes

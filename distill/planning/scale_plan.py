@@ -2,8 +2,7 @@
 
 What a sample takes is measured on a finished small run. Without one, traces and tokens are the most that the recipe
 allows, and bytes and hours are not known. Prices are those of the recipe (`teachers.price`, `store.price`); what has
-no price is not known. Requests are those that teacher/store_run.py and filters/store_run.py make where nothing
-fails.
+no price is not known. Requests are those of teacher/store_run.py and filters/store_run.py without failures.
 """
 
 import math
@@ -99,7 +98,7 @@ class ScalePlan:
 def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, agents: int | None) -> ScalePlan:
     """The plan of a recipe's generate and filter stages, by what a finished `run` of it took.
 
-    `samples` are those of the source where it is None. Raises RecipeError where their number is unknown.
+    `samples` None: the number of samples of the source. Raises RecipeError where their number is unknown.
     """
     if not recipe.teachers:
         raise RecipeError(f"{recipe.path}: distill plan --engine needs [[teachers]]: it plans generate and filter")
@@ -179,7 +178,7 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
         sample_bytes=size,
         signal_bytes=_folder_bytes(folder / SIGNALS) / count,
         filter_bytes=_folder_bytes(folder) / count,
-        # Where signals were reused, its seconds are those of the rest.
+        # Where signals were reused, its seconds are those of the other signals.
         filter_s=None if filtered.counts.get("reused") else filtered.seconds / count,
         images=images,
         basis=basis,
@@ -202,7 +201,7 @@ def _measured_teacher(folder: Path, name: str, generated: Manifest) -> TeacherLo
     return TeacherLoad(
         teacher=name,
         traces=traces,
-        # Replies whose server counts no tokens are taken to be as long as the others.
+        # Replies of servers that count no tokens are assumed to be as long as the others.
         output_tokens=fmean(counted) * traces if counted else None if replies else 0.0,
         prompt_tokens=prompt * each if prompt or not replies else None,
         bytes=share * summary.bytes * each,

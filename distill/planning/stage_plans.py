@@ -125,7 +125,7 @@ class StagePlanner:
         return freeze.table(self.prepared(stage), self._roles)
 
     def load(self, stage: Stage) -> "Load":
-        """How much a stage has to learn. Raises what reading its data raises, where it is there."""
+        """How much a stage has to learn. Raises the errors of reading its data, if the data exists."""
         from student.models.flops import Cost
         from student.training.cost import workload
 

@@ -113,7 +113,7 @@ def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, o
 
 
 def prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
-    """What a stage needs of the student that it starts from, once that is trained: its replies, with their scores."""
+    """Makes what a stage needs from its start student once that is trained: replies with their scores."""
     if stage.rollouts is not None:
         from distill.wiring.rollouts import prepare_rollouts
 

@@ -44,7 +44,8 @@ class Capabilities:
     scores_texts: bool = False
     """It gives the log-probabilities of a text that it did not write."""
     reads_files: bool = False
-    """It takes images as file:// addresses where that is allowed, and a name for each image, which it caches by."""
+    """It takes images as file:// addresses where that is allowed, and a name for each image as the key of its cache.
+    """
     shows_queue: bool = False
     """Its servers tell how many requests run and wait."""
 

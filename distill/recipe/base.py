@@ -41,7 +41,7 @@ def key(
     omit_default: str = "",
     **constraints: Any,
 ) -> Any:
-    """A key of a recipe: its default (`...` where it is required), what it says, and what a change of it makes stale.
+    """A key of a recipe: default (`...`: required), description, and what a change of it makes stale.
 
     `affects` names entries of EFFECTS; a key without any says in `because` why no result depends on it. A fingerprint
     holds the values of the keys that affect it (`distill.recipe.effects`), with two exceptions: `compared_by` names
@@ -102,7 +102,7 @@ class Section(BaseModel):
 
 
 class LicensedCard(Section):
-    """A card that states the licence of what it describes. Each card says what a change of these keys makes stale."""
+    """A card with a licence. Each card says what a change of these keys makes stale."""
 
     license: str
     license_name: str | None

@@ -49,7 +49,7 @@ def given_values(recipe: Recipe, *, without: Collection[str] = ()) -> dict[str, 
 
 
 def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Recipe:
-    """The recipe of other values, such as an arm of an ablation, as if the file of `recipe` held them.
+    """The recipe with other values, such as those of an ablation arm, as if the file of `recipe` held them.
 
     Raises RecipeError that names `purpose`.
     """

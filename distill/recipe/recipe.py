@@ -204,7 +204,7 @@ class Recipe(Section):
 
     @property
     def max_pixels(self) -> int:
-        """The largest pixel limit of any source: that of images which may come from any of them."""
+        """The largest pixel limit of all sources: the limit of images that may come from any of them."""
         default: int = DataSource.model_fields["max_pixels"].default
         return max((source.max_pixels for source in self.data.values()), default=default)
 

@@ -154,7 +154,7 @@ def heat(arms: Mapping[str, Mapping[str, Any]], key: str) -> plots.Heat | None:
 
 
 def ends_of(values: Any) -> tuple[float, float] | None:
-    """Both ends of an interval, where that is what is found."""
+    """Both ends of an interval; None for another value."""
     if isinstance(values, Sequence) and len(values) == 2 and all(is_number(end) for end in values):
         return float(values[0]), float(values[1])
     return None

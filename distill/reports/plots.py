@@ -161,7 +161,7 @@ def chart(
 ) -> Chart | None:
     """Lines over one axis; None where there is nothing to draw. Points need not be equally many or in order.
 
-    `dotted`: series drawn as points without a line. Where every series is one point, names stand beside them.
+    `dotted`: series drawn as points without a line. If every series is one point, names stand beside the points.
     `styles`: the style number of a series; by default in order.
     """
     finite = {key: sorted(_finite(points)) for key, points in series.items()}

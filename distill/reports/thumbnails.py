@@ -162,7 +162,7 @@ def _uri(source: _ReadImage, side: int, quality: int) -> str:
         encodings.append((_encoded(image, "png", optimize=True), "image/png"))
         if _TYPE == "webp":
             encodings.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
-    # Pixels that are shown enlarged must be the true ones as long as there is room.
+    # Pixels that the page shows enlarged stay unchanged as long as there is room.
     if _scale(source.image) == 1 or (side <= SIDE and (side, quality) != _LEVELS[0]):
         encodings.append((_encoded(image, _TYPE, quality=quality), f"image/{_TYPE}"))
     data, mime = min(encodings, key=lambda pair: len(pair[0]))

@@ -1,4 +1,4 @@
-"""The questions of a round: those that a student fails, with its wrong replies, as a source that lies beside them.
+"""Writes the questions of a round as a source: those that a student fails, with its wrong replies.
 
 A question goes back when the judge calls a reply to it wrong and few of its replies are right. One with undecided
 replies alone stays: the judge could not tell a right trace from a wrong one.

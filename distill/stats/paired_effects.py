@@ -94,7 +94,7 @@ def seed_spread(effects: Iterable[PairedEffect]) -> SeedSpread | None:
 
 
 def _independent(comparisons: int) -> float:
-    """Number of unrelated comparisons that tell as much about seeds as these, which share an arm."""
+    """The number of independent comparisons that would tell as much about seeds as these, which share an arm."""
     return comparisons / (1 + (comparisons - 1) * _SHARED_ARM)
 
 

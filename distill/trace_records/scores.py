@@ -79,7 +79,7 @@ def settings_path(run: Path, stage: str) -> Path:
 
 
 def settings(run: Path, stage: str) -> dict[str, Any] | None:
-    """What that file says: `journals` by the teacher that scored; None without one."""
+    """The content of the file: `journals` by the teacher that scored; None without one."""
     try:
         read: dict[str, Any] = orjson.loads(settings_path(run, stage).read_bytes())
     except FileNotFoundError:

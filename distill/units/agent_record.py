@@ -111,7 +111,7 @@ class AgentRecord:
         return told
 
     def claim(self, work: str, living: Collection[str] | None = None, *, take_over: bool = True) -> int:
-        """Claim some work, unless an agent has claimed it that is `living`, or any one where `take_over` is false.
+        """Claim some work, unless a `living` agent has claimed it; without `take_over`, unless any agent has.
 
         Returns 0 where the work is not this agent's, else the number of the claim: 1 more than agents were lost or
         failed at the work.
@@ -178,7 +178,7 @@ class AgentRecord:
         make: Callable[[], Made],
         meanwhile: Callable[[], None] = lambda: time.sleep(_LOOK_S),
     ) -> Made:
-        """What `find` finds. Where it finds nothing one agent makes it, and the others wait, or do `meanwhile`."""
+        """What `find` finds. If `find` gives nothing, one agent makes it; the others wait, or do `meanwhile`."""
         while (found := find()) is None:
             if self.claim(work):
                 try:
@@ -263,7 +263,7 @@ def _left_to_the_lease() -> Iterator[None]:
 
 
 def claim_holders(store: ObjectStore) -> set[str]:
-    """The agents that have claimed work that is not finished, also those from which another one has taken over."""
+    """The agents with claims on unfinished work, also those from which another agent has taken over."""
     names = set()
     for stored in store.list_objects(CLAIMS):
         try:

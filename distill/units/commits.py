@@ -124,7 +124,7 @@ def read_commit(store: ObjectStore, unit: Unit) -> Commit | None:
 
 
 def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> bytes:
-    """A file of a committed unit. DataError where it is not the one that was committed."""
+    """A file of a committed unit. Raises DataError for a file that was changed in the store."""
     key = f"{unit.folder}/{commit.attempt}/{name}"
     try:
         data = store.read(key)
@@ -139,14 +139,14 @@ def read_file(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> byte
 
 
 def append_piece(file: IO[bytes], data: bytes) -> list[Any]:
-    """Write a piece of an object. Returns where it begins and ends, and its digest, for `read_piece`."""
+    """Write a piece of an object. Returns its begin, its end and its digest, for `read_piece`."""
     start = file.tell()
     file.write(data)
     return [start, file.tell(), hashlib.sha256(data).hexdigest()]
 
 
 def read_piece(store: ObjectStore, key: str, piece: Sequence[Any], remedy: str) -> bytes:
-    """A piece of an object. DataError, with a remedy, where it is not the one that was written."""
+    """A piece of an object. Raises DataError with a remedy for a changed piece."""
     start, end, sha256 = piece
     data = store.read(key, start, end)
     if hashlib.sha256(data).hexdigest() != sha256:

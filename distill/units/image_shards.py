@@ -27,7 +27,7 @@ from distill.object_store.recipe_stores import files_folder
 from distill.types import ImageRef, Sample
 
 SHARD_BYTES = 128 << 20
-"""A shard ends with the image that makes it as large as this."""
+"""A shard ends with the image that brings it to this size."""
 READ_BYTES = 16 << 20
 _AT_ONCE = 4
 """Shards that a process reads or writes at the same time."""

@@ -112,7 +112,7 @@ def collect_units(
 ) -> dict[Unit, Commit]:
     """Write the traces of committed units to a new run directory, one part a unit. Returns their commits.
 
-    Units are all those of the plan where none are given. Raises StaleError for a unit that is open, and for a
+    Without `units`, all units of the plan are collected. Raises StaleError for a unit that is open, and for a
     directory that holds traces.
     """
     rounds = [each["teachers"] for each in plan["rounds"]]

@@ -80,7 +80,7 @@ def stage_counts(store: ObjectStore, stage: str) -> dict[str, int]:
 
 
 def pull_file(store: ObjectStore, stage: str, output: Output, path: Path) -> None:
-    """Write one file of a finished stage. DataError where it is not the one that was put."""
+    """Write one file of a finished stage. Raises DataError for a file that was changed in the store."""
     _pull(store, finished_place(stage)("", output), output, path)
 
 
@@ -123,7 +123,7 @@ def make_equal(store: ObjectStore, folder: Path, files: Mapping[str, Output], *,
 
 
 def _manifests_last(file: tuple[str, Output]) -> tuple[bool, int]:
-    """For sorting; that of the whole stage comes after those of its parts."""
+    """For sorting; the manifest of the whole stage comes after those of its parts."""
     return Path(file[0]).name == MANIFEST, -file[0].count("/")
 
 

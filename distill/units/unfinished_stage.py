@@ -106,7 +106,10 @@ class FolderCopy:
         return self.folder.parent / f".{self.stage}.held"
 
     def renew(self) -> None:
-        """Copy the folder as it is now, if it has changed. A file that changes meanwhile is left to the next copy."""
+        """Copy the folder in its present state, if it has changed.
+
+        A file that changes meanwhile is left to the next copy.
+        """
         listing = self._hold()
         if listing is None or listing == self._copied:
             return

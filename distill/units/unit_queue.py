@@ -1,4 +1,6 @@
-"""The open units of a run as one of its agents draws them. Claims and commits in the store say what others do.
+"""The open units of a run, from which an agent draws its next one.
+
+Claims and commits in the store say what others do.
 
 A unit at which an agent was lost or has failed is worked on alone, so that no other unit shares its fate. After
 `retries` more such agents it is set aside: it stays open, and the others are finished.
@@ -86,9 +88,9 @@ class UnitQueue:
     def join(self, least: int, least_s: float) -> tuple[Unit, int] | None:
         """A unit of other agents to share the work on it, and how many have joined it with this one.
 
-        It is the unit with the most samples for each of its agents that none has drawn. They are `least` or more,
-        and the agents would need more than `least_s` seconds for them at their rate, or have no trace after so many
-        seconds. None where there is no such unit, or a look at others is not due.
+        It is the unit with the most samples for each of its agents that none has drawn. They are `least` or more, and
+        the agents would need more than `least_s` seconds for them at their rate, or have no trace after so many
+        seconds. None where there is no such unit, or the next look at other agents is not due.
         """
         with self._lock:
             if self._alone is not None or time.monotonic() < self._next_join_s:
@@ -104,7 +106,7 @@ class UnitQueue:
                     continue
                 undrawn, rates = told[unit.name]
                 agents = 1 + joins[f"{CLAIMS}/{_join_claim(unit)}"]
-                # Those that have joined since the last sign are as fast as the others.
+                # Agents that joined since the last sign are assumed to be as fast as the others.
                 rate = sum(rates) / len(rates) * max(agents, len(rates))
                 if undrawn >= max(least * agents, least_s * rate):
                     found.append((undrawn / agents, unit, agents))

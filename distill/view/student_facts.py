@@ -39,7 +39,7 @@ class ReplyQuery:
 class Students:
     """The students of one run. Files are read again when they change.
 
-    Those of `other` stand beside them as arms of the name `OTHER: arm`, for questions that both runs asked.
+    Replies of the run `other` are arms with the name `OTHER: arm`, for questions that both runs asked.
     """
 
     def __init__(self, run: Path, other: Path | None = None) -> None:

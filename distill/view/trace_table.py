@@ -241,7 +241,7 @@ class TraceTable:
         return load(path) if path.is_file() else None
 
     def conditions(self) -> list[Condition]:
-        """The rules of the run, checked; none where it keeps no recipe, or one that its signals do not fit."""
+        """The checked rules of the run; none without a recipe, or where another recipe made the signals."""
         recipe = self.recipe()
         settings = None if recipe is None else recipe.filter
         if self._checked[0] != settings:  # a check takes 0.07 s

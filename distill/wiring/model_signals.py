@@ -116,7 +116,7 @@ def _lazy_fit(
 
 
 _OF_SERVERS = ("extra_body", "extra_headers", "omit")
-"""Keys of a teacher that change what a server answers; recipes that do not set them have no trace of them."""
+"""Keys of a teacher that change what a server answers; recipes that do not set them do not contain them."""
 
 
 def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":

@@ -83,7 +83,7 @@ class ExportFormat:
     file: str
     """The name of the file; a JSON array where it ends in .json, else JSON lines."""
     record: Callable[[DatasetRow, Sequence[str]], Mapping[str, Any]] | None
-    """One example and the paths of its pictures as a record; None for a format with a writer of its own."""
+    """The record of an example with the paths of its pictures; None for a format with a writer of its own."""
     tags: tuple[str, ...] = ()
     """What the trainer would take for a mark of its own wherever it stands in a text."""
     guide: str = ""

@@ -83,7 +83,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsTask:
-    """Rows that one process makes: all that it needs to know."""
+    """Everything that a process needs to make rows."""
 
     signals: pa.Table
     """Signals of the selected traces, in their order."""

@@ -1,9 +1,9 @@
 """Chooses the copy that takes the place of a preferred trace which another rule drops.
 
-Signals say which trace or question repeats which preferred one, before any rule is known. A rule that drops copies
-must not drop all of a group: if the preferred one is dropped by a rule that does not ask for copies, or by one that
-asks for copies of an earlier kind, the next one that those rules keep counts as preferred. It is complete, then
-correct, then has the smallest id.
+Signals name the preferred trace or question that another one repeats, before any rule is known. A rule that drops
+copies must not drop all of a group: if another rule drops the preferred trace (one that does not read copies, or one
+for an earlier kind of copies), the next copy that those rules keep counts as preferred. It is complete, then correct,
+then has the smallest id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

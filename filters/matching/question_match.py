@@ -184,7 +184,7 @@ _LIGHT_NAMES = frozenset(_GROUPS.get(word) or stem(word) for word in LIGHT_VERBS
 
 
 def parse_wording(question: str) -> Wording:
-    """A question prepared for comparison; where it has small words only, all of them are content."""
+    """A question prepared for comparison; in a question of small words only, all words are content."""
     question_tokens = tokenize(question)
     content = [
         (name, token)

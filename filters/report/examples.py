@@ -33,7 +33,7 @@ def selected(facts: TableFacts) -> list[str]:
 
 
 def dropped(facts: TableFacts, rule: str) -> list[str]:
-    """Ids of traces that a rule drops, those that it alone drops first."""
+    """Ids of traces that a rule drops; first those that no other rule drops."""
     return _spread(facts, "list_contains(rules, ?)", [rule], DROPPED)
 
 
@@ -115,7 +115,7 @@ def _clip(text: str) -> str:
 
 
 class _Album:
-    """Pictures as long as the page has room for them; the same image is prepared once."""
+    """Pictures, until the page is full; the same image is prepared once."""
 
     def __init__(self, sides: Sequence[int]) -> None:
         self._sides = sides

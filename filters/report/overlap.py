@@ -15,7 +15,7 @@ _SIZES = ((2, 2), (3, 3), (4, 5), (6, 9), (10, 19), (20, 49), (50, None))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A group of near duplicates, by the trace that is preferred of it, and the one least like that one."""
+    """A group of near duplicates: its preferred trace, and the trace that is least similar to it."""
 
     preferred: str
     other: str | None
@@ -56,7 +56,7 @@ class ContaminationCounts:
     """Test set, what matches, questions, traces, kept, selected."""
     examples: list[str] = field(default_factory=list)
     matches: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    """What each example matches: what, which test set, which of its samples."""
+    """The match of each example: its kind, the test set, and the sample."""
 
     @property
     def leaks(self) -> int:
@@ -86,7 +86,7 @@ def duplicates(facts: TableFacts) -> DuplicateCounts:
         """SELECT corpus_cluster_size, count(*) FROM page
         WHERE corpus_cluster_size > 1 AND NOT corpus_duplicate GROUP BY 1 ORDER BY 1"""
     )
-    # Each trace is one of so many of its template.
+    # The number of traces with the same template.
     varied, templates, largest = facts.row(
         """SELECT count(*), coalesce(sum(1.0 / corpus_template_size), 0), coalesce(max(corpus_template_size), 0)
         FROM page WHERE corpus_other_values"""

@@ -1,9 +1,9 @@
 """Token counts without tokenizing the same words again: pieces of a text whose tokens are known are looked up.
 
-A byte-level BPE first cuts a text by a pattern and never joins tokens across a cut. Where the pattern is one of
-those known here, white space before a word (and, for the newer ones, the end of a line) is always such a cut, so that
-a text has as many tokens as its pieces. With any other tokenizer, or other white space than spaces and line breaks,
-the whole text is tokenized. Counts are the same in either way.
+A byte-level BPE first cuts a text by a pattern and never joins tokens across a cut. With a pattern known here, white
+space before a word (with newer patterns also the end of a line) is always such a cut, so the pieces of a text have as
+many tokens as the text. With any other tokenizer, or other white space than spaces and line breaks, the whole text is
+tokenized. Counts are the same in either way.
 """
 
 import re

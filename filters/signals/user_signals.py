@@ -113,7 +113,7 @@ def build(family: type[Extractor], recipe: Recipe) -> Extractor:
 
 
 def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-    """The rows of a family; those of one from outside are known to fit its columns.
+    """The rows of a family; rows of a family from outside are checked against its columns.
 
     Raises ValueError for rows that do not, and what the family raises.
     """

@@ -59,7 +59,7 @@ def workers_for(traces: int) -> int:
 
 
 def count_planned(generate: Path) -> int:
-    """How many traces a finished generate stage has; 0 where its plan cannot be read, which the index explains."""
+    """How many traces a finished generate stage has; 0 where its plan cannot be read; the index reports why."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -157,7 +157,7 @@ def _view(
     schema: pa.Schema,
     schemas: Sequence[pa.Schema],
 ) -> None:
-    """A view of files of these schemas; a column that one of them, or none, has is NULL where it is not."""
+    """A view of files of these schemas; a column is NULL in the rows of a file that does not have it."""
     present_columns = {name for schema in schemas for name in schema.names}
     columns = ", ".join(
         f'"{column.name}"' if column.name in present_columns else f'NULL::{_SQL[column.type]} AS "{column.name}"'

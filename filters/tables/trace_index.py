@@ -121,7 +121,7 @@ def partitions(traces: int, partition_rows: int) -> int:
 
 
 def partition_count(traces: int, partition_rows: int) -> int:
-    """Partitions of a run. One of few traces has several too, so that processes can share it."""
+    """Partitions of a run. A partition of few traces has several, too, so that processes can share it."""
     return max(partitions(traces, partition_rows), min(_SHARES, partitions(traces, _LEAST_SHARED_ROWS)))
 
 

@@ -175,7 +175,7 @@ def _forms(word: str) -> Iterator[str]:
 
 
 def same_words() -> dict[str, str]:
-    """One word for all that mean the same as each word; groups that share a word are one."""
+    """For each word the word that stands for all words of its meaning; groups that share a word are one."""
     names: dict[str, str] = {}
     for group in (*(tuple(words.split()) for words in _SAME.split("|")), *GROUPS):
         forms = {form for word in group if "-" not in word and word not in FILLERS for form in _forms(word)}

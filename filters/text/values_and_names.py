@@ -3,8 +3,8 @@
 A text's words are those that remain without case, layout and punctuation (`filters.text.layout`). Its *values* are
 its numbers, with their signs and units, number words and single letters, in order: a function of the words alone. Its
 *names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
-are never near duplicates, whatever else they share. Its *content* is its words without fillers, one word for all that
-mean the same. `filters.text.edits` compares the names and the content of two texts.
+are never near duplicates, whatever else they share. Its *content* is its words without fillers, with one word for all
+words of the same meaning. `filters.text.edits` compares the names and the content of two texts.
 
 In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
 beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that
@@ -53,7 +53,7 @@ class Forms:
 
     words: Hashed
     content: Hashed
-    """The words without fillers, those that mean the same as one word (`filters.text.rationale_words`)."""
+    """The words without fillers; words with the same meaning become one word (`filters.text.rationale_words`)."""
     values: Hashes
     """For each text a hash of its values in order."""
     names: Hashes

@@ -171,7 +171,7 @@ def collate(
     max_pixels: int,
     raw_pixels: bool = False,
 ) -> Collator:
-    """What makes inputs of rows as the stage packs them."""
+    """The collator for the rows of a stage, as the stage packs them."""
     model = student.get_base_model() if isinstance(student, PeftModel) else student
     name, form = attention.of(model), InputForm.of(model, encoder)
     packs = attention.can_pack(model.config, form.type_name, name)

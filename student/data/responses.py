@@ -1,4 +1,4 @@
-"""Where a rendered conversation has its response, and which part of it each token belongs to.
+"""Finds the response in a rendered conversation, and the part of the response that each token belongs to.
 
 Chat templates of thinking models change what they are given: the prompt opens the thinking (`<think>` is its last
 word), a finished turn is trimmed, or loses its rationale altogether. The text that is learned here always begins with

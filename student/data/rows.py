@@ -31,7 +31,7 @@ from distill.types import BadRow, ImageRef
 
 NO_ANSWER = "no_answer"
 MALFORMED = "malformed_row"
-"""A trace that lacks what it must have, such as after the dataset was edited by hand."""
+"""A trace without a required field, for example after an edit of the dataset by hand."""
 _READ_ROWS = 256
 _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
 

@@ -55,7 +55,7 @@ class Coverage:
 
 
 class TopLogprobs:
-    """The table that `collect` left in a folder. Pickles as its place, so that workers share the pages."""
+    """The table that `collect` left in a folder. It is pickled as its path, so that workers share the pages."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self._folder = folder

@@ -139,7 +139,7 @@ def require_same(value: Any, problem: str) -> None:
 
 
 def any_of(flag: bool) -> bool:
-    """Whether it is so in any process of the run."""
+    """Whether the flag is set in any process of the run."""
     if _waiting is None:
         return flag
     import torch

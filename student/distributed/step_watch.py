@@ -65,7 +65,7 @@ class StepWatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, processes may wait for each other as long as it takes."""
+        """In this block processes may wait for each other without a limit."""
         self._paused, before = True, self._paused
         try:
             yield

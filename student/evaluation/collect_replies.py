@@ -94,7 +94,7 @@ OnReplies = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
 
 
 def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
-    """The questions as they are, and those that have images without them where the recipe wants it."""
+    """The questions as they are, and, where the recipe wants it, those with images without their images."""
     result = [QuestionSet(samples=samples, without_image=False)]
     blind = [replace(sample, images=()) for sample in samples if sample.images]
     if recipe.eval.without_image and blind:

@@ -157,7 +157,7 @@ def _length(facts: StudentFacts) -> Iterator[Finding]:
 
 
 def _worse(facts: StudentFacts) -> Iterator[Finding]:
-    """A student that is surely worse than one before it."""
+    """A finding for a student that is significantly worse than an earlier one."""
     losses = {name: delta["delta"] for name, delta in facts.deltas.items() if delta["ci95"][1] < 0}
     if losses:
         against = " and ".join(f"{-100 * delta:.0f} points less than {name}" for name, delta in losses.items())

@@ -32,8 +32,10 @@ from student.inference.reply_metrics import BUILT_IN
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
 METRICS = ("accuracy", "undecided_rate", "format_rate")
 REFERENCE_METRICS = {metric.name: metric.key for metric in BUILT_IN if metric.lmms_eval}
-"""Further metrics, named as in eval/metrics.json, to what `student.inference.scoring` calls them; VQA's where
-annotators voted. The accuracy of each domain comes on top where there are several."""
+"""Further metrics: name in eval/metrics.json to name in `student.inference.scoring`; VQA's where annotators voted.
+
+The accuracy of each domain comes on top where there are several.
+"""
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),

@@ -30,7 +30,7 @@ from student.inference.reply_metrics import columns, shown_metrics
 
 CARD = "README.md"
 _PRIVATE = {"api_key_env", "base_url", "engine", "environment", "extra_headers", "server", "store"}
-"""Keys of a recipe that say where it ran, not what was made."""
+"""Keys of a recipe about the machine of the run, not about the student."""
 
 
 def write_model_card(

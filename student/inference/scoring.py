@@ -1,7 +1,7 @@
 """Replies of a student, scored as the filter judges traces, and the first metrics over them.
 
-One prediction is one plain mapping, so that it can be journaled. This module scores single replies;
-metrics over many are in student/evaluation/metrics.py. Does not generate (student/inference/generation.py).
+A prediction is a plain mapping, so it can be journaled. This module scores single replies; metrics over many are in
+student/evaluation/metrics.py. Does not generate (student/inference/generation.py).
 """
 
 import re
@@ -92,7 +92,7 @@ def score_reply(
 def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
     """Whether the answer is what the rationale concludes; None where that is left open.
 
-    `conclusion` is cautious, as it accuses: it leaves open what has the answer's number somewhere near. For a rate
+    `conclusion` is cautious, because it accuses: a conclusion with the answer's number near it stays open. For a rate
     that is one-sided, so the right side of a last equation also decides: after "8 - 1 = 7" the answer 1 is another.
     """
     if not rationale:

@@ -128,7 +128,7 @@ def closed(model: nn.Module, parts: Parts) -> list[nn.Module]:
 
 
 def _beside(module: nn.Module, paths: Sequence[str]) -> Iterator[nn.Module]:
-    """The largest submodules that don't contain any of those at `paths`."""
+    """The largest submodules without any of the modules at `paths`."""
     for name, child in module.named_children():
         if not any(path == name or path.startswith(f"{name}.") for path in paths):
             yield child

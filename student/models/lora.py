@@ -106,7 +106,7 @@ def _dequantized(small: Any) -> nn.Linear:
 
 
 def save(student: PeftModel, folder: Path, full_modules: tuple[str, ...]) -> None:
-    """Write the adapters as PEFT does; with them those of `full_modules` that were trained in full beside them.
+    """Write the adapters as PEFT does; with them the weights of `full_modules`, which were trained in full.
 
     So the folder holds all that a stage learned: plain PEFT, loading it onto the model that the stage started from,
     gives the student (over 4-bit weights up to their rounding).

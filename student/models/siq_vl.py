@@ -359,7 +359,7 @@ def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int)
 
 
 def _preprocessing(vision: str) -> dict[str, Any]:
-    """The tower's own image statistics, where its checkpoint states them."""
+    """The tower's image statistics from its checkpoint, if they are there."""
     from transformers.utils import cached_file
 
     path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)

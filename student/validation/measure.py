@@ -93,8 +93,8 @@ class HeldOut:
 def rank_question(name: str) -> bytes:
     """The sort key of a question when questions are chosen: a hash, so the order looks random and is always the same.
 
-    One order for what is asked and for what is kept out, so that where both come from one source, the questions asked
-    are the first ones not trained on.
+    One order for asked questions and held-out rows: where both come from one source, the asked questions are among
+    the held-out ones.
     """
     return hashlib.sha256(f"validation\0{name}".encode()).digest()
 

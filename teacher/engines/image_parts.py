@@ -74,7 +74,7 @@ class ImageParts:
         self.reads_paths: bool | None = may_read if self._sure or not may_read else None
         """Whether the server can read paths; None until that is known."""
         self._on_trial = False
-        """Whether a request is on its way that will show it."""
+        """Whether a request that will show it is in flight."""
         self._paths: dict[str, bytes] = {}
         """The parts of images that may be sent by path, until it is known whether the server reads paths."""
         self._root = media_root and media_root.resolve()
@@ -97,7 +97,7 @@ class ImageParts:
         try:
             part = await self._shared(ref)
         except UnreadableError:
-            self._on_trial = False  # it may be this request that was to show it, by another of its images
+            self._on_trial = False  # this request itself may be the one that shows it, by another of its images
             raise
         if self.reads_paths is None and not self._on_trial and ref.sha256 in self._paths:
             self._on_trial = True

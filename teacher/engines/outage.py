@@ -210,7 +210,7 @@ class RowFailures:
     """The failures of one row at one dependency.
 
     A failure counts where the server at which it happened passes another row before the row's next failure there. So
-    servers that answer nothing prove nothing, however many of them there are beside one that works.
+    servers without any answer prove nothing about a row, also beside a server that works.
     """
 
     def __init__(self, row: str) -> None:
@@ -245,7 +245,7 @@ class RowFailures:
         return sum(failures.confirmed for failures in self._at.values())
 
     def backoff_s(self, failure: Failure, patience_s: float) -> float:
-        """Until the next try. It differs at random, so that requests that failed together don't return together."""
+        """Until the next try. It has a random part, so that requests that failed together do not return together."""
         if failure.wait_s:
             wait_s = failure.wait_s * random.uniform(1, 1.25)
         else:

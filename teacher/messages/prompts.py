@@ -37,7 +37,7 @@ _PLACEHOLDER = re.compile(f"{{({'|'.join(PLACEHOLDERS)})}}")
 def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
     """The chat in which `teacher` is asked `sample`, given another teacher's `draft` if it works on drafts.
 
-    What is inserted goes in as it is, braces and all; other braces of the template are left alone.
+    Inserted text is not changed, braces included; other braces of the template are left alone.
     """
     template = teacher.prompt
     if template == "{question}":

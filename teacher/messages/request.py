@@ -44,7 +44,7 @@ class Model:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One wanted trace: one attempt of one teacher at one sample."""
+    """A wanted trace: one attempt of a teacher at a sample."""
 
     id: str
     sample: Sample
@@ -142,7 +142,7 @@ class Author:
         if known is None:
             if len(self._sampling) >= _SAMPLINGS_KEPT:
                 self._sampling.clear()
-            # The object is kept beside its text, so that no other one gets its number.
+            # The object is kept beside its text, so that no other object gets its id().
             known = self._sampling[id(sampling)] = (sampling, orjson.Fragment(canonical(self._in_force(sampling))))
         return known[1]
 

@@ -46,7 +46,7 @@ class RequestQueue:
         self._asked: set[str] = set()
         self._held: dict[str, Sample] = {}
         self._elsewhere: dict[str, str] = {}
-        """Samples that another attempt has drawn, by id, and which one."""
+        """Samples that another attempt has drawn, by id, with the attempt."""
         self._left: dict[str, Sample] = {}
         """Samples that another agent has drawn, by id, while it works on them."""
         self._upstream = upstream

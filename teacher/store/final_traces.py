@@ -237,7 +237,7 @@ class FinalTraces:
     def load(self, plan: QuestionPlan) -> None:
         """Take over what an earlier run collected, if settings, samples and journals are still the same.
 
-        More samples may have come after those that it saw, and more traces after those that it counted.
+        Later samples and later traces are allowed.
         """
         snapshot = read_snapshot(plan.folder / _SNAPSHOT)
         if snapshot is None:

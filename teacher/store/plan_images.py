@@ -42,7 +42,7 @@ def images_state(path: Path) -> str:
         statuses = file_statuses(names)
         return fingerprint({name: [*statuses.get(name, ())] for name in names})
     except (OSError, pa.ArrowException, KeyError):
-        return ""  # there is none, or a damaged one, which is made anew
+        return ""  # no plan, or a damaged one: it is made again
 
 
 def _image_paths(path: Path) -> list[str]:

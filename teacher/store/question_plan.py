@@ -42,7 +42,7 @@ from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
 _EXTENDED = 16
-"""Earlier plans that are remembered as the beginning of one."""
+"""A plan remembers at most so many earlier plans that it begins with."""
 _LIMIT_POOL = 20_000
 """`limit` chooses among at least so many samples from the start of the source; a larger source is not read on."""
 
@@ -67,7 +67,7 @@ class QuestionPlan:
     samples: int
     quarantined: Counter[str]
     routed: Mapping[str, int]
-    """Samples that each teacher covers, those left to what other teachers' traces lead to included."""
+    """Samples that each teacher covers, also those for which other teachers' traces decide whether it is asked."""
     settings: str = ""
     """Fingerprint of the settings that decide what a finished stage holds."""
     digest: str = ""
@@ -129,7 +129,7 @@ def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, An
 
 
 def _teacher_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
-    """What decides a teacher's traces, which samples it gets, and how its text is read."""
+    """The settings that decide a teacher's traces, its samples, and how its text is parsed."""
     return affecting(teacher, "generate") | _author_settings(teacher, model)
 
 

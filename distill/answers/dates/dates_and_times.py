@@ -289,7 +289,7 @@ def _valid_readings(*readings: Day) -> tuple[Day, ...]:
 
 
 def same_day(left: tuple[Day, ...], right: tuple[Day, ...]) -> bool | None:
-    """Whether two dates agree; None when it depends on how they are read or on what one of them leaves out."""
+    """Whether two dates agree; None when it depends on the reading or on a part that one of them leaves out."""
     verdicts = {_same_reading(left_reading, right_reading) for left_reading in left for right_reading in right}
     return verdicts.pop() if len(verdicts) == 1 else None
 

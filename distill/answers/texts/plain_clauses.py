@@ -110,7 +110,7 @@ class _Clause:
     read: Sentence
     inside: range
     asked: frozenset[str]
-    """The words of the question, and others for what it asks."""
+    """The words of the question, and words for the kind of thing that it asks for."""
 
     @property
     def is_english(self) -> bool:

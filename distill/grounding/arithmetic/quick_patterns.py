@@ -31,7 +31,7 @@ def compile_quick(pattern: str) -> re.Pattern[str]:
 
 
 def _beginnings(pattern: str) -> tuple[list[str], str]:
-    """The words of the choice that a pattern begins with, or all of it as one, and what comes after them."""
+    """The alternatives that a pattern begins with, or the whole pattern as one, and the rest after them."""
     parts = list(_split_choice(pattern))
     if len(parts) > 1:
         return [""], ""  # a choice between whole patterns
@@ -58,7 +58,7 @@ def _split_choice(pattern: str) -> Iterator[str]:
 
 
 def longest_literal(pattern: str) -> str:
-    """The longest text that stands in this pattern outside of any choice or repetition, so that each match holds it.
+    """The longest text outside of any choice or repetition of this pattern: each match holds it.
 
     Empty if there is none. A search for it spares most searches for the pattern.
     """

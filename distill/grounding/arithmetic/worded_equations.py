@@ -54,7 +54,7 @@ class Pattern:
     needs: tuple[str, ...] = ()
     """Texts of which a sentence must hold one, for a pattern whose words are common."""
     parts: tuple[str, ...] = ()
-    """Texts of which each match holds one, where they say more than its longest literal."""
+    """Each match of the pattern holds one of these texts; set where they select better than its longest literal."""
 
     @cached_property
     def literals(self) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ class KnownNumbers:
         """(label or nothing, value) of each operand that this sentence names."""
 
     def values_of(self, label: str) -> tuple[float, ...]:
-        """The one value of a label, where it has one: as it was read, or as the table has it."""
+        """The value of a label with a single value: as the rationale read it, else from the table."""
         if label in self.readings:
             return (self.readings[label],)
         values = self.table.under[label]

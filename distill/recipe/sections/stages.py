@@ -352,8 +352,7 @@ class Stage(Section):
 
     @property
     def divergence(self) -> Distill | None:
-        """The settings of the divergence from stored distributions; its weight is 1 for rollouts, which have no other
-        loss."""
+        """The settings of the divergence from stored distributions; rollouts have weight 1 and no other loss."""
         return self.distill if self.rollouts is None else Distill(weight=1.0, top_k=self.rollouts.top_k)
 
     @property

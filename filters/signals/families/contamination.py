@@ -51,9 +51,9 @@ _SEEN = 1 << 17
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contamination:
     sources: tuple[str, ...] = field(metadata=LOCATION)
-    """Names of the test sets; the index, whose digest covers them, is made from them."""
+    """Names of the test sets; the index is made from them, and its digest covers them."""
     images: Literal["all", "matching", "bytes"]
-    """Which pictures are decoded: all, those whose question matches a test question, none."""
+    """The pictures that are decoded: all, those whose question matches a test question, or none."""
     max_pixels: int
     index: str | None = field(metadata=LOCATION)
     """Folder of the index; None measures nothing."""

@@ -103,7 +103,7 @@ def _periods(words: Hashes, max_period: int) -> list[int]:
     sums = np.zeros(len(words) + 1, np.uint64)
     np.cumsum(words * powers[: len(words)], out=sums[1:])
     sizes = np.arange(1, max_period + 1)
-    # What begins one period later is the same, one period shorter.
+    # The suffix that begins one period later is the same text, one period shorter.
     is_repeated = sums[_LOOPS * sizes] - sums[sizes] == sums[(_LOOPS - 1) * sizes] * powers[sizes]
     periods: list[int] = sizes[is_repeated].tolist()
     return periods

@@ -53,7 +53,7 @@ def last_step(folder: Path) -> int:
 
 
 def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
-    """DataError where a stage has other `rows` than its checkpoint, or on one machine: steps would be other ones."""
+    """Raise DataError where a stage has other `rows` than its checkpoint, on any machine: its steps would differ."""
     processes.require_same(
         rows,
         f"stage '{stage.name}': the machines of this training read different rows, so their steps would differ; give "

@@ -92,7 +92,7 @@ class Memory:
 
 
 def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
-    """What a stage takes with this student, which stays as it is; `stage` as in the recipe. About two seconds."""
+    """The memory of a stage with this student, which does not change; `stage` as in the recipe. About two seconds."""
     return of(prepared(model, parts, stage), parts, stage)
 
 
@@ -117,7 +117,7 @@ def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedMode
 
 
 def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory:
-    """What training a student takes that is `prepared` for its stage."""
+    """The memory of training a student that is `prepared` for its stage."""
     # Outlined at half of it too, which has to be a token at least.
     tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]

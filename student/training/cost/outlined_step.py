@@ -1,8 +1,8 @@
 """One training step of a student without weights, on the meta device: tensors have sizes but no content.
 
 What runs is the language model and the head, forward and backward, as a GPU would run them; attention is one
-operation as a flash kernel is one. Counting modes watch it: bytes alive (student/training/cost/memory.py), bytes
-moved and FLOPs (student/training/cost/roofline.py).
+operation, like a flash kernel. Counting modes watch it: bytes alive (student/training/cost/memory.py), bytes moved
+and FLOPs (student/training/cost/roofline.py).
 """
 
 import functools

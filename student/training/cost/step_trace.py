@@ -210,8 +210,8 @@ def _touched(tensor: torch.Tensor) -> int:
 def _fused(operations: list[_Operation]) -> Iterator[Kernel]:
     """The kernels where neighbouring pointwise operations of the decoder are one.
 
-    A run reads what others made and writes what others read. What only the other direction reads is computed again
-    there in place of being kept.
+    A run of fused operations reads what others wrote and writes what others read. What only the other direction reads
+    is computed again there in place of being kept.
     """
     runs: list[list[_Operation]] = []
     for operation in operations:

@@ -93,7 +93,7 @@ def schedule(stage: Stage, load: Load) -> Schedule | None:
 
 
 def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: Any, cost: "Cost") -> Load:
-    """The load of a stage for the outline of a student. Raises what reading the data raises, where it is there."""
+    """The load of a stage for the outline of a student. Raises the errors of reading the data, if the data exists."""
     total = _rows(recipe, run, stage)
     if processor is None or not _there(recipe, run, stage):
         return _most(recipe, stage, total, outline, cost)

@@ -31,7 +31,7 @@ class Interrupts:
     """In this block the first signal is noted; `asked` gives the same answer in every process of the run."""
 
     def __init__(self, writing: Callable[[], bool] = lambda: False) -> None:
-        """`writing`: whether a checkpoint is being written, which is waited for as long as it takes."""
+        """`writing`: whether a checkpoint is being written; an interrupt waits for it without a limit."""
         self._writing = writing
         self._noted_at: float | None = None
         self._raising = self._over = False

@@ -72,7 +72,7 @@ class EmbeddedTeacher:
         self._pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else min(self._ends)
 
     def answer(self, requests: Sequence[Request], done: Done, pulse: Callable[[], None]) -> None:
-        """Answer some requests; `done` gets each completion as soon as it has ended.
+        """Answer some requests; `done` gets each completion as soon as it is finished.
 
         `pulse` is called a few times a second while a batch is being written; what it raises ends the batch.
         """

@@ -36,7 +36,7 @@ class BatchState:
     id: str
     status: str
     files: tuple[str, ...]
-    """Its answers and its errors, as far as there are any."""
+    """The answers and the errors of a batch, if there are any."""
     errors: str
     """Why it has failed as a whole."""
 
@@ -154,7 +154,7 @@ def request_line(name: str, body: bytes) -> bytes:
 
 
 def line_failure(error: Any) -> Failure | None:
-    """The failure of a request that has no response; None where the batch ended before it was its turn."""
+    """The failure of a request that has no response; None where the batch ended before it reached the request."""
     error = error if isinstance(error, dict) else {}
     code = str(error.get("code"))
     if code in _NOT_ANSWERED:

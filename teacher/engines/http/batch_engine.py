@@ -201,7 +201,7 @@ class BatchEngine(HttpEngine):
     async def _write_file(
         self, path: Path, requests: Sequence[Request], failed: Counter[str], done: Done
     ) -> tuple[list[str], list[Request]]:
-        """Write requests to a batch file; the ids of those that are in it, and those that it has no room for."""
+        """Write requests to a batch file; the ids of the requests in it, and the requests that do not fit."""
         names: list[str] = []
         left = most = self._limits.max_mb * 1e6
         with path.open("wb") as file:
@@ -314,7 +314,7 @@ class BatchEngine(HttpEngine):
             self._under_way -= count
 
     async def _there(self, batch: SubmittedBatch, call: Awaitable[Value]) -> Value:
-        """What the server says of a batch. The failure of one that it does not have says what a user can do."""
+        """What the server says of a batch. The error for a missing batch says what a user can do."""
         try:
             return await call
         except Failure as failure:

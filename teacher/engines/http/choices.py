@@ -48,8 +48,8 @@ async def ask_choices(
 ) -> AsyncIterator[tuple[Request, Completion]]:
     """The completions of a request and its siblings.
 
-    `together` asks for all of them and may give fewer, or an error; those that are missing are asked by `alone`, one
-    by one, which also finds out what is wrong with each.
+    `together` asks for all of them and may give fewer, or an error; `alone` asks for the missing ones, one by one,
+    and so finds the fault of each.
     """
     wanted = request.parts
     completions = (await together)[: len(wanted)]

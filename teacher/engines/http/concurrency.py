@@ -1,12 +1,12 @@
 """Decides how many requests a server gets at once: as many as keep it busy.
 
 `ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
-(vLLM's /metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that
-becomes free is filled immediately. For a server that shows no queue, the limit follows its answers. Before the first
-answer, the limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text.
-Then it rises with every answer, until answers no longer come faster; then in steps while that pays. The next run in
-the same directory starts with the number that this run reached. A refusal (429, 503) or a missed deadline lowers the
-limit either way.
+(vLLM's /metrics) gets as many requests as it lately worked on at once, and a short queue, so that a free place is
+filled immediately. For a server that shows no queue, the limit follows its answers. Before the first answer, the
+limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text. Then it
+rises with every answer, until answers no longer come faster; then in steps while that pays. The next run in the same
+directory starts with the number that this run reached. A refusal (429, 503) or a missed deadline lowers the limit
+either way.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The addresses that a host has: as it is written, or as a name server says."""
+"""The addresses of a host: a literal address, or those of a name server."""
 
 import asyncio
 import socket

@@ -223,7 +223,7 @@ class ChatClient:
             self._drawing = False
 
     async def ask(self, request: Request, replica: Replica) -> list[Completion]:
-        """The completions of one request, which is counted as in flight at `replica` until it ends; one a choice.
+        """The completions of one request, which counts as in flight at `replica` until it ends; one a choice.
 
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.

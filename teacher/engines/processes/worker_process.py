@@ -121,7 +121,7 @@ class WorkerProcess:
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
         """Work on a request beside others; waits while a request has the process for itself."""
-        while not self._unlocked.is_set():  # another one may have taken it since it was given back
+        while not self._unlocked.is_set():  # another request may have taken it meanwhile
             await self._unlocked.wait()
         self._sharing += 1
         try:

@@ -204,7 +204,7 @@ def _media_root(command: Sequence[str]) -> Path:
 
 
 def vllm_server_settings(teacher: Teacher, base: Path) -> Server:
-    """[teachers.server] with the Python that has vLLM as its command.
+    """[teachers.server] with vLLM's Python as its command.
 
     It is the one beside the program of server.command; where the recipe names none, DISTILL_VLLM_PYTHON may. Raises
     RecipeError when it is not there.

@@ -54,8 +54,10 @@ _SPEED = re.compile(
     # how the same numbers are computed
     r"|enforce-eager|cudagraph-.*|max-cudagraph-.*|compilation-config|optimization-level|attention-backend|mm-encoder-attn-backend"
 )
-"""Options that may differ between two starts: they change speed, memory and logs. Every other option changes what a
-server answers to the same request (its weights, its numbers, the prompt it sees), or may do so."""
+"""Options that may differ between two starts: they change speed, memory and logs.
+
+Every other option changes, or may change, the answer to a request (weights, numbers, the prompt).
+"""
 
 _PLACES = re.compile(
     r"PATH|HOME|PWD|USER|SHELL|LANG|TZ|TERM|LC_.*|XDG_.*|TMP(DIR)?|TEMP|LD_(LIBRARY_PATH|PRELOAD)|.*_(PATH|HOME|DIR|ROOT|FOLDER)"
@@ -63,8 +65,10 @@ _PLACES = re.compile(
     r"|(ALL|HTTPS?|NO|FTP)_PROXY|.*_(PORT|HOST|HOST_IP|ADDRESS|IFNAME)|.*(CACHE|TIMEOUT|LOG|LOGGING|LOGS|VERBOSITY|VERBOSE|PROGRESS|USAGE"
     r"|TELEMETRY|TRACK|OFFLINE|PROFILER?|TRACE)(_.*|S)?|HF_HUB_.*|HF_ENDPOINT|PYTHON(UNBUFFERED|DONTWRITEBYTECODE|FAULTHANDLER)"
 )
-"""Variables of a server's environment that say where it runs, what it logs and how long it waits. Every other one may
-change what it answers: one of a user's own script, or of vLLM's numbers."""
+"""Variables of a server's environment that set its place, its logs and its waiting times.
+
+Every other one may change what it answers: one of a user's own script, or of vLLM's numbers.
+"""
 
 _PROBE = Path(__file__).with_name("vllm_probe.py")
 _PROBE_TIMEOUT_S = 300.0

@@ -235,7 +235,7 @@ def build_command(
 
 
 def with_program(server: Server, program: str) -> Server:
-    """A server whose command names its program as it is called; a script in Python runs in this Python."""
+    """A server whose command has the path of its program; a script in Python runs in this Python."""
     called = (sys.executable, program) if is_script(server) else (program,)
     return server.model_copy(update={"command": (*called, *server.command[1:])})
 
