@@ -5,8 +5,9 @@ its journals, piece by piece, also while `distill generate` writes them. Both ha
 Nothing is written. Conditions are those of the rules: SQL over one trace, checked before it runs.
 """
 
+import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,14 @@ import duckdb
 import pyarrow as pa
 
 from distill.artifacts.integrity import require_finished
-from distill.artifacts.journal import read_jsonl_at
-from distill.artifacts.json_lines import read_record
-from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, part_paths
+from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, first_line
 from distill.local_paths import as_argument
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
-from distill.trace_records.token_counts import known_usage
-from distill.trace_records.trace_lines import trace_fault
+from distill.view.trace_journals import JOURNAL, TraceJournals
 from filters.decisions.rules import Condition, check, check_condition
 from filters.tables.signal_database import (
     Tables,
@@ -40,19 +38,10 @@ from filters.tables.signal_database import (
 FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
 """Columns whose values are counted and chosen by a click. `rule`: each rule that a trace failed."""
 LIMIT_S = 10.0
+_REMEMBERED = 64
 _FACET_VALUES = 30
 _LABELS = "CREATE TEMP TABLE labels (id VARCHAR PRIMARY KEY, label VARCHAR)"
 _OWN = pa.schema([("fate", pa.string()), ("label", pa.string())])
-_JOURNAL = pa.schema(
-    [
-        *((name, pa.string()) for name in ("id", "sample_id", "teacher", "outcome", "finish_reason", "answer")),
-        *((name, pa.int64()) for name in ("k", "reasoning_tokens", "answer_tokens", "start")),
-        ("latency_s", pa.float64()),
-        ("hinted", pa.bool_()),
-        ("journal", pa.string()),
-    ]
-)
-_BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +62,7 @@ class TraceTable:
     def __init__(self, run: Path) -> None:
         self.run = run
         self._require_run(f"run `distill generate RECIPE --run {as_argument(run)}` first")
-        self._lock = threading.Lock()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
         self._labels: dict[str, str] = {}
         self._open()
 
@@ -85,6 +74,10 @@ class TraceTable:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
         folder, samples = self.run / "filter", self.run / "generate" / SAMPLES
         version = _filter_version(self.run)
+        self._counts: dict[str, list[dict[str, Any]]] = {}
+        """What `_count` has answered since the last change."""
+        self.unread = False
+        """Whether the journals of a run that is not filtered have records that are not in the table yet."""
         self._checked: tuple[Filter | None, list[Condition]] = None, []
         self.filtered = version is not None
         more = {"samples": samples} if samples.is_file() else {}
@@ -106,8 +99,8 @@ class TraceTable:
                 list_transform(decisions.reasons, lambda reason: reason.rule) AS rules FROM {joined}""")
         else:
             self._database = closed_database(files=[samples] if more else [])
-            self.columns = pa.schema([*_JOURNAL, ("domain", pa.string()), *_OWN])
-            self._read = _JournalReader(self.run / "generate", self._database)
+            self.columns = pa.schema([*JOURNAL, ("domain", pa.string()), *_OWN])
+            self._read = TraceJournals(self.run / "generate", self._database)
             domain = "samples.domain" if more else "NULL::VARCHAR"
             if more:
                 self._database.execute(f"CREATE TEMP VIEW samples AS SELECT * FROM {parquet_rows([samples])}")
@@ -123,27 +116,37 @@ class TraceTable:
         self._write_labels(self._labels)
         self.version = version  # last: what failed on the way is tried again
 
-    def refresh(self) -> None:
-        """Take in new records, or a filter stage that has finished since. Raises DataError where the run is gone."""
+    def refresh(self, at_most: int = sys.maxsize) -> None:
+        """Take in new records, so many at most, or a filter stage that has finished since.
+
+        Raises DataError where the run is gone.
+        """
         self._require_run("it was moved or deleted while this page was open")
+        if self.filtered and _filter_version(self.run) == self.version:
+            return  # without waiting for a query
         with self._lock:
             if _filter_version(self.run) != self.version:
                 self._database.close()
                 self._open()
             if not self.filtered:
-                self._read.more()
+                self._counts = {}
+                self.unread = not self._read.more(at_most)
 
     def close(self) -> None:
-        self._database.close()
+        self._database.interrupt()
+        with self._lock:
+            self._database.close()
 
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """The current label of every labelled trace."""
         with self._lock:
+            self._counts = {}
             self._labels = dict(labels)
             self._write_labels(self._labels)
 
     def set_label(self, trace_id: str, label: str) -> None:
         with self._lock:
+            self._counts = {}
             self._labels[trace_id] = label
             self._database.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", [trace_id, label])
 
@@ -154,6 +157,10 @@ class TraceTable:
             self._database.execute("INSERT OR REPLACE INTO labels SELECT id, label FROM new_labels")
             self._database.unregister("new_labels")
 
+    def prepare(self) -> None:
+        """Count what the first page shows."""
+        self._count(*self._condition(Query()), {})
+
     def search(self, query: Query) -> dict[str, Any]:
         """`total`, the `rows` of one page, and counts of every facet, for the traces that a query asks for.
 
@@ -161,9 +168,63 @@ class TraceTable:
         """
         base, values = self._condition(query)
         chosen = self._chosen(query.chosen)
+        facets = self._count(base, values, chosen)
+        rows = self._page(query, base, values, chosen)
+        questions = self.samples([row["sample_id"] for row in rows])
+        for row in rows:
+            row["question"] = questions.get(row["sample_id"], {}).get("question", "")
+        grouped: dict[str, list[tuple[str, int]]] = {name: [] for name in self._facets()}
+        for row in facets:
+            if row["facet"] != "total" and len(grouped[row["facet"]]) < _FACET_VALUES:
+                grouped[row["facet"]].append((str(row["value"]), row["n"]))
+        total = next(row["n"] for row in facets if row["facet"] == "total")
+        return {"total": total, "rows": rows, "facets": grouped}
+
+    def _page(
+        self, query: Query, base: str, values: Sequence[Any], chosen: Mapping[str, tuple[str, list[str]]]
+    ) -> list[dict[str, Any]]:
+        """The rows of one page of the traces that have a condition and chosen values."""
+        tokens = "rationale_tokens" if self.filtered else "reasoning_tokens"
+        shown = [name for name in ("answer_verdict", tokens) if name in self.columns.names]
+        column, order = query.order.removeprefix("-"), ""
+        if column:
+            if column not in self.columns.names:
+                names = ", ".join(self.columns.names)
+                raise DataError(f"order = {column!r}: no column of this run; choose one of {names}")
+            order = f"{identifier(column)} {'DESC' if query.order.startswith('-') else 'ASC'} NULLS LAST, "
+        extra = [*shown, *([column] if column and column not in (*shown, "id", "sample_id", "teacher") else [])]
+        listed = ", ".join(["id, sample_id, teacher, domain, k, fate, rules, label", *map(identifier, extra)])
+        conditions = [base, *(sql for sql, _ in chosen.values())]
+        own = "decisions" if self.filtered else "journal"  # without the joins of `traces`
+        ids = self._rows(
+            f"SELECT id FROM {own if conditions == ['true'] and not column else 'traces'} "
+            f"WHERE {' AND '.join(conditions)} ORDER BY {order}id LIMIT ? OFFSET ?",
+            [*values, *(value for _, value in chosen.values()), query.limit, query.offset],
+        )
+        # As constants they are looked for in the files, before the joins.
+        among = ", ".join(text(row["id"]) for row in ids) or "NULL"
+        return self._rows(f"SELECT {listed} FROM traces WHERE id IN ({among}) ORDER BY {order}id")
+
+    def _count(
+        self, base: str, values: Sequence[Any], chosen: Mapping[str, tuple[str, list[str]]]
+    ) -> list[dict[str, Any]]:
+        """The number of traces of every value of every facet, and of all, for a condition and the chosen values.
+
+        Remembered: neither another page nor another order changes them.
+        """
+        with self._counting:  # who asks for what is being counted waits for it
+            counts, key = self._counts, repr((base, values, chosen))  # after a change of the run there is a new dict
+            if key not in counts:
+                if len(counts) >= _REMEMBERED:
+                    counts.clear()
+                counts[key] = self._counted(base, values, chosen)
+            return counts[key]
+
+    def _counted(
+        self, base: str, values: Sequence[Any], chosen: Mapping[str, tuple[str, list[str]]]
+    ) -> list[dict[str, Any]]:
         sides = [f"({sql}) AS {identifier(f'in {name}')}" for name, (sql, _) in chosen.items()]
-        picked = [value for _, value in chosen.values()]
-        names = [name for name in FACETS if name == "rule" or name in self.columns.names]
+        names = self._facets()
         narrow = ", ".join("rules" if name == "rule" else identifier(name) for name in names)
         counted = " UNION ALL ".join(
             f"SELECT {text(name)} AS facet, value, count(*) AS n FROM "
@@ -176,38 +237,15 @@ class TraceTable:
             + " GROUP BY value"
             for name in names
         )
-        facets = self._rows(
+        return self._rows(
             f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM traces WHERE {base}) "
             f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
             f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
-            [*picked, *values],
+            [*(value for _, value in chosen.values()), *values],
         )
-        total = next(row["n"] for row in facets if row["facet"] == "total")
-        tokens = "rationale_tokens" if self.filtered else "reasoning_tokens"
-        shown = [name for name in ("answer_verdict", tokens) if name in self.columns.names]
-        column = query.order.removeprefix("-")
-        if column and column not in self.columns.names:
-            raise DataError(
-                f"order = {column!r}: no column of this run; choose one of {', '.join(self.columns.names)}"
-            )
-        order = (
-            f"{identifier(column)} {'DESC' if query.order.startswith('-') else 'ASC'} NULLS LAST, " if column else ""
-        )
-        extra = [*shown, *([column] if column and column not in (*shown, "id", "sample_id", "teacher") else [])]
-        listed = ", ".join(["id, sample_id, teacher, domain, k, fate, rules, label", *map(identifier, extra)])
-        rows = self._rows(
-            f"SELECT {listed} FROM traces WHERE {' AND '.join([base, *(sql for sql, _ in chosen.values())])} "
-            f"ORDER BY {order}id LIMIT ? OFFSET ?",
-            [*values, *picked, query.limit, query.offset],
-        )
-        questions = self.samples([row["sample_id"] for row in rows])
-        for row in rows:
-            row["question"] = questions.get(row["sample_id"], {}).get("question", "")
-        grouped: dict[str, list[tuple[str, int]]] = {name: [] for name in names}
-        for row in facets:
-            if row["facet"] != "total" and len(grouped[row["facet"]]) < _FACET_VALUES:
-                grouped[row["facet"]].append((str(row["value"]), row["n"]))
-        return {"total": total, "rows": rows, "facets": grouped}
+
+    def _facets(self) -> list[str]:
+        return [name for name in FACETS if name == "rule" or name in self.columns.names]
 
     def samples(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Questions by id, with golds and image references."""
@@ -223,8 +261,12 @@ class TraceTable:
         return float(row["low"]), float(row["high"])
 
     def holds(self, trace_id: str) -> bool:
-        """Whether the run has a trace with this whole id."""
-        return bool(self._rows("SELECT 1 FROM facts WHERE id = ? LIMIT 1", [trace_id]))
+        """Whether the run has a trace with this whole id, also one that was not read yet."""
+        query = "SELECT 1 FROM facts WHERE id = ? LIMIT 1"
+        if not (found := self._rows(query, [trace_id])) and self.unread:
+            self.refresh()
+            found = self._rows(query, [trace_id])
+        return bool(found)
 
     def values(self, trace_id: str, columns: Collection[str]) -> dict[str, Any]:
         listed = ", ".join(identifier(name) for name in sorted(columns)) or "id"
@@ -319,74 +361,3 @@ def _filter_version(run: Path) -> tuple[str, str] | None:
     """A value that changes with every finished filter stage of a run; None while there is none."""
     finished = Manifest.read(run / "filter")
     return None if finished is None else (finished.fingerprint, finished.created)
-
-
-class _JournalReader:
-    """Journals as a table, from where the last call ended. A finished record replaces an error of the same trace."""
-
-    def __init__(self, generate: Path, database: duckdb.DuckDBPyConnection) -> None:
-        self._generate, self._database = generate, database
-        self._last: dict[Path, tuple[int, str]] = {}
-        """First byte and trace of the last record that was read of each journal."""
-        self._finished: set[str] = set()
-        kinds = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
-        columns = ", ".join(
-            f"{column.name} {kinds[column.type]}{' PRIMARY KEY' if column.name == 'id' else ''}"
-            for column in _JOURNAL
-        )
-        database.execute(f"CREATE TEMP TABLE journal ({columns})")
-
-    def more(self) -> None:
-        """Append what was written since. Where a journal was written anew, all are read again."""
-        if not all(map(self._is_as_read, self._last)):
-            self._forget()
-        rows: dict[str, dict[str, Any]] = {}
-        try:
-            for row in self._new():
-                rows[row["id"]] = row
-                if len(rows) >= _BATCH:
-                    self._insert(rows)
-                    rows = {}
-            self._insert(rows)
-        except BaseException:
-            self._forget()  # of what was read, some is not in the table
-            raise
-
-    def _is_as_read(self, journal: Path) -> bool:
-        start, trace = self._last[journal]
-        record = read_record(journal, start)
-        return record is not None and record.get("id") == trace
-
-    def _forget(self) -> None:
-        self._last.clear()
-        self._finished.clear()
-        self._database.execute("DELETE FROM journal")
-
-    def _new(self) -> Iterator[dict[str, Any]]:
-        for journal in part_paths(self._generate, ".jsonl", below="*"):
-            begin, _ = self._last.get(journal, (0, ""))
-            for start, record in read_jsonl_at(journal, check=trace_fault, on_damage=lambda _: None, begin=begin):
-                self._last[journal] = start, record["id"]
-                if record["id"] in self._finished:
-                    continue
-                if record["outcome"] != "error":
-                    self._finished.add(record["id"])
-                yield _row(record, journal.relative_to(self._generate).as_posix(), start)
-
-    def _insert(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        if rows:
-            self._database.register("new_rows", pa.Table.from_pylist(list(rows.values()), schema=_JOURNAL))
-            self._database.execute("INSERT OR REPLACE INTO journal SELECT * FROM new_rows")
-            self._database.unregister("new_rows")
-
-
-def _row(record: Mapping[str, Any], journal: str, start: int) -> dict[str, Any]:
-    row = {name: record.get(name) for name in _JOURNAL.names if name in record}
-    usage = known_usage(record)
-    return row | {
-        "reasoning_tokens": usage["reasoning"],
-        "answer_tokens": usage["answer"],
-        "hinted": record["hinted"],
-        "journal": journal,
-        "start": start,
-    }

@@ -60,5 +60,7 @@ ALLOWED = frozenset(" ".join((_OPERATORS, _NUMBERS, _TEXTS, _LISTS, _JSON, _DATE
 NAMES = tuple(sorted(name for name in ALLOWED if name[0].isalpha()))
 """The allowed functions that are names, not operators."""
 
-LOCAL_TYPES = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
+LOCAL_TYPES = frozenset(
+    {"timestamptz", "timestamptz_ns", "timestamp with time zone", "timetz", "time with time zone"}
+)
 """What a value of these types says depends on the machine's time zone."""

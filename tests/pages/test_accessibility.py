@@ -116,6 +116,8 @@ def test_a_sound_page_has_no_problems():
         ("<input>", "without a label"),
         ("<table><tr><td>1</td></tr></table>", "no headers"),
         ("<table><tr><th>1</th></tr></table>", "without scope"),
+        ('<table><tr><th scope="col"></th><th scope="col">1</th></tr></table>', "an empty header"),
+        ('<section aria-label="a">1</section><section aria-label="a">2</section>', "is there 2 times"),
         ('<p class="pale">light grey on white</p>', "light: "),
         ('<p style="color: #222222">dark grey on black</p>', "dark: "),
         ('<div class="scroll" tabindex="0">x</div>', "keyboard"),

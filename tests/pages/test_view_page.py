@@ -11,10 +11,11 @@ from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from PIL import Image
 from run_fixtures import generate_folder, recipe, small_world
 from view_page import CHOSEN, LOADED
-from view_servers import viewed
+from view_servers import unfiltered, viewed
 
 from distill.recipe.loading import load
 from distill.trace_records.human_labels import read_labels
+from distill.view import server
 from filters.apply import apply
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -328,3 +329,27 @@ def test_the_policy_bench_shows_nothing_of_an_earlier_policy(run: Path) -> None:
 
     with viewed(run) as (_, address):
         browse(look)
+
+
+def test_a_page_shows_what_is_read_while_many_journals_are_being_read(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = unfiltered(run, tmp_path / "copy")
+    traces = sum(len(part.read_bytes().splitlines()) for part in here.glob("generate/*/part-*"))
+    monkeypatch.setattr(server, "_READ_AT_ONCE", 3)
+    total = "document.getElementById('total').textContent"
+
+    async def look(tab: Tab) -> tuple[str, list[str]]:
+        await tab.call("Page.enable")
+        await tab.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            source="window.totals = []; new MutationObserver(() => { const now = document.getElementById('total');"
+            "if (now) totals.push(now.textContent); }).observe(document, {childList: true, subtree: true});",
+        )
+        await tab.open(address, DESKTOP)
+        await until(tab, f"{total} === '{traces} traces'")
+        return await tab.evaluate("totals.join('|')"), tab.problems
+
+    with viewed(here) as (_, address):
+        totals, found = browse(look)
+    assert "|3 traces so far; more are being read|" in totals and found == []

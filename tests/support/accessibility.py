@@ -42,6 +42,8 @@ def _document(root: Element) -> Iterator[str]:
         yield "the page has not one main part"
     ids = Counter(element.attributes["id"] for element in root.walk() if "id" in element.attributes)
     yield from (f"id {name!r} is used {count} times" for name, count in ids.items() if count > 1)
+    regions = Counter(element.attributes.get("aria-label") for element in _all(root, "section"))
+    yield from (f"region {name!r} is there {count} times" for name, count in regions.items() if name and count > 1)
     for element in root.walk():
         if (target := element.attributes.get("href", "")).startswith("#") and target[1:] not in ids:
             yield f"{element} leads to {target}, which is not there"
@@ -109,6 +111,7 @@ def _tables(root: Element) -> Iterator[str]:
         yield from (
             f"{head}: a header without scope" for head in heads if head.attributes.get("scope") not in ("col", "row")
         )
+        yield from (f"{head}: an empty header" for head in heads if not head.words())
         for row in _all(table, "tbody"):
             yield from (f"{line}: a row without a header" for line in _all(row, "tr") if line.children[0].tag != "th")
         widths = {sum(int(cell.attributes.get("colspan", 1)) for cell in row.children) for row in _all(table, "tr")}

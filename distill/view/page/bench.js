@@ -81,7 +81,7 @@ async function compare() {
     ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))));
   const total = found.total;
   byId("effect").replaceChildren(
-    block(["", "in the run", "with these rules", "change"], [["kept", ...change(total.kept, total.now_kept)], ["selected", ...change(total.selected, total.now_selected)],
+    block(["traces", "in the run", "with these rules", "change"], [["kept", ...change(total.kept, total.now_kept)], ["selected", ...change(total.selected, total.now_selected)],
       ...Object.entries(found.groups.domain || {}).filter(() => Object.keys(found.groups.domain).length > 1)
         .map(([name, one]) => [`selected, ${name || "no domain"}`, ...change(one.selected, one.now_selected)])]),
     block(["dropped or left out by", "in the run", "with these rules", "change"], Object.entries(found.reasons).map(([name, both]) => [name, ...change(...both)])),

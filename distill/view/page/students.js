@@ -67,7 +67,7 @@ function change({ arm, before, delta, ci95, n, only_first, only_second }) {
 function reply(name, one) {
   const said = one || { verdict: "not asked", answer: "", reasoning: "" };
   const notes = [said.truncated && "cut off", !said.truncated && said.well_formed === false && "no closed form", said.error_cause && said.error_cause.replaceAll("_", " ")];
-  return make("section", { "aria-label": name },
+  return make("div", { role: "group", "aria-label": name },
     make("h3", {}, name, " ", make("b", { class: said.verdict === "correct" ? "good" : "bad" }, said.verdict)),
     make("p", { dir: "auto" }, make("b", {}, said.answer || "no answer"), " ", make("small", {}, notes.filter(Boolean).join(", "))),
     said.reasoning ? make("div", { class: "rationale", dir: "auto" }, said.reasoning) : null);

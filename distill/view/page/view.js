@@ -1,5 +1,5 @@
 "use strict";
-const SIZE = 50, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
+const SIZE = 50, LOOK_MS = 5000, READING_MS = 2000, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
 const NOTHING = { rows: [], total: null, facets: {} };
 const drafts = new Map();  // texts that a person wrote and has not sent, by field and trace
 const given = new Map();  // how many labels this page gave to a trace
@@ -66,7 +66,7 @@ function drawFacets() {
 
 function drawRows() {
   const current = wanted().get("id"), offset = Number(wanted().get("offset") || 0);
-  byId("total").textContent = found.total === null ? "" : counted(found.total, "trace");
+  byId("total").textContent = found.total === null ? "" : counted(found.total, "trace") + (state.unread ? " so far; more are being read" : "");
   byId("rows").replaceChildren(...found.rows.map((row) => make("li", {}, make("button",
     { type: "button", "data-id": row.id, "aria-current": row.id === current, onclick: () => ask({ id: row.id }) },
     make("span", { class: "question" }, row.question || row.id),
@@ -288,8 +288,11 @@ async function start() {
   readAddress();
   await search();
   await drawAgreement();
-  setInterval(look, 5000);  // a run that is being generated grows, and one that is filtered gets its decisions
+  lookOn();
 }
+
+// A run that is being generated grows, and one that is filtered gets its decisions. Many journals are read bit by bit.
+function lookOn() { setTimeout(() => look().finally(lookOn), state.unread && !silent ? 0 : LOOK_MS); }
 
 function readAddress() {
   const parameters = wanted();
@@ -300,14 +303,17 @@ function readAddress() {
   byId("order").value = parameters.get("order") || "";
 }
 
-let silent = false;
+let silent = false, searched = 0;
 
 async function look() {
   try {
     const now = await call("/api/state"), changed = String(now.version) !== String(state.version), other = String(now.columns) !== String(state.columns);
     state = now;
     if (other) readAddress();
-    if (changed || silent || !now.filtered) await search();
+    if (changed || silent || (!now.filtered && (!now.unread || performance.now() - searched > READING_MS))) {
+      await search();
+      searched = performance.now();
+    }
     if (changed) await drawAgreement();
     if (changed && !byId("policy").hidden) await compare();
     silent = false;

@@ -14,8 +14,9 @@ from distill.artifacts.journal import Journal, read_jsonl, write_jsonl
 from distill.errors import DataError
 from distill.trace_records import human_labels
 from distill.trace_records.human_labels import LabelJournal
-from distill.view import trace_table
+from distill.view import server, trace_table
 from distill.view.trace_facts import trace_facts
+from distill.view.trace_journals import TraceJournals
 from distill.view.trace_table import Query, TraceTable
 from filters.apply import apply
 
@@ -57,7 +58,7 @@ def test_traces_whose_insertion_failed_once_are_there_the_next_time(
         raise MemoryError
 
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr(trace_table._JournalReader, "_insert", fail)
+        patched.setattr(TraceJournals, "_insert", fail)
         table.refresh()
     table.refresh()
     assert table.search(Query())["total"] == sum(
@@ -105,9 +106,62 @@ def test_no_request_waits_for_a_query_of_another_one(run: Path, monkeypatch: pyt
 
     callers: list[threading.Thread] = []
     monkeypatch.setattr(TraceTable, "samples", watched)
+    monkeypatch.setattr(TraceTable, "prepare", lambda _: None)
     with viewed(run) as (visitor, _):
-        loops |= {each for each in threading.enumerate() if each is not threading.main_thread()}
+        loops |= {each for each in threading.enumerate() if "asyncio" not in each.name}
         assert visitor.ask("/picture/unknown/0")[0] == 404
         assert visitor.ask("/api/ask", {"sample_id": "unknown"})[0] == 400
     assert len(callers) == 2 and not loops & {*callers}
+    shutil.rmtree(run / "labels")
+
+
+def test_the_first_counts_are_made_before_a_browser_asks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, count = threading.Event(), TraceTable._counted
+
+    def watched(table: TraceTable, *arguments: Any) -> list[dict[str, Any]]:
+        found = count(table, *arguments)
+        counted.set()
+        return found
+
+    monkeypatch.setattr(TraceTable, "_counted", watched)
+    with viewed(run):
+        assert counted.wait(20)
+    shutil.rmtree(run / "labels")
+
+
+def test_a_view_that_ends_while_it_counts_ends_the_query(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), list[str]()
+
+    def slow(table: TraceTable) -> None:
+        begun.set()
+        try:
+            table._rows("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+
+    monkeypatch.setattr(TraceTable, "prepare", slow)
+    with viewed(run):
+        assert begun.wait(20)
+    assert ended == ["DataError"]
+    shutil.rmtree(run / "labels")
+
+
+def test_many_journals_are_read_bit_by_bit(run: Path) -> None:
+    """The page shows what is read while the rest is being read, and nothing is read twice or left out."""
+    records = sorted(record["id"] for part in run.glob("generate/*/part-*") for record in read_jsonl(part))
+    table, sizes = TraceTable(run), list[int]()
+    while not sizes or table.unread:
+        table.refresh(5)
+        sizes.append(table.search(Query())["total"])
+    assert sizes == [*range(5, len(records), 5), *([len(records)] * (2 - bool(len(records) % 5)))]
+    assert sorted(row["id"] for row in table.search(Query(limit=1000))["rows"]) == records
+
+
+def test_a_trace_that_is_not_read_yet_can_be_labelled(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = [record["id"] for part in sorted(run.glob("generate/*/part-*")) for record in read_jsonl(part)][-1]
+    monkeypatch.setattr(server, "_READ_AT_ONCE", 1)
+    with viewed(run) as (visitor, _):
+        assert visitor.ask("/api/state")[1]["unread"]
+        assert visitor.ask("/api/labels", {"trace": last, "label": "wrong"})[0] == 200
     shutil.rmtree(run / "labels")

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -113,3 +114,23 @@ def test_a_finished_record_replaces_an_error_and_never_the_other_way_round(run: 
 def test_a_folder_without_traces_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no run directory with traces"):
         TraceTable(tmp_path)
+
+
+def test_counts_are_made_once_for_all_pages_and_orders_until_a_label_changes_them(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, count = list[str](), TraceTable._counted
+
+    def watched(table: TraceTable, *arguments: Any) -> list[dict[str, Any]]:
+        counted.append(arguments[0])
+        return count(table, *arguments)
+
+    monkeypatch.setattr(TraceTable, "_counted", watched)
+    table = TraceTable(run)
+    first = table.search(Query())
+    assert table.search(Query(offset=5, order="-teacher"))["facets"] == first["facets"] and len(counted) == 1
+    table.search(Query(where="k = 0"))
+    table.search(Query(chosen={"fate": ["dropped"]}))
+    assert len(counted) == 3
+    table.set_label(first["rows"][0]["id"], "wrong")
+    assert table.search(Query())["facets"]["label"] == [("wrong", 1)] and len(counted) == 4

@@ -9,7 +9,7 @@ import pytest
 from distill.errors import RecipeError
 from distill.recipe.sections.filter import Filter, Mix, Rule, Select
 from filters.decisions import decide as policy
-from filters.decisions.allowed_functions import ALLOWED
+from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES
 from filters.decisions.limits import measure as measure_limits
 from filters.decisions.rules import check, check_condition, faulty_expression
 from filters.signals.registry import COLUMNS, LOCAL
@@ -136,10 +136,13 @@ def test_anything_but_a_condition_on_one_trace_is_refused_before_data_is_read(co
 
 
 def test_every_allowed_function_is_in_the_database_and_gives_one_result_for_the_same_values():
+    # Times of a zone depend on the machine; their types are refused.
     rows = empty_database(COLUMNS).execute(
-        """SELECT lower(function_name), bool_and(function_type = 'macro' OR stability = 'CONSISTENT'),
+        """SELECT lower(function_name), bool_and(function_type = 'macro' OR stability = 'CONSISTENT'
+        OR list_has_any(list_transform(parameter_types, lambda each: lower(each)), $1)),
         string_agg(macro_definition, ' ') FROM duckdb_functions()
-        WHERE function_type IN ('scalar', 'macro') GROUP BY 1"""
+        WHERE function_type IN ('scalar', 'macro') GROUP BY 1""",
+        [list(LOCAL_TYPES)],
     )
     known = {name: (consistent, definition or "") for name, consistent, definition in rows.fetchall()}
     assert sorted(ALLOWED - known.keys()) == []
@@ -149,6 +152,18 @@ def test_every_allowed_function_is_in_the_database_and_gives_one_result_for_the_
     assert {
         name: wrong for name in ALLOWED if (wrong := {x.lower() for x in called[name]} - ALLOWED - aggregates)
     } == {}
+
+
+def test_every_type_whose_values_depend_on_the_time_zone_is_refused():
+    rows = empty_database(COLUMNS).execute(
+        "SELECT DISTINCT lower(type_name) FROM duckdb_types() "
+        "WHERE logical_type LIKE '%WITH TIME ZONE%' OR logical_type LIKE '%TZ%'"
+    )
+    zoned = {name for (name,) in rows.fetchall()}
+    assert zoned and zoned <= LOCAL_TYPES
+    for name in zoned:
+        with pytest.raises(RecipeError, match="another time on every machine"):
+            check(rules(bad=f"CAST(teacher AS {name}) IS NULL"))
 
 
 def test_an_unknown_column_is_named_with_the_nearest_and_the_known_ones():
