@@ -355,7 +355,7 @@ def test_an_outage_of_the_store_loses_nothing_asks_nothing_twice_and_says_what_i
         while asked_of(url) < 30 and time.monotonic() < deadline:
             time.sleep(0.005)
         faults.away = True
-        time.sleep(8)
+        time.sleep(4)  # two leases; agents say after two seconds what they wait for
         assert any(thread.is_alive() for thread in threads), "a unit that is not committed keeps its agent waiting"
         faults.away = False
         for thread in threads:
