@@ -340,7 +340,7 @@ class StageRun:
         path = self.folder / REFERENCE
         self._report("reference", count, count, "rows", {})
         return reference.stored_or_computed(
-            student, self.steps.data, count, self.stage, path, fingerprint(self.fields)
+            student, self.steps.data, count, self.stage, path, fingerprint({**self.fields, "rows": self.row_identity})
         )
 
     def choose_kernels(self) -> None:

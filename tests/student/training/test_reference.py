@@ -1,12 +1,15 @@
 """The reference of a preference stage is read where it was stored whole, and computed anew where it was not."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from student.training import reference
+from student.training.stage_run import StageRun
 
 VALUES = np.linspace(-60, -30, 40, dtype=np.float32)
 
@@ -33,3 +36,22 @@ def test_a_damaged_file_is_computed_anew_wherever_it_is_damaged(tmp_path: Path, 
             path.write_bytes(damaged)
             anew += read()
     assert anew > len(whole)
+
+
+def test_a_reference_of_other_rows_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr(reference, "stored_or_computed", lambda *values: asked.append(values[-1]))
+    for digest in ("first", "first", "second"):
+        work = SimpleNamespace(
+            student=nn.Linear(1, 1),
+            device="cpu",
+            examples=[1, 2],
+            folder=tmp_path,
+            stage=None,
+            steps=SimpleNamespace(data=None),
+            fields={"seed": 0},
+            row_identity={"count": 2, "sha256": digest},
+            _report=lambda *_: None,
+        )
+        StageRun._reference(work)  # type: ignore[arg-type]
+    assert asked[0] == asked[1] != asked[2]
