@@ -21,6 +21,7 @@ from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED
 from distill.artifacts.manifest import Manifest, differences, fingerprint
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
+from distill.data.sources import is_there
 from distill.errors import DataError, DistillError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
@@ -91,12 +92,16 @@ def made_otherwise(recipe: Recipe, run: Path, job: Job) -> str:
 
     Nothing is said of an arm whose data or weights are not there any more: its settings alone cannot be compared.
     """
+    from student.data.rows import sources_of
     from student.evaluate import evaluation_fields
     from student.train import stage_fields
 
     folder = place(run, job.arm, job.seed)
     try:
         planned = arm(recipe, job.arm, seed=job.seed, budget=_budget(recipe, run, job))
+        read = {name for stage in planned.recipe.stages for name in sources_of(stage)}
+        if not all(is_there(planned.recipe, name) for name in read):
+            return ""
         made = stage_fields(planned.recipe, folder) if planned.recipe.stages else {}
         parts = {Path("train", name): fields for name, fields in made.items()}
         if not planned.rounds:  # the evaluation of the last round has a recipe of its own

@@ -252,6 +252,13 @@ def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Pat
         ablate(load(here), run, report=True)
 
 
+def test_arms_whose_training_data_are_not_there_any_more_stay_in_the_report(here: Path) -> None:
+    text = (here / "mine.toml").read_text().replace(f"{TINY}/data/captions.parquet", "/gone/captions.parquet")
+    (here / "mine.toml").write_text(text)
+    ablate(load(here), here / "run", report=True)
+    assert list(results(here)["arms"]) == list(ARMS) and "random" not in results(here)["skipped"]
+
+
 def test_seeds_that_fail_are_named_and_no_seed_is_run_twice(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Job] = []
 
