@@ -13,6 +13,8 @@ from filters.apply import apply
 from filters.dataset.ablation_sets import materialise
 from student.data import rows
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 STAGE = """
 [[stages]]
 name = "reason"

@@ -20,6 +20,8 @@ from filters.decisions.funnel import measure as measure_funnel
 from filters.signals.registry import COLUMNS
 from filters.tables.journal_pieces import Maker
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 HINTED = """
 [[teachers]]
 name = "hinted"

@@ -10,6 +10,8 @@ from distill.errors import RecipeError
 from filters.apply import apply
 from filters.dataset.webdataset import key
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 KEEP_ALL = "[filter]\nrules = []\n"
 
 

@@ -14,6 +14,8 @@ from filters.apply import apply
 from filters.dataset.ablation_sets import materialise_stages
 from student.data import rows
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 STAGE = """
 [[stages]]
 name = "prefer"

@@ -22,6 +22,8 @@ from filters.decisions import decide
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 KEEP_ALL = "[filter]\nrules = []\n"
 
 

@@ -12,6 +12,8 @@ from filters.signals import registry
 from filters.tables.signal_database import Tables, connect
 from filters.what_if import what_if
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 SETTINGS = """
 [filter]
 signals = ["answer", "human"]

@@ -61,10 +61,16 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def world(tmp_path, run):
+def reported(tmp_path, run):
+    """The folder of a recipe with a signal of its own."""
     (tmp_path / "mine.py").write_text(HEDGING)
     registry.calls.clear()
     return tmp_path
+
+
+@pytest.fixture
+def world(reported, short_report):
+    return reported
 
 
 def rows(run):
@@ -73,9 +79,9 @@ def rows(run):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_explained(world, run, workers):
+def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_explained(reported, run, workers):
     settings = f"[filter]\nworkers = {workers}\npartition_rows = 8"
-    done = apply(recipe(world, OWN.replace("[filter]", settings)), run)
+    done = apply(recipe(reported, OWN.replace("[filter]", settings)), run)
     found = rows(run)
     doubting = {name for name, row in found.items() if row["hedging_words"]}
     assert len(doubting) == 6 == done.counts["rule.hedges"]
