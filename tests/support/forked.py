@@ -1,15 +1,17 @@
 """Processes of their own that have the training libraries loaded: forks of one process that has run nothing.
 
 Loading torch, transformers and TRL takes seven seconds, most of the time of a process that trains the student of a
-test. One process for each pytest process loads them, when the first test asks for it. It has run nothing, so that a
-fork is as good as a new process. It ends when its input ends: when the pytest process ends, however that happens.
-A test file can have a process of its own that is forked, with other things `loaded`.
+test. One process loads them for all workers of pytest, when the first test asks for it. It has run nothing, so that a
+fork is as good as a new process. Workers are connected to it by a socket; it ends when the last of them has ended,
+however that happens. A test file can have a process of its own that is forked, with other things `loaded`.
 """
 
 import contextlib
+import hashlib
 import json
 import math
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -19,7 +21,9 @@ import time
 import traceback
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
+
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 240.0
@@ -50,52 +54,95 @@ def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -
     When one of several fails, the others get SIGTERM a second later, and later SIGKILL. `loaded` is what the process
     that is forked executes first.
     """
-    server = _server(loaded)
-    assert server.stdin is not None and server.stdout is not None
     with tempfile.NamedTemporaryFile() as stdout, tempfile.NamedTemporaryFile() as stderr:
         call = {"code": code, "arguments": [*map(str, arguments)], "ranks": ranks}
         call |= {"stdout": stdout.name, "stderr": stderr.name}
-        server.stdin.write(json.dumps(call) + "\n")
-        server.stdin.flush()
-        answer = server.stdout.readline()
+        with _connect(loaded) as stream:
+            stream.write(json.dumps(call) + "\n")
+            stream.flush()
+            answer = stream.readline()
         assert answer, "the process that is forked has ended"
         said = (Path(each.name).read_text(errors="replace") for each in (stdout, stderr))
         return Ended(json.loads(answer), *said)
 
 
-_servers: "list[subprocess.Popen[str]]" = []
+_kept: "list[IO[str]]" = []
+_started: "list[subprocess.Popen[bytes]]" = []
+
+
+def _connect(loaded: str) -> IO[str]:
+    """A connection of its own, so that threads can have processes side by side."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(_address(loaded))
+        return client.makefile("rw")
 
 
 @cache
-def _server(loaded: str) -> "subprocess.Popen[str]":
-    server = subprocess.Popen(
-        [sys.executable, __file__, loaded],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-    _servers.append(server)
-    return server
+def _address(loaded: str) -> str:
+    """The socket of the process that has executed this. It is started if no worker has done so, and held."""
+    suite = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    name = hashlib.sha256(f"{suite}\n{loaded}".encode()).hexdigest()[:16]
+    address = f"{tempfile.gettempdir()}/forked-{name}"
+    with FileLock(f"{address}.lock"), socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            _start(address, loaded)
+            client.connect(address)
+        _kept.append(client.makefile("rw"))
+    return address
+
+
+def _start(address: str, loaded: str) -> None:
+    """Start the process. Its socket is there before it loads anything, so that workers can connect at once."""
+    Path(address).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        command = [sys.executable, __file__, loaded, str(listener.fileno())]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment, pass_fds=[listener.fileno()])
 
 
 def end() -> None:
-    """End the processes that are forked, if there are any."""
-    _server.cache_clear()
-    while _servers:
-        _servers.pop().communicate(timeout=60)
+    """Leave the processes that are forked, if there are any."""
+    _address.cache_clear()
+    while _kept:
+        _kept.pop().close()
 
 
-def _serve(loaded: str) -> None:
-    answers = os.fdopen(os.dup(1), "w")
+def _serve(loaded: str, listener: socket.socket) -> None:
     os.dup2(2, 1)
     exec(compile(loaded, "<loaded>", "exec"), {"__name__": "__main__"})
-    for line in sys.stdin:
-        call = json.loads(line)
-        port = _free_port()
-        children = [_fork(call, rank, port) for rank in range(call["ranks"])]
-        print(json.dumps(_wait(children)), file=answers, flush=True)
+    with selectors.DefaultSelector() as ready:
+        ready.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select(timeout=1.0):
+                if key.fileobj is listener:
+                    client = listener.accept()[0]
+                    ready.register(client, selectors.EVENT_READ, client.makefile("rw"))
+                elif line := key.data.readline():
+                    _answer(json.loads(line), key.data)
+                else:
+                    ready.unregister(key.fileobj)
+                    if len(ready.get_map()) == 1:
+                        for path in (listener.getsockname(), f"{listener.getsockname()}.lock"):
+                            Path(path).unlink(missing_ok=True)
+                        return
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+
+def _answer(call: dict[str, object], stream: IO[str]) -> None:
+    """Make the processes of a call in a fork, so that other workers need not wait for them."""
+    if os.fork():
+        return
+    port = _free_port()
+    children = [_fork(call, rank, port) for rank in range(int(str(call["ranks"])))]
+    stream.write(json.dumps(_wait(children)) + "\n")
+    stream.flush()
+    os._exit(0)
 
 
 def _free_port() -> int:
@@ -164,4 +211,4 @@ def _signal(children: list[int], number: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

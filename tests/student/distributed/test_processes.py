@@ -37,7 +37,7 @@ WHOLE = worlds.stage(
     steps=STEPS,
     save=20,
     more="micro_batch_tokens = 150\n[stages.validation]\nevery_steps = 15\nhold_out = 8\n"
-    'data = "test"\nquestions = 4\nmax_new_tokens = 8\n',
+    'data = "test"\nquestions = 4\nmax_new_tokens = 8\nmetric = "loss"\nkeep = "best"\n',
 )
 # Adapters whose dropout draws random numbers at every step.
 ADAPTERS = worlds.stage(
@@ -113,7 +113,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
-def test_two_processes_learn_what_one_learns(name: str, world: Path):
+def test_two_processes_learn_and_measure_what_one_does_and_keep_the_same_best_weights(name: str, world: Path):
     one, two = losses(world / "run", "whole"), losses(world / name, "whole")
     assert len(two) == STEPS
     assert max(abs(ours - theirs) for ours, theirs in zip(two, one, strict=True)) < 1e-3
@@ -124,7 +124,7 @@ def test_two_processes_learn_what_one_learns(name: str, world: Path):
     assert first.fingerprint == second.fingerprint
     measured = [list(read_jsonl(world / run / "train" / "whole" / "validation.jsonl")) for run in ("run", name)]
     assert [line["step"] for line in measured[1]] == [15, STEPS]
-    for key in ("loss", "accuracy", "mean_tokens", "token_accuracy"):
+    for key in ("loss", "n", "accuracy", "mean_tokens", "token_accuracy"):
         assert [line[key] for line in measured[1]] == pytest.approx([line[key] for line in measured[0]], abs=1e-3)
 
 

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import forked
 import killed
 import orjson
 import pytest
@@ -155,18 +154,6 @@ def test_a_killed_run_decides_and_ends_as_an_unbroken_one(place: Path, tmp_path:
     assert first.counts == second.counts and first.tokens == second.tokens
 
 
-TWO = """
-import sys
-from pathlib import Path
-from distill.recipe import load
-from student.distributed import processes
-from student.train import train
-with processes.together():
-    for where in map(Path, sys.argv[1:]):
-        train(load(where / "recipe.toml"), where / "run")
-"""
-
-
 @pytest.mark.slow
 def test_best_weights_that_are_damaged_are_named_with_a_way_out(place: Path):
     recipe = worlds.recipe(place, reason('keep = "best"\n', steps=4, save=2))
@@ -186,24 +173,6 @@ def test_best_weights_that_are_damaged_are_named_with_a_way_out(place: Path):
         train(recipe, place / "run")
     shutil.rmtree(str(error.value).partition("remove the folder ")[2].partition(" ")[0])
     assert train(recipe, place / "run", stage="reason").counts["steps"] == 4
-
-
-def test_two_processes_measure_what_one_measures(place: Path, tmp_path: Path):
-    decided = 'metric = "loss"\nkeep = "best"\n'
-    others = {sharding: Path(shutil.copytree(place, tmp_path / sharding)) for sharding in ("none", "fsdp2")}
-    train(worlds.recipe(place, reason(decided, steps=4).replace("dropout = 0.2", "dropout = 0.0")), place / "run")
-    for sharding, other in others.items():
-        spread = reason(decided, steps=4, stage=f'sharding = "{sharding}"\n')
-        worlds.recipe(other, spread.replace("dropout = 0.2", "dropout = 0.0"))
-    ended = forked.run(TWO, *others.values(), ranks=2)
-    assert ended.codes == [0, 0], ended.stderr
-    one, theirs = lines(place), weights(place)
-    for other in others.values():
-        two = lines(other)
-        assert [line["step"] for line in two] == [2, 4]
-        assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-3)
-        assert [line["n"] for line in two] == [line["n"] for line in one]
-        assert all(torch.allclose(value, theirs[name], atol=1e-3) for name, value in weights(other).items())
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):
