@@ -101,7 +101,10 @@ def _start(address: str, loaded: str) -> None:
         listener.listen()
         command = [sys.executable, __file__, loaded, str(listener.fileno())]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment, pass_fds=[listener.fileno()])
+        started = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment, pass_fds=[listener.fileno()]
+        )
+    _started.append(started)
 
 
 def end() -> None:
