@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import forked
 import pytest
@@ -132,16 +132,28 @@ import os, sys, time
 from pathlib import Path
 from distill.cli import main
 from student.training.loop import trainer
+_, last, *sys.argv[1:] = sys.argv
+recipe = Path(sys.argv[2])
+os.dup2(os.open(recipe.with_suffix(".err"), os.O_WRONLY | os.O_CREAT), 2)
+recipe.with_suffix(".pid").write_text(str(os.getpid()))
 step = trainer.StageTrainer.training_step
 def held(self, *arguments, **options):
-    until, last = Path(os.environ["HELD_UNTIL"]), int(os.environ["HELD_AT"])
-    while self.state.global_step >= last and not until.exists() and not self._interrupts.asked():
+    go = recipe.with_name("go")
+    while self.state.global_step >= int(last) and not go.exists() and not self._interrupts.asked():
         time.sleep(0.01)
     return step(self, *arguments, **options)
 trainer.StageTrainer.training_step = held
 main()
 """
-"""The command, which takes no step after one until a signal asks it to end, or a file is there."""
+"""The command, which takes no step after one until a signal asks it to end, or the file `go` is there."""
+
+
+@pytest.fixture
+def machines(place: Path) -> Iterator[ThreadPoolExecutor]:
+    """Threads that wait for processes; those that a failed test leaves go on to their end."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+        (place / "go").touch()
 
 
 STARTED: "list[subprocess.Popen[bytes]]" = []
@@ -156,15 +168,11 @@ def ended_at_last() -> Iterator[None]:
     STARTED.clear()
 
 
-def start(
-    recipe: Path, address: str, *launcher: str, held_at: int | None = None, stderr: int | IO[bytes] = subprocess.PIPE
-) -> "subprocess.Popen[bytes]":
-    """`distill train` in a process of its own, or in those that a launcher starts."""
-    module = [*launcher, "-m", *(["--"] if launcher else []), "distill"]
-    command = [sys.executable, *(module if held_at is None else ["-c", HELD]), "train", str(recipe), "--run", address]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HELD_AT": str(held_at)}
-    environment["HELD_UNTIL"] = str(recipe.parent / "go")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
+def start(recipe: Path, address: str, *launcher: str) -> "subprocess.Popen[bytes]":
+    """`distill train` in the processes that a launcher starts."""
+    command = [sys.executable, *launcher, "-m", "--", "distill", "train", str(recipe), "--run", address]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     STARTED.append(process)
     return process
 
@@ -205,19 +213,19 @@ def copied_step(store: LocalStore) -> int:
 @LONG
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
-    place: Path, address: str, tmp_path: Path, number: signal.Signals
+    place: Path, address: str, tmp_path: Path, machines: ThreadPoolExecutor, number: signal.Signals
 ) -> None:
     store, chance = LocalStore(place / "store"), random.Random(int(number))
     reached = []
     for machine, held_at in enumerate((5, 9)):
-        process = start(write_recipe(place, f"machine{machine}"), address, held_at=held_at)
+        recipe = write_recipe(place, f"machine{machine}")
+        process = machines.submit(forked.run, HELD, held_at, "train", recipe, "--run", address)
         deadline, known = time.monotonic() + 400, copied_step(store)
-        while copied_step(store) <= known and process.poll() is None and time.monotonic() < deadline:
+        while copied_step(store) <= known and not process.done() and time.monotonic() < deadline:
             time.sleep(0.002)
         time.sleep(chance.uniform(0, 0.1))
-        process.send_signal(number)
-        _, err = process.communicate(timeout=200)
-        assert process.returncode in (-number, 130, 0), err.decode()
+        os.kill(int(recipe.with_suffix(".pid").read_text()), number)
+        assert process.result(400).codes[0] in (-number, 130, 0), recipe.with_suffix(".err").read_text()
         reached.append(copied_step(store))
     call("train", str(write_recipe(place, "last")), "--run", address)
     assert 0 < reached[0] < reached[1], "the second machine went on from what the first had reached"
@@ -230,23 +238,19 @@ WAITS = b"waiting for it to end"
 
 @pytest.mark.slow
 @LONG
-def test_two_machines_at_once_train_once(place: Path, address: str) -> None:
+def test_two_machines_at_once_train_once(place: Path, address: str, machines: ThreadPoolExecutor) -> None:
     store = LocalStore(place / "store")
     # A busy machine may let an agent be silent for seconds.
     recipes = [write_recipe(place, f"machine{number}", lease_s=60.0) for number in range(2)]
-    texts = [place / f"machine{number}.err" for number in range(2)]
-    with texts[0].open("wb") as first, texts[1].open("wb") as second:
-        processes = [
-            start(recipe, address, held_at=1, stderr=stderr)
-            for recipe, stderr in zip(recipes, (first, second), strict=True)
-        ]
-        deadline = time.monotonic() + 400
-        while not any(WAITS in text.read_bytes() for text in texts) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        (place / "go").touch()
-        codes = [process.wait(timeout=400) for process in processes]
+    processes = [machines.submit(forked.run, HELD, 1, "train", recipe, "--run", address) for recipe in recipes]
+    texts = [recipe.with_suffix(".err") for recipe in recipes]
+    deadline = time.monotonic() + 400
+    while not any(text.exists() and WAITS in text.read_bytes() for text in texts) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (place / "go").touch()
+    codes = [process.result(400).codes for process in processes]
     said = [text.read_bytes() for text in texts]
-    assert codes == [0, 0] and sum(WAITS in text for text in said) == 1, said
+    assert codes == [[0], [0]] and sum(WAITS in text for text in said) == 1, said
     manifests = [stored for stored in stage_files(store, "train") if stored.endswith(MANIFEST)]
     assert len(manifests) == 3 and not store.list_objects("run/train/attempts")
     logs = sorted(place.glob("machine*/*/run/train/reason/manifest.json"))
