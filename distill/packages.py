@@ -1,4 +1,4 @@
-"""Packages that the base install leaves out: which extra brings each, and the one line that installs it.
+"""Packages that the base install leaves out: the extra of each, and the command that installs it.
 
 Finds missing packages without importing them; it does not test that an installed package works.
 """

@@ -154,7 +154,7 @@ def filter_in_store(
 
 
 def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fresh: bool) -> Manifest | None:
-    """The result of these settings, or None. StaleError for one of other settings, unless it may be replaced."""
+    """The result of these settings, or None. StaleError for a stage of other settings, unless it may be replaced."""
     files = stage_files(store, "filter")
     if MANIFEST not in files:
         return None
@@ -235,7 +235,7 @@ def _hashes_images(recipe: Recipe) -> bool:
 
 
 def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mapping[str, str]) -> UnitIndex:
-    """What the agent that measured a unit found in its journals."""
+    """The journals of a unit, as the agent that measured it read them."""
     makers = orjson.loads(read_file(store, unit, commit, _MAKERS))
     return UnitIndex(
         places=read_table(store, unit, PLACES),

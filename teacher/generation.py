@@ -251,7 +251,7 @@ def _require_complete(
 ) -> None:
     """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
 
-    A teacher that is asked only after others may fail at everything: it gets what those failed at.
+    A teacher that is asked only after others may fail at everything: it gets only what the others failed at.
     """
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())

@@ -36,7 +36,7 @@ class GenerateProgress:
         self._report()
 
     def found(self, outcomes: Mapping[str, int], elsewhere: int = 0) -> None:
-        """Count wanted traces that were there before, or those that other agents have made."""
+        """Count wanted traces that existed before, or that other agents have made."""
         there = sum(outcomes.values())
         self._outcomes.update(outcomes)
         self._there += there

@@ -6,7 +6,7 @@
 
 At the end of a run an agent without a unit joins one of others and draws its samples from elsewhere. Each leaves to
 the others what they have drawn and takes their traces over, so all come to the end together; the one that commits
-first counts. Samples that a lost agent has drawn go to one of those that live.
+first counts. Samples that a lost agent has drawn go to a living one.
 """
 
 from collections import deque

@@ -30,7 +30,7 @@ EQUAL_SECONDS = "_equal_seconds"
 
 
 def stage_under_study(recipe: Recipe) -> str:
-    """The stage that arms change. Raises RecipeError where the recipe has none that learns rationales."""
+    """The stage that arms change. Raises RecipeError for a recipe without a stage that learns rationales."""
     names, chosen = [stage.name for stage in recipe.stages], recipe.ablate.stage
     if chosen is not None and chosen not in names:
         raise RecipeError(f"{recipe.path}: ablate.stage = {chosen!r}; stages: {', '.join(names)}")

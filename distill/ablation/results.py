@@ -83,7 +83,7 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
 def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
 
-    An arm that learned from none has no such costs.
+    An arm that learned from no traces has no such costs.
     """
     stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
     manifest = Manifest.read(folder / "train" / planned.stage)

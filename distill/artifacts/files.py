@@ -100,8 +100,8 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure.
 
     Threads, and processes of several machines, may write one path at once: each has a name of its own. Without
-    `durable`, no disk is waited for: a power cut may leave the file old, empty or torn. That is for files that can be
-    made again and whose readers take such a file for none.
+    `durable`, no disk is waited for: a power cut may leave the file old, empty or torn. Use it only for files that
+    can be made again and whose readers ignore an empty file.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with storage_errors(path):

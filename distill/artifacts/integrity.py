@@ -96,7 +96,7 @@ def traces_digest(generated: Manifest) -> str:
     Rows set aside are no part of it: their reasons name paths.
     """
     digests = {path: output.sha256 for path, output in generated.outputs.items() if path != QUARANTINE}
-    return fingerprint({**digests, SAMPLES: generated.inputs[SAMPLES]})
+    return fingerprint({**digests, SAMPLES: generated.inputs.get(SAMPLES)})
 
 
 def learned_from(trained: Manifest, filtered: Manifest) -> bool:

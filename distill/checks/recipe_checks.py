@@ -46,7 +46,7 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
     ("teachers.server.gpus", teachers.check_gpus),
     ("report_to", student.check_trackers),
 )
-"""What `distill generate` needs besides the rows of its source, which it reads itself."""
+"""The checks of what `distill generate` needs; it reads the rows of its source itself."""
 
 ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_rounds))
 """What the rounds after a finished first pass need."""

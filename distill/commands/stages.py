@@ -153,7 +153,7 @@ def export_student(
 ) -> str:
     """Write the student in one form to `out`, or in several to folders there; with `prompts`, prove each.
 
-    `reuse`: an export that lies at its place already is taken as it is.
+    `reuse`: an existing export in this place is kept.
     """
     from student.export.convert import NATIVE, choose_stage, export, server_arguments
     from student.export.model_card import shell_options

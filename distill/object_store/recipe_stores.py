@@ -1,4 +1,4 @@
-"""The stores that a recipe names besides that of its run: where sources and images lie as objects.
+"""The stores of a recipe's sources and images.
 
 A process and all that it starts share one setting: the folder of this machine in which objects are kept that were
 fetched, and the options of `[store]`. It is in the environment, because workers begin in several ways. No secret is

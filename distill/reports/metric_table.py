@@ -138,7 +138,7 @@ def effect_estimate(label: str, effect: Mapping[str, Any]) -> Estimate:
 
 
 def heat(arms: Mapping[str, Mapping[str, Any]], key: str) -> plots.Heat | None:
-    """Accuracy of every arm in each of its groups, such as its domains; None below two groups."""
+    """Accuracy of every arm in each group, such as the domains; None below two groups."""
     groups = {name: arm.get(key) or {} for name, arm in arms.items()}
     counts = {column: part.get("n") for parts in groups.values() for column, part in parts.items()}
     if len(counts) < 2:

@@ -42,7 +42,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    """One series: its name and style number, the points of its line, its dots and its band."""
+    """A series: name, style number, points of the line, dots and band."""
 
     name: str
     style: int

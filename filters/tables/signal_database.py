@@ -105,7 +105,7 @@ def signals_of(file: pa.Schema) -> pa.Schema:
 
 
 def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
-    """The distinct schemas of files; different versions may have written them."""
+    """The distinct schemas of files: they may have columns of different families."""
     schema_of_names: dict[tuple[str, ...], pa.Schema] = {}
     for path in files:
         schema = pq.read_schema(path)

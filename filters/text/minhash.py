@@ -1,8 +1,8 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
 A text is cut into shingles of its content, the words without case, layout and fillers
-(`filters.text.values_and_names`); its values are mixed into every shingle, so that texts of other values share none
-and can never be near duplicates. A signature holds the minimum of each of `permutations` multiplications of the
+(`filters.text.values_and_names`); its values are mixed into every shingle, so texts with different values share no
+shingle and are never near duplicates. A signature holds the minimum of each of `permutations` multiplications of the
 shingles' hashes. The probability that a value of two signatures is equal is the texts' Jaccard similarity (Broder
 1997). Signatures are cut into `bands`; two texts with an equal band are candidates, with the probability 1 - (1 -
 J^rows)^bands. One edited word takes three shingles of a short text, which may then share no band. So a signature ends

@@ -108,7 +108,7 @@ def soft_cap(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
 
 
 def cap_of(model: PreTrainedModel) -> float | None:
-    """The bound of a model's logits, where it has one."""
+    """The bound of a model's logits; None without one."""
     return getattr(model.config.get_text_config(), "final_logit_softcapping", None)
 
 
@@ -175,7 +175,7 @@ def score(
     """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra.
 
     `cap`: the bound of the logits, of a student that has one. `fused`: one kernel a chunk of logits, which knows
-    neither `extra` nor `cap`; None: where there is a GPU with Triton for it.
+    neither `extra` nor `cap`; None: use it if there is a GPU with Triton.
     """
     if fused is None:
         fused = hidden.is_cuda and has_triton()

@@ -1,4 +1,4 @@
-"""Currencies by sign, code and name. A sign of several countries is that of the one which writes it most."""
+"""Currencies by sign, code and name. A sign of several countries stands for the country that uses it most."""
 
 from typing import Final
 

@@ -171,7 +171,7 @@ def asked_verbs(asked: Sequence[str]) -> set[str]:
 
 
 def _qualifies(before: str, word: str) -> bool:
-    """Whether a word says which thing is meant, and not what it does: which operating system."""
+    """Whether a word tells which thing is meant, and not what it does: which operating system."""
     return before in ("what", "which", "the") and word.endswith("ing")
 
 

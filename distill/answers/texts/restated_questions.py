@@ -1,6 +1,6 @@
 """A sentence of the words of its question and the gold answer, and no others: "Burgos has the lowest temperature".
 
-What is new in such a sentence is its answer. Languages need no grammar of their own for this.
+The new words of such a sentence are its answer. Languages need no grammar of their own for this.
 """
 
 import re

@@ -111,7 +111,7 @@ JOINS: Final = _CLASSES["joins"]
 ATTACHES: Final = _CLASSES["attaches"]
 """Words after an answer that begin what only describes or places it."""
 OPEN_PREPOSITIONS: Final = _CLASSES["open_prepositions"]
-"""Prepositions between a verb and its answer that leave the answer what it is."""
+"""Prepositions between a verb and its answer that do not change the answer."""
 MOVING: Final = _CLASSES["moving"]
 """Prepositions that make of a thing another one: the book is about Stephen King."""
 FAILING: Final = _CLASSES["failing"]

@@ -53,7 +53,7 @@ class BatchFiles(Section):
 
 
 class Teacher(Section):
-    """One teacher: which model answers which samples, how it is asked and how its text is read."""
+    """A teacher: its model, its samples, its prompt, and how its text is read."""
 
     name: Name = key(
         ..., "Name of the teacher: the name of its folder, and of its rows everywhere.", affects="generate"

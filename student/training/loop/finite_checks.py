@@ -22,7 +22,7 @@ def require_finite_loss(report: StepLog, stage: Stage) -> None:
 
 
 def require_finite_weights(named: Iterable[tuple[str, nn.Parameter]], step: int, stage: Stage) -> None:
-    """Raise DistillError where a weight is no number: the last update may make it so after a loss that was one.
+    """Raise DistillError where a weight is not finite: the last update may do that after a finite loss.
 
     To be called by all processes, each of which may hold a share.
     """

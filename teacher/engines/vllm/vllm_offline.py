@@ -197,7 +197,7 @@ def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
 
 
 def _media_root(command: Sequence[str]) -> Path:
-    """The folder whose files vLLM may read, which its last option for it names."""
+    """The folder whose files vLLM may read, from the last such option."""
     option = max(index for index, part in enumerate(command) if part.partition("=")[0] == MEDIA)
     _, equals, value = command[option].partition("=")
     return Path(value if equals else command[option + 1])

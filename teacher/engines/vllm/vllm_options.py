@@ -67,7 +67,7 @@ _PLACES = re.compile(
 )
 """Variables of a server's environment that set its place, its logs and its waiting times.
 
-Every other one may change what it answers: one of a user's own script, or of vLLM's numbers.
+Every other variable may change the answers: one of the user's own script, or of vLLM's arithmetic.
 """
 
 _PROBE = Path(__file__).with_name("vllm_probe.py")
