@@ -2,8 +2,8 @@
 
     python benchmarks/view/large_run.py RUN FOLDER --traces 1000000
 
-Copies the tables of a small filtered run again and again under new ids (no texts: single traces cannot be opened),
-then measures each request of the page at the server, and the memory of the process.
+Copies a small filtered run again and again under new ids (enlarged_run.py), then measures each request of the page at
+the server, and the memory of the process. large_page.py measures them in a browser.
 """
 
 import argparse
@@ -11,11 +11,8 @@ import resource
 import time
 from pathlib import Path
 
-import duckdb
-import orjson
+from enlarged_run import enlarge
 
-from distill.artifacts.layout import DECISIONS, RECIPE, SAMPLES, SIGNALS, part_path
-from distill.artifacts.manifest import MANIFEST
 from distill.view.policy import compare_policy, policy
 from distill.view.trace_table import Query, TraceTable
 
@@ -28,32 +25,6 @@ QUERIES = {
     "sorted": Query(order="-rationale_tokens"),
     "last page": Query(offset=900_000),
 }
-
-
-def enlarge(run: Path, target: Path, traces: int) -> None:
-    """A run with so many rows in its tables."""
-    (target / "filter" / SIGNALS).mkdir(parents=True)
-    (target / "generate").mkdir()
-    database = duckdb.connect()
-    decisions = f"read_parquet('{run / 'filter' / DECISIONS}')"
-    ((rows,),) = database.execute(f"SELECT count(*) FROM {decisions}").fetchall()
-    copies = f"range({-(-traces // rows)}) AS copies(number)"
-    key = "md5(source.id || copies.number)[:20] AS id, md5(source.sample_id || copies.number)[:20] AS sample_id"
-    signals = f"read_parquet('{run / 'filter' / SIGNALS}/*.parquet', union_by_name = true)"
-    samples = f"read_parquet('{run / 'generate' / SAMPLES}')"
-    new = "md5(source.id || copies.number)[:20] AS id"
-    for source, columns, path in (
-        (decisions, f"{key}, source.* EXCLUDE (id, sample_id)", target / "filter" / DECISIONS),
-        (signals, f"{key}, source.* EXCLUDE (id, sample_id)", part_path(target / "filter" / SIGNALS, 0, ".parquet")),
-        (samples, f"{new}, source.* EXCLUDE (id)", target / "generate" / SAMPLES),
-    ):
-        database.execute(
-            f"COPY (SELECT {columns} FROM {source} AS source, {copies} ORDER BY id LIMIT {traces}) TO '{path}' "
-            "(FORMAT parquet, COMPRESSION zstd)"
-        )
-    manifest = orjson.loads((run / "filter" / MANIFEST).read_bytes())
-    (target / "filter" / MANIFEST).write_bytes(orjson.dumps(manifest | {"outputs": {}}))  # other files than its own
-    (target / RECIPE).write_bytes((run / RECIPE).read_bytes())
 
 
 def main() -> None:

@@ -312,12 +312,13 @@ class TraceTable:
         if query.where.strip():
             check_condition(query.where, self.columns, "condition")
             parts.append(f"coalesce((\n{query.where}\n), false)")
-        for word in query.words.split() if self._has_samples else ():
-            parts.append(
-                "sample_id IN (SELECT id FROM samples WHERE contains(lower(question), lower(?)) "
-                "OR contains(lower(array_to_string(answers, ' ')), lower(?)))"
-            )
-            values += [word, word]
+        words = list(dict.fromkeys(query.words.split())) if self._has_samples else []
+        if words:
+            each = "(contains(question, lower(?)) OR contains(gold, lower(?)))"
+            texts = "id, lower(question) AS question, lower(array_to_string(answers, ' ')) AS gold"
+            asked = " AND ".join([each] * len(words))
+            parts.append(f"sample_id IN (SELECT id FROM (SELECT {texts} FROM samples) WHERE {asked})")
+            values += [word for word in words for _ in range(2)]
         return " AND ".join(parts), values
 
     def _chosen(self, chosen: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, list[str]]]:

@@ -134,3 +134,15 @@ def test_counts_are_made_once_for_all_pages_and_orders_until_a_label_changes_the
     assert len(counted) == 3
     table.set_label(first["rows"][0]["id"], "wrong")
     assert table.search(Query())["facets"]["label"] == [("wrong", 1)] and len(counted) == 4
+
+
+def test_a_whole_page_of_words_is_looked_for_at_once(run: Path) -> None:
+    """Samples are read once and not once for each word: a pasted text of 300 words took more than ten seconds."""
+    table = TraceTable(run)
+    question = table.search(Query())["rows"][0]["question"]
+    words = " ".join([question, *(question[:length] for length in range(1, len(question)))] * 9)
+    condition, values = table._condition(Query(words=words))
+    assert condition.count("FROM samples") == 1 and len(values) == 2 * len(set(words.split()))
+    found = table.search(Query(words=words, limit=1000))
+    assert found["total"] and {row["question"] for row in found["rows"]} == {question}
+    assert table.search(Query(words=f"{words} nowhere"))["total"] == 0
