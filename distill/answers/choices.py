@@ -51,7 +51,8 @@ _REJECTED = re.compile(
     r"\b(?:(?:(?i:anything|everything|(?:all|any)(?: of (?:them|these|those))?|nothing)"
     r"|(?i:any) (?:option|choice)) (?:but|except|other than)(?: for)?"
     r"|except(?: for)?|other than|apart from"
-    r"|(?i:not|neither|nor)|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
+    r"|(?i:not|neither|nor)|disagree[sd]? with|doubt(?:s|ed)?|den(?:y|ies|ied)|(?:false|unlikely) that"
+    r"|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"
     r"\(?([A-Z]\)?(?:(?:, and |, or |, | and | or )\(?[A-Z]\)?)*)(?![\w'])"
     r"|(?<![\w'])\(?([A-Z])\)?\s+(?:is|are|was|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+)?"
@@ -71,7 +72,7 @@ _PREDICATE = re.compile(
 def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     """The option letter that a gold answer means: the letter itself, or the text of one option."""
     stripped = text.strip("()[].: ")
-    if len(stripped) == 1 and stripped.upper() in LETTERS and stripped.isascii() and stripped.isalpha():
+    if _is_letter(stripped, options):
         return stripped.upper()
     leading = _LEADING_LETTER.match(text)
     if leading is not None:
@@ -80,10 +81,16 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
+def _is_letter(text: str, options: Sequence[str]) -> bool:
+    """Whether a text is one letter, and no option of that name beyond the letters: w of the options x, y, z, w."""
+    is_one = len(text) == 1 and text.isascii() and text.isalpha()
+    return is_one and (LETTERS.index(text.upper()) < len(options) or text not in options)
+
+
 def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     """The option letters that a prediction leaves standing; more than one when it does not decide."""
     stripped = text.strip("()[].:*\"' ")
-    if len(stripped) == 1 and stripped.isascii() and stripped.isalpha():
+    if _is_letter(stripped, options):
         return {stripped.upper()}
     by_text = {LETTERS[index] for index, option in enumerate(options) if option and tokens(option) == tokens(text)}
     if not by_text and (predicate := _PREDICATE.fullmatch(text)) is not None:
@@ -110,13 +117,14 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         rest = text[leading.end() :]
         return {letter, *_LABEL.findall(rest)} | _other_option_after_letter(rest, letter, options)
     for pattern in (_PARENTHESISED, _NAMED, _BARE):
-        letters = {match[1].upper() for match in pattern.finditer(text)} - _rejected_letters(text)
+        read = _without_options(text, options) if pattern is _BARE else text
+        letters = {match[1].upper() for match in pattern.finditer(read)} - _rejected_letters(text)
         if pattern is _BARE:
             letters -= {letter for letter in letters & {"A", "I"} if not _is_option_letter(text, letter)}
         if options:
             letters = {letter for letter in letters if LETTERS.index(letter) < len(options)}
         if letters:
-            return letters
+            return letters | _set_against(text, options)
     return (
         _mentioned_letters(text, options)
         or _letter_of_shortened_option(text, options)
@@ -125,6 +133,21 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     )
 
 
+def _without_options(text: str, options: Sequence[str]) -> str:
+    """A text without the options that hold a letter of their own: It is vitamin A."""
+    for option in options:
+        if len(option) > 1 and _BARE.search(option) is not None:
+            text = text.replace(option, " ")
+    return text
+
+
+def _set_against(text: str, options: Sequence[str]) -> set[str]:
+    """Options named by their words after "but": option B says fog, but the image shows rain."""
+    clause = _BUT.search(text)
+    return set() if clause is None else _mentioned_letters(clause["rest"], options)
+
+
+_BUT = re.compile(r"\b(?:but|however|yet)\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _FEWEST_WORDS: Final = 4
 
 
@@ -212,6 +235,11 @@ def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
             letter for letter, unit in same.items() if unit == number.unit or (factor and unit_factor(unit) == factor)
         }
     return set(same)
+
+
+def begins_with_letter(text: str) -> bool:
+    """Whether a text gives a letter before its reason: (B) fog, because rain is not shown."""
+    return _LEADING_LETTER.match(text) is not None
 
 
 def covers_others(options: Sequence[str], letter: str) -> bool:

@@ -75,7 +75,7 @@ def compare_declined(result: CompareResult, text: str, gold: GoldAnswer) -> Comp
     """One of the two declines to answer: correct if both do; other words of a refusal are no answer."""
     if gold.answer_type == "choice":
         refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
-        if result.verdict == "correct" and not refusing and declines(text):
+        if result.verdict == "correct" and not refusing and declines(text) and not choices.begins_with_letter(text):
             return wrong("declined")
         if len(refusing) == 1 and declines(text) and result.reason == "no_choice_found":
             return (

@@ -17,6 +17,7 @@ MAX_CHARACTERS: Final = 2_000
 
 # Each part begins with its sign, which is then searched for quickly.
 _MARKS = re.compile(r"\*(?<![\w*]\*)\*{0,2}(?=\S)|\*(?<=\S\*)\*{0,2}(?![\w*])|__+|`+")
+_STRUCK = re.compile(r"~~[^~\n]+~~")
 _LINE_MARKS = re.compile(r"^[^\S\n]{0,3}#{1,3}\s|^[^\S\n]*>\s", re.MULTILINE)
 # Words before "answer" ("so my final") need not be matched: only where the cue ends matters.
 _CUE = re.compile(
@@ -77,6 +78,8 @@ def _found(text: str) -> FinalAnswer:
         text, marked = text.rpartition("####")[2].strip().partition("\n")[0], True
     if "#" in text or ">" in text:
         text = _LINE_MARKS.sub("", text)
+    if "~~" in text:
+        text = _STRUCK.sub(" ", text)
     if "*" in text or "`" in text or "_" in text:
         text = _MARKS.sub("", text)
     if "\n" in text:
@@ -91,9 +94,18 @@ def _found(text: str) -> FinalAnswer:
         # The last cue counts; none begins within another one.
         for begin in reversed(_cue_beginnings(text, lowered)):
             cue = _CUE.match(text, begin)
-            if cue and (rest := text[cue.end() : cue.end() + 2 * MAX_CHARACTERS].strip()):
+            denied = _DENIED_CUE.search(text, max(0, begin - _LOOKED_BACK), begin) if cue else None
+            if cue and denied is None and (rest := text[cue.end() : cue.end() + 2 * MAX_CHARACTERS].strip()):
                 return _limited(first_sentence(rest.partition("\n")[0]), marked=True)
     return _limited(text, marked=marked)
+
+
+_LOOKED_BACK: Final = 60
+_DENIED_CUE = re.compile(
+    r"(?:\bnot|n['’]t|\bnever|\bfalse|\buntrue|\bdoubt\w*|\bunlikely|\bif|\bwhether|\bunsure)\b[^.!?\n,;:]*$",
+    re.IGNORECASE,
+)
+"""I doubt that the answer is 5."""
 
 
 def _cue_beginnings(text: str, lowered: str) -> list[int]:

@@ -36,14 +36,9 @@ from distill.answers.numbers.ratios import (
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.turned_relations import turns_around
-from distill.answers.words.word_classes import COLOURS, trusted
+from distill.answers.words.word_classes import COLOURS, sets_apart, trusted
 
 _MOST_NUMBERS: Final = 200
-TAKEN_BACK = re.compile(
-    r"\.\s+(?:so|thus|hence|therefore)\b(?=[^.]*(?:\b(?:not|no|never|nobody|none|cannot)\b|n['’]t\b))[^.\d]*\.?$",
-    re.IGNORECASE,
-)
-"""A conclusion without a number that denies what is asked: So you can't park here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +260,7 @@ def _compare_several_numbers(
             for quantity in numbers
             if (quantity.percent, quantity.currency, quantity.unit) == sign and not quantity.bound
         }
-        if len(alike) == 1:
+        if len(alike) == 1 and not (sets_apart(text.replace("(or ", "(")) or "→" in text):
             return findings[alike.pop()]
     mathematical = text_answers.looks_mathematical(text)
     open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}

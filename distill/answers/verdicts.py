@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers import choices, lists, math_worker, user_types
+from distill.answers import choices, lists, math_worker, taken_back, user_types
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.argument_texts import Text, checked_tolerance, gold_texts, option_texts, text_of, type_text
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
@@ -20,7 +20,7 @@ from distill.answers.conclusions import conclusions
 from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
 from distill.answers.declined import compare_declined, declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
-from distill.answers.number_answers import TAKEN_BACK, GoldAnswer, compare_factorial, compare_number
+from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number
 from distill.answers.numbers.asked_units import with_asked_unit
 from distill.answers.numbers.expressions import readings
 from distill.answers.numbers.normalize import normalise
@@ -180,21 +180,23 @@ def _read_gold(
 def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     if not prediction.strip():
         return wrong("empty_prediction")
-    if gold.cut:
-        return undecided("too_long")
+    result = undecided("too_long") if gold.cut else _compare_said(prediction, gold, ask_worker=ask_worker)
+    if (rest := taken_back.after_correction(prediction)) is not None:
+        result = taken_back.with_correction(result, _compare_said(rest, gold, ask_worker=False), rest)
+    return result
+
+
+def _compare_said(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     final = final_answer(prediction)
-    result = _compare_final(final, gold, ask_worker=ask_worker)
-    if result.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
-        return result if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
-    if result.verdict == "correct" and is_numeric(gold.answer_type) and TAKEN_BACK.search(final.text):
-        return undecided("taken_back")
-    is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE
-    if is_open and _is_worded(gold.answer_type) and not declines(final.text):
-        result = _compare_stated_parts(prediction, final, gold) or result
-    if is_open and result.verdict != "correct" and not declines(final.text):
+    doubt = taken_back.doubted(final.text, gold, numeric=is_numeric(gold.answer_type))
+    result = taken_back.unless(_compare_final(final, gold, ask_worker=ask_worker), doubt)
+    is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE and not declines(final.text)
+    if is_open and _is_worded(gold.answer_type):
+        result = taken_back.unless(_compare_stated_parts(prediction, final, gold) or result, doubt)
+    if is_open and result.verdict != "correct":
         result = _compare_conclusion(final, gold) or result
     if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
-        result = _compare_readings(final, gold, ask_worker=ask_worker) or result
+        result = taken_back.unless(_compare_readings(final, gold, ask_worker=ask_worker) or result, doubt)
     # What is left out may take back what agrees.
     return undecided("too_long") if final.cut and result.verdict == "correct" else result
 
@@ -204,7 +206,8 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
     text = _ENUMERATED.sub("", text) if gold.answer_type == "text" and not gold.text[:1].isdigit() else text
     if text == gold.text:
         return _same_text(gold)
-    result = _judge_of(gold.answer_type)(text, gold)
+    stated = taken_back.without_denied(text) if gold.answer_type in taken_back.CONTRASTED_TYPES else text
+    result = _judge_of(gold.answer_type)(stated, gold)
     if declines(text) or declines(gold.text):
         return compare_declined(result, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
@@ -218,8 +221,6 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
 
 _OF_THE_WHOLE: Final = frozenset({text_answers.ROLES_TURNED, lists.OTHER_ORDER})
 """Findings that a part of a sentence would hide: who acts, and which item belongs to which thing asked for."""
-_TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
-"""x = ±2 gives two values; 5 ± 0.1 is one with its error."""
 
 
 def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
@@ -229,7 +230,8 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
     if is_about_another(final.text, gold.text, gold.question):
         return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
-    for part in filter(None, (*stated_parts(final.text), bold)):
+    affirmed = taken_back.without_denied(final.text)
+    for part in filter(None, (*stated_parts(final.text), bold, affirmed, *stated_parts(affirmed))):
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
@@ -245,9 +247,7 @@ _ENUMERATED = re.compile(r"^\d{1,2}[.)] (?=[^\W\d_]{2})")
 
 def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a chain of thought concludes."""
-    if final.marked or final.cut:
-        return None
-    for part in conclusions(final.text, gold.question):
+    for part in () if final.marked or final.cut else conclusions(final.text, gold.question):
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
         if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:

@@ -8,6 +8,7 @@ makes two texts different.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
@@ -17,7 +18,7 @@ from rapidfuzz.distance import Levenshtein
 from filters.text.misspellings import is_same_word, similar_words
 from filters.text.shingles import Hashes
 from filters.text.values_and_names import FEWEST_WORDS, Form
-from filters.text.word_lists import CHANGE, EXCHANGE, FILLER, FUNCTION, OPENER, look_up
+from filters.text.word_lists import CHANGE, EXCHANGE, FILLER, FUNCTION, OPENER, hash_listed, look_up
 
 WORDS_AN_EDIT = 100
 """A text may have one edited word in so many, and one in any case, below the threshold of similarity."""
@@ -104,6 +105,8 @@ def same_names(left: Form, right: Form, edits: Edits | None = None) -> bool:
 
 def compare_words(left: Form, right: Form) -> Edits | None:
     """The edits between two texts with the same values; None if they say different things."""
+    if _turns_a_relation(left, right):
+        return None
     if np.array_equal(left.content, right.content):
         return Edits()
     edits = Edits()
@@ -123,6 +126,33 @@ def compare_words(left: Form, right: Form) -> Edits | None:
         only_right.update(added.meanings)
     # A word that moved may say another thing: "the cup left of the plate".
     return edits if only_left.isdisjoint(only_right) else None
+
+
+def _turns_a_relation(left: Form, right: Form) -> bool:
+    """Whether a small word stands in the place of one that turns it: sent by, sent to; rises by 20, to 20."""
+    opposed = _opposed_words()
+    known = np.array(list(opposed), np.uint64)
+    if np.array_equal(left.words[np.isin(left.words, known)], right.words[np.isin(right.words, known)]):
+        return False
+    return any(
+        stop - start == other_stop - other_start == 1
+        and int(right.words[other_start]) in opposed.get(int(left.words[start]), ())
+        for (start, stop), (other_start, other_stop) in _differences(left.words, right.words)
+    )
+
+
+_OPPOSED = "by/from by/to by/for to/from from/for if/because if/although if/though because/although because/though"
+
+
+@lru_cache(maxsize=1)
+def _opposed_words() -> dict[int, set[int]]:
+    """For each of these words, by its hash, those that turn what it says."""
+    opposed: dict[int, set[int]] = {}
+    for pair in _OPPOSED.split():
+        one, other = hash_listed(pair.split("/")).tolist()
+        opposed.setdefault(one, set()).add(other)
+        opposed.setdefault(other, set()).add(one)
+    return opposed
 
 
 def _differences(left: Hashes, right: Hashes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

@@ -42,16 +42,17 @@ def _tables() -> tuple[Hashes, NDArray[np.uint8], Hashes, NDArray[np.bool_]]:
         (exchangeable, EXCHANGE),
     )
     words = sorted({word for listed, _ in lists for word in listed})
-    keys = _hash(words)
+    keys = hash_listed(words)
     flags = np.array([sum(flag for listed, flag in lists if word in listed) for word in words], np.uint8)
-    meanings = _hash([same.get(word, word) for word in words])
+    meanings = hash_listed([same.get(word, word) for word in words])
     order = np.argsort(keys)
     quick = np.zeros(1 << 16, bool)
     quick[keys >> np.uint64(48)] = True
     return keys[order], flags[order], meanings[order], quick
 
 
-def _hash(words: list[str]) -> Hashes:
+def hash_listed(words: list[str]) -> Hashes:
+    """The hashes of words as texts have them."""
     encoded = [word.encode() for word in words]
     bounds = np.array(list(accumulate((len(word) + 1 for word in encoded), initial=0)))
     return mix_bits(hash_polynomials(b"\n".join([b"", *encoded, b""]), bounds[:-1], bounds[1:] - 1))

@@ -15,7 +15,7 @@ from distill.answers.numbers.units import unit_factor, unit_name, unit_symbol
 _SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                                       "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
-_VULGAR = re.compile("[¼½¾⅐-⅞]")
+_VULGAR = re.compile(r"(?<=\w)[¼½¾⅐-⅞]")
 _CHARACTERS: Final = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d", "-"),
@@ -34,8 +34,11 @@ _CHARACTERS: Final = str.maketrans(
 _INLINE_MATHS = re.compile(r"(?<=\w\s)\$(\d[\d.,]*\s?\\[^$=]{0,40})\$(?!\$)")
 r"""A quantity between dollar signs: $52\,\text{cm}^2$."""
 _LATEX: Final = (
-    # A sign at the beginning of a formula belongs to its fraction.
-    (re.compile(r"(^|[$(=])\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1-\2/\3 "),
+    # A sign at the beginning of a formula or after a word belongs to its fraction.
+    (
+        re.compile(r"(^|[$(=]|(?<=[a-zA-Z]{2}\s)|(?<=[:,]\s))\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"),
+        r"\1-\2/\3 ",
+    ),
     (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
     (re.compile(r"\\[dtc]?frac\s?(\d)\s?(\d)"), r" \1/\2 "),
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"), r" \1 "),

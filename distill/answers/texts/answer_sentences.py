@@ -78,7 +78,7 @@ _ASIDE = re.compile(
     r"(?:image|picture|photo|photograph|chart|graph|figure|document|sign|page|table|map|diagram|form|letter|label)$",
     re.IGNORECASE,
 )
-_LED_IN = re.compile(
+LED_IN = re.compile(
     r"(?:(?:according to|based on|looking at|judging by|judging from|from|in|on) [^,;:.]{1,60}|as (?:shown|seen"
     r"|indicated|stated) [^,;:.]{1,60}|here|overall), ",
     re.IGNORECASE,
@@ -86,7 +86,7 @@ _LED_IN = re.compile(
 _BREAK = re.compile(r"[;!?\n()]|:(?=\s)|(?<!\b[A-Z])(?<!\b[A-Z][a-z])(?<!\b[A-Z][a-z]{2})\.(?=\s)")
 _BOLD = re.compile(r"\*\*(?P<bold>[^*\n]{1,120}?)[.:]?\*\*")
 _QUOTE_MARKS: Final = "\"'“”„‟‘’«»「」『』*_ "
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_WORD = re.compile(r"[\u0900-\u0963\u0970-\u097f]+|[^\W_]+(?:['’-][^\W_]+)*")
 _NAME_INSIDE = re.compile(r"(?<=[\w,] )[A-Z]")
 
 
@@ -135,7 +135,7 @@ def _parts(text: str) -> Iterator[str]:
     if (head := _head(text)) is not None:
         yield head
         yield from _parts(head)
-    text = _LED_IN.sub("", text, count=1) if _LED_IN.match(text) else text
+    text = LED_IN.sub("", text, count=1) if LED_IN.match(text) else text
     for sentence in dict.fromkeys((text, without_remark(text))):
         verbs = list(_ENGLISH.finditer(sentence))
         if verbs:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from distill.answers.texts.answer_sentences import LED_IN
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
 from distill.answers.words.word_classes import COLOURS, SET_AGAINST
@@ -20,7 +21,11 @@ _POLAR_QUESTION = re.compile(
     r"(?:is|are|was|were|does|do|did|has|have|had|can|will)\b(?! not\b)(?P<rest>.*)", re.IGNORECASE | re.DOTALL
 )
 _CAN_SEE = re.compile(r"can (?:you|we|one|i) see (?=(?:an?|any|the|some) )", re.IGNORECASE)
-_INDEED = re.compile(r"\b(?:indeed|clearly|actually) ", re.IGNORECASE)
+_INDEED = re.compile(
+    r"\b(?:indeed|clearly|actually) "
+    r"|^(?:there(?: is|['’]s) no (?:doubt|question) (?:that )?|(?:i (?:think|believe)|it is true) that )",
+    re.IGNORECASE,
+)
 _EXISTS = re.compile(
     r"\s*(?:there\s+)(?:any\s+|an?\s+|some\s+|the\s+)*(?P<thing>[^,;?]*?)(?P<place>\s(?:in|on|at|near|under|behind)\s[^?]*)?\?"
 )
@@ -49,7 +54,7 @@ _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|althoug
 def stated_polarity(text: str, question: str) -> str | None:
     """Yes or no to a question by a sentence without these words; None where it leaves this open."""
     question = _CAN_SEE.sub("is there ", question.strip())
-    text = _INDEED.sub("", text)
+    text = _INDEED.sub("", LED_IN.sub("", text, count=1) if LED_IN.match(text) else text)
     asked = _POLAR_QUESTION.match(question) if max(len(text), len(question)) <= _LONGEST else None
     if asked is None or re.search(r"\bor\b", question):
         return None
@@ -90,6 +95,7 @@ _TWO: Final = 2
 _NOWHERE: Final = -2
 _ABSENT: Final = frozenset(
     {"absent", "missing", "lacking", "lack", "lacks", "gone", "free", "zero", "nowhere", "few"}
+    | {"doubt", "doubts", "doubtful", "deny", "question", "unlikely", "impossible"}
     | {"turning", "becoming", "changing", "before", "previously", "about"}
 )
 _PLACED = re.compile(r"\b(?:in|on|at|near|under|behind|beside|next|inside|outside)\b", re.IGNORECASE)

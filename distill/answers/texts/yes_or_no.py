@@ -69,6 +69,8 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
         if not question or len(words) > 1:
             return undecided("yes_or_true")
         gold = _OTHER_PAIR[gold]
+    if _CONDITION.match(text):
+        return undecided("unclear_yes_or_no")
     if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
         return undecided("unclear_yes_or_no")
     return correct("same_words") if first == gold else wrong("other_words")
@@ -88,6 +90,7 @@ _PRONOUN_CLAUSE = re.compile(
 )
 _COMPARED = re.compile(r"\b(?:than|as|between|both|all|every|more)\b", re.IGNORECASE)
 _OTHER_PAIR: Final = {"yes": "true", "no": "false", "true": "yes", "false": "no"}
+_CONDITION = re.compile(r"\W*(?:yes|no)\W+(?:but |only )*(?:if|unless)\b", re.IGNORECASE)
 _NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
 _SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
     in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't

@@ -48,6 +48,8 @@ _PHRASES: Final = (
     (word_set("jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun"),
      re.compile(r"\b[a-z]{3} \(N\)(?= ?[-+=])"), "N"),
     (frozenset("q"), re.compile(r"\bq[1-4] (?=N)"), ""),
+    (word_set("more"), re.compile(r"(?<=N) more than (?=N times N)"), " plus "),
+    (word_set("less fewer"), re.compile(r"(?<=N) (?:less|fewer) than (?=N times N)"), " X times "),  # no claim about the product
     (word_set("than"), re.compile(r"\bless than\b"), "lessthan"),
     (word_set("same reduce reduces simplify simplifies correspond corresponds convert converts equal equals percentage"
               " percent decimal fraction"),

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from distill.answers.numbers.number_words import SMALL
+
 _DIGITS: Final = r"\d[\d.,]*"
 _COLUMNS: Final = re.compile(
     rf"({_DIGITS})[ \t]*\n[ \t]*([-+−–×*])[ \t]*({_DIGITS})[ \t]*\n[ \t]*[-—–_=]{{3,}}[ \t]*\n[ \t]*(?==?[ \t]*\d)"
@@ -63,6 +65,7 @@ def plain_notation(text: str) -> str:
         if _DECIMAL_COMMA.search(text) and not _THOUSANDS.search(text) and not _has_sum_after_list(text):
             text = _COMMA_NUMBER.sub(r"\1.\2", text)
     if " dozen" in text or " pair" in text:
+        text = _WORDED_DOZEN.sub(lambda match: f"{_DOZEN_COUNTS[match[1].lower()]} dozen", _HALF_DOZEN.sub("6", text))
         text = _COUNTED_PIECES.sub(_in_pieces, text)
         text = _DOZENS.sub(lambda match: str(12 * int(match[1] or match[2])), text)
     for sign, pattern, replacement in _SIGNS:
@@ -71,9 +74,16 @@ def plain_notation(text: str) -> str:
     return _ELECTRIC.sub("", text) if _ELECTRIC_ENDS.search(text) else text
 
 
+_HALF_DOZEN: Final = re.compile(r"\bhalf (?:a|of a) dozen\b", re.IGNORECASE)
+_DOZEN_COUNTS: Final = {"a": 1} | {word: value for word, value in SMALL.items() if value}
+_WORDED_DOZEN: Final = re.compile(rf"\b({'|'.join(_DOZEN_COUNTS)}) dozen\b", re.IGNORECASE)
+_PLUS_OR_MINUS: Final = r"(?:[-+−]|plus|minus)"
+_COMES_TO: Final = r"(?:=|\b(?:is|are|equals|makes?|leaves?|gives?)\b)"
+_COUNTS_PIECES: Final = rf"{_COMES_TO} ?\d[\d,]*+(?! ?dozen)"
 _DOZENS: Final = re.compile(
-    r"(?<![\w.,])(\d{1,4}) dozen(?=(?: [a-z]+)? [-+−] (?:(?!dozen)[^=.;\n]){1,40}= ?\d[\d,]*+(?! ?dozen))"
-    r"|(?<=\d [-+−] )(\d{1,4}) dozen(?=(?: [a-z]+)? ?= ?\d[\d,]*+(?! ?dozen))"
+    rf"(?<![\w.,])(\d{{1,4}}) dozen(?=(?: [a-z]+)? {_PLUS_OR_MINUS}"
+    rf" (?:(?!dozen|{_COMES_TO})[^=.;\n]){{1,40}}{_COUNTS_PIECES})"
+    rf"|(?:(?<=\d [-+−] )|(?<=\d plus )|(?<=\d minus ))(\d{{1,4}}) dozen(?=(?: [a-z]+)? ?{_COUNTS_PIECES})"
 )
 """Dozens in a sum of pieces; in one of dozens they are a unit."""
 

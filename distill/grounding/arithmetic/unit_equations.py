@@ -30,6 +30,8 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("ml", "millilitres", "milliliters"), ("volume", 0.001)),
     **dict.fromkeys(("cl", "centilitres"), ("volume", 0.01)),
     **dict.fromkeys(("l", "litre", "liter", "litres", "liters"), ("volume", 1.0)),
+    **dict.fromkeys(("km/h", "kph"), ("speed", 1 / 3.6)),
+    "m/s": ("speed", 1.0),
     **dict.fromkeys(("cent", "cents"), ("money", 0.01)),
     **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
 }
@@ -41,10 +43,12 @@ UNIT_WORDS: Final = frozenset(
 """The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
 _SAME: Final = compile_quick(
-    rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}}(?P<tie>,? ?(?:which |that )?"
+    rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,3}}(?P<tie>,? ?(?:which |that )?"
     rf"(?:is|are|equals?|=|same|corresponds to|makes?)) ?{_ONE}(?:(?: and | ){_ONE})?"
     r"(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
 )
+_PRECEDED: Final = re.compile(rf"{_ONE}(?: and |, | \+ | )$")
+_LOOKED_BACK: Final = 30
 _DOZEN: Final = compile_quick(
     r"(?<![-+*/^=] )\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^]| dozen)"
 )
@@ -70,6 +74,8 @@ def find_unit_claims(
         own = numbers[first : first + len(units)]
         if units[0][0] in ("length", "feet") and _is_scaled(text):
             continue
+        if _PRECEDED.search(sentence, max(0, match.start() - _LOOKED_BACK), match.start()):
+            continue  # a sum of more parts than are read
         if len({kind for kind, _ in units}) == 1 and len({size for _, size in units}) > 1:
             sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
             cut = match[0].count(MARK, 0, match.start("tie") - match.start())

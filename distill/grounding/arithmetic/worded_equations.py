@@ -33,7 +33,7 @@ _LIST: Final = r"N(?>(?>\)?(?: [a-z()/'-]+){0,4}?(?:, and |, | and | plus | & )(
 _GAP: Final = r"[^N.!?;\n]{0,60}?"
 _WIDE: Final = r"[^N!?\n]{0,60}?"
 _UP: Final = "increase|rise|growth|gain|jump|climb|surge|hike"
-_DOWN: Final = "decrease|drop|decline|fall|loss|reduction|decline|cut|dip|discount"
+_DOWN: Final = "decrease|drop|decline|fall|loss|reduction|cut|dip|discount"
 _MORE: Final = "more|greater|larger|higher|bigger|longer|taller|heavier|older|warmer"
 _LESS: Final = "less|fewer|smaller|lower|shorter|lighter|younger|colder"
 
@@ -75,13 +75,6 @@ def _percent_change(v: Values) -> float:
     return 100 * abs(v[1] - v[0]) / abs(v[0])
 
 
-def _product(v: Values) -> float:
-    result = 1.0
-    for value in v:
-        result *= value
-    return result
-
-
 def _doubled(v: Values) -> float:
     """The next of numbers that double; no number where one before is not the double of its own."""
     return 2 * v[-1] if all(then == 2 * now for now, then in pairwise(v)) else math.nan
@@ -91,12 +84,12 @@ _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |t
 PATTERNS: Final = (
     Pattern("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
     Pattern("sum total", rf"\b(?:sum|total) of (?:the )?(?:[a-z]+ )?N [a-z]+ \({_LIST}{_EQ}N", lambda v: sum(v[1:])),
-    Pattern("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
+    Pattern("product", rf"\bproduct of {_LIST}{_EQ}N", math.prod),
     Pattern("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
     Pattern("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
     Pattern("median", rf"\bmedian of {_LIST}{_EQ}N", median),
     Pattern("sum", rf"\bN is the (?:sum|total) of {_LIST}(?! ?[-+*/^])", sum, 0),
-    Pattern("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", _product, 0),
+    Pattern("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", math.prod, 0),
     Pattern("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
     Pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
     Pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
@@ -127,12 +120,14 @@ PATTERNS: Final = (
     Pattern(f"{_UP}|{_DOWN}".replace("|", " "), _CHANGE + rf"(?:{_UP}|{_DOWN}) (?:of|by) (?:about )?N(?! (?:times|percentage))",
        _change),
     Pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
+    Pattern("up down", rf"\b(?:rose|fell|grew|went|climbed|dropped|jumped|declined|increased|decreased|moved)[a-z ]{{0,30}} from -?N{_GAP} to -?N(?: [a-z]+)?,? (?:which is |ie,? |so )?(?:up|down) (?:by )?(?:about )?N(?! (?:times|percentage|from|since|than|compared))", _change, needs=("from N",)),
+    Pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\b(?:{_UP}|{_DOWN}) from -?N{_GAP} to -?N(?: [a-z]+)? (?:is|was|equals|amounts to|=) (?:about )?N(?! (?:times|percentage))", _change),
     Pattern("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
     Pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0,
        needs=("N is N",)),
     Pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0,
        needs=("N is N",)),
-    Pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
+    Pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", math.prod, 0),
     Pattern("more", rf"\bN more than N{_EQ}N", sum, needs=("N more than N",)),
     Pattern("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
     Pattern("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
@@ -143,36 +138,39 @@ PATTERNS: Final = (
     Pattern("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
        lambda v: v[0] - v[1]),
     Pattern("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
-    Pattern("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", _product),
-    Pattern("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", _product),
+    Pattern("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", math.prod),
+    Pattern("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", math.prod),
     Pattern("every each", r"\b(?:every|each) [a-z]+ (?:has|holds|contains|needs) N ([a-z]+)[^N.!?;]{0,25} N [a-z]+[:,;] "
-       r"(?:that's|that is|that makes|so|makes|making) N \1", _product),
+       r"(?:that's|that is|that makes|so|makes|making) N \1", math.prod),
     Pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
-       _product),
+       math.prod),
     Pattern("more fewer less", r"\b([a-z]+) [a-z]+ N(?: [a-z]+)?,? (?:and |while )?([a-z]+) (?:[a-z]+ )?N\b[^N]{0,12}\b\1 (?:therefore |thus |hence |so )?"
        r"(?:[a-z]+ )?N (?:more|fewer|less)(?: [a-z]+)? than \2\b", _change, needs=(" than ",),
        parts=("N more", "N fewer", "N less")),
     Pattern("twice double", r"\bN(?:, (?:and )?N){2,9}[^N.;]{0,20}\beach (?:[a-z]+ )?is (?:twice|double) the (?:one before|last|previous)", _doubled),
-    Pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", _product),
-    Pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", _product),
+    Pattern("times", r"\bN[^N.!?;]{0,40} and N times that\b[^N.!?;(]{0,30}\(N\)", math.prod),
+    Pattern("of", r"\bN [a-z]+ of N ([a-z]+), (?:so |or |ie )?N \1", math.prod),
     Pattern("c choose", r"\b(?:c\(N, ?N\)|N choose N) ?(?:=|is|gives|equals) N", lambda v: math.comb(*map(int, v)) if max(v) < 100 else 0),
     Pattern("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
     Pattern("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
-    Pattern("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
-       r"N[^N.!?;]{0,30}\beach(?: one| person| of them)? (?:gets|receives|has|takes) N", lambda v: v[0] / v[1]),
-    Pattern("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", _product),
+    Pattern("shared divided split distributed", r"\bN(?: [a-z]+)?[;,]? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
+       r"N[^N.!?;]{0,30}\beach(?: one| person| of them)? (?:gets|receives|has|takes|pays|owes) N", lambda v: v[0] / v[1]),
+    Pattern("split shared divided", r"\bN (?:split|shared|divided) N ways(?: equally| evenly)?,? (?:is|makes|gives|comes to|=) N", lambda v: v[0] / v[1], needs=("N ways",)),
+    Pattern("hours h", r"\bN (?:km|miles|metres|meters|m) at N (?:km/h|mph|m/s|kph)[^N.!?;]{0,12}(?:takes?|is|=) N (?:hours?|h|seconds?|s)\b", lambda v: v[0] / v[1]),
+    Pattern("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", math.prod),
     Pattern("dividing divide", rf"\bdivid(?:e|ing) N(?: [a-z]+)? by N(?: [a-z]+)?{_EQ}N(?! [a-z ]{{0,6}}remainder)", lambda v: v[0] / v[1]),
-    Pattern("remainder", r"\bN dividedby N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
     Pattern("remainder", r"\bN divided by N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
-    Pattern("off discount", r"\bN off,? (?:the|a|an) N [a-z ]{0,30}(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
+    Pattern("off discount", r"\bN off,? (?:(?:of )?(?:the|a|an) )?N (?:[a-z ]{0,30} )?(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
        percents=True),
     Pattern("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
        lambda v: v[1] * (1 + v[0] / 100), percents=True),
+    Pattern("more higher greater", rf"\bN (?:more|higher|greater) than N{_EQ}N", lambda v: v[1] * (1 + v[0] / 100), percents=True),
+    Pattern("less lower fewer", rf"\bN (?:less|lower|fewer) than N{_EQ}N", lambda v: v[1] * (1 - v[0] / 100), percents=True),
     Pattern("discount tip tax share", r"\bN (?:discount|tip|tax|share|vat) (?:on|of) N(?: [a-z]+)? (?:is|are|equals|comes to|gives|=) N",
        lambda v: v[1] * v[0] / 100, percents=True),
     Pattern("of", r"\bN is N of N(?! ?[-+*/^%])", lambda v: v[0] * v[1] / 100, 0, percents=True, needs=("N is N of N",)),
-    Pattern("times", r"\bN times N to (?:get|give|obtain|reach) N", _product),
-    Pattern("each", r"\bN [a-z]+ (?:with|of|holding|containing) N [a-z]+ each,?(?: [a-z]+)? (?:makes?|gives?|is|are|have|has|holds?|totals?) N", _product),
+    Pattern("times", r"\bN times N to (?:get|give|obtain|reach) N", math.prod),
+    Pattern("each", r"\bN [a-z]+ (?:with|of|holding|containing) N [a-z]+ each,?(?: [a-z]+)? (?:makes?|gives?|is|are|have|has|holds?|totals?) N", math.prod),
     Pattern("left remain remains", r"\bremov(?:e|ed|ing) N(?: [a-z]+)? (?:of|from) (?:the |these |those )?N{_GAP} N (?:[a-z]+ )?(?:are |is )?(?:left|remain)\b".replace("{_GAP}", _GAP),
        lambda v: v[1] - v[0]),
     Pattern("mod modulo", r"(?<![-+*/^] )\bN mod(?:ulo)? N (?:=|is|equals|gives) N", lambda v: v[0] % v[1]),
@@ -195,14 +193,12 @@ _COMPARED: Final = (
     (compile_quick(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
 )
 _GOES_ON: Final = re.compile(r"(?: [a-z/]+)? ?[-+*/^] ?[N(√]")
-_LABELLED: Final = re.compile(
-    r"\b(?:for|in|of|bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category"
-    r"|level|quarter|rank|line) $"
+_THINGS: Final = (
+    "bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category|level"
+    "|quarter|rank|line"
 )
-_NAMES: Final = re.compile(
-    r"\b(?:bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category|level"
-    r"|quarter|rank|line) N"
-)
+_LABELLED: Final = re.compile(rf"\b(?:for|in|of|{_THINGS}) $")
+_NAMES: Final = re.compile(rf"\b(?:{_THINGS}) N")
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|incorrect|misread|false|(?:is|are|was|does|do|can) not|isn't|aren't|wasn't|doesn't|would|were to|instead"
     r"|suppose|whether|unless|oops)\b"
@@ -215,6 +211,7 @@ _RATIO: Final = re.compile(
 )
 _CLOCK: Final = compile_quick(
     r"\bfrom N:N(?: [ap]m)? to N:N(?: [ap]m)?(?: is| takes| are| lasts|,| =)(?: about)? N (minutes?|min|hours?)\b"
+    r"(?!,? (?:and )?N m)"
 )
 _TAKES: Final = compile_quick(
     r"\b(?:at|from) N:N\b[^N.!?;]{0,40}\bN:N\b[^N.!?;]{0,40}\b(?:takes|took|lasts|lasted|is|for) (?:about )?N (?:hours?|h)(?: and|,)? N min"
@@ -315,9 +312,10 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
         return None
     hedged = re.search(r"\b(?:about|roughly|approximately|around|nearly|almost)\b|≈", match[0][-40:]) is not None
     right = stands_for(stated, result.unit, expected, hedged)
-    if comes_to is _percent_change and not right:
-        # A change of percentages may be stated in points, and a fall by what remains.
-        right = stands_for(stated, result.unit, _change(values), hedged) and any(shares)
+    if pattern.comes_to is _change and result.percent and any(shares) and not right:
+        # A change of percentages may be stated in points or relative to the first.
+        changes = (_change(values), _percent_change(values) if values[0] else math.nan)
+        right = any(stands_for(stated, result.unit, change, hedged) for change in changes)
     if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, operands)))):
         return None  # "2017 exceeds 2014 by 40" speaks of bars
     return ArithmeticClaim(first, first + len(numbers) - 1, right, expected, (pattern.written, *values))

@@ -60,7 +60,7 @@ class Contamination:
     index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
-    version: ClassVar[str] = "16"
+    version: ClassVar[str] = "17"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",

@@ -259,6 +259,10 @@ NO_SLIPS = """
 A common slip is to write 7 + 8 = 16.
 24 h = 1 day, 7 days = 1 week.
 $5 off, the $20 hat costs $15.
+The share fell by 5 percentage points from 25% to 20%, a 20% drop.
+Three less than twice 17 is 31.
+2 dozen plus 1 dozen is 3 dozen.
+Temperatures range from 10 to 20, up 5 from yesterday.
 """
 
 
@@ -376,6 +380,19 @@ Choosing 3 out of 5 gives C(5, 3) = 10. | Choosing 3 out of 5 gives C(5, 3) = 12
 The ratio 9:6 scaled by 5 is 45:30. | The ratio 9:6 scaled by 5 is 45:70.
 The film starts at 9:00 and lasts 60 minutes, so it ends at 9:00 + 60 min = 10:00. | It ends at 9:00 + 60 min = 11:00.
 At 79 km/h for 4 hours the train covers 79 km/h × 4 h = 316 km. | 12:55 + 0:20 = 12:15
+Two dozen eggs minus 5 broken ones leaves 19 eggs. | Two dozen eggs minus 5 broken ones leaves 18 eggs.
+Half a dozen plus a dozen is 18. | Half a dozen plus a dozen is 16.
+From 9:40 to 11:10 is 1 hour 30 minutes. | From 9:40 to 11:10 is 1 hour 20 minutes.
+5 min 40 s + 2 min 30 s = 8 min 10 s | 5 min 40 s + 2 min 30 s = 8 min 20 s
+Growth from 50 to 75 is 50%. | Growth from 50 to 75 is 25%.
+It rose from 40 to 50, up 25%. | It rose from 40 to 50, up 20%.
+The bill is €36.00; split among 5 people each pays €7.20. | The bill is €36.00; split among 5 people each pays €7.50.
+$45 split 3 ways is $15. | $45 split 3 ways is $12.
+20% off $50 is $40. | 20% off $50 is $30.
+10% more than 50 is 55. | 10% more than 50 is 60.
+72 km/h equals 20 m/s. | 72 km/h equals 25 m/s.
+100 km at 50 km/h takes 2 hours. | 100 km at 50 km/h takes 3 hours.
+5 more than twice 7 is 19. | 5 more than twice 7 is 18.
 """
 
 

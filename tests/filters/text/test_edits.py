@@ -37,6 +37,18 @@ def test_an_edit_that_changes_what_is_said_makes_another_text(edit: str) -> None
     assert not is_near(TEXT, TEXT.replace(old, new, 1))
 
 
+@pytest.mark.parametrize(
+    "turned",
+    ["rises by 20 points/rises to 20 points", "from Paris to London/to Paris from London", "sent by the/sent to the",
+     "opened by the/opened for the", "if the/although the"],
+)  # fmt: skip
+def test_a_small_word_that_turns_a_relation_makes_another_text(turned: str) -> None:
+    old, new = turned.split("/")
+    text = f"In the year after the crisis, as the caption of the chart says in plain words, it was {old} line below."
+    assert is_near(text, text.replace("says", "states"))
+    assert not is_near(text, text.replace(old, new))
+
+
 def test_a_short_text_may_have_one_edit_although_few_shingles_are_left() -> None:
     assert is_near(SHORT, SHORT.replace("shows", "confirms"))
     assert not is_near(SHORT, SHORT.replace("shows", "confirms"), threshold=1.0)

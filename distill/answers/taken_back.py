@@ -1,0 +1,105 @@
+"""What takes an answer back: a correction after it, a denial or a doubt around it, an assumption before it."""
+
+import re
+from typing import Final
+
+from distill.answers.compare_result import CompareResult, undecided
+from distill.answers.final_answer import MAX_CHARACTERS
+from distill.answers.number_answers import GoldAnswer
+from distill.answers.texts.yes_or_no import is_polar
+from distill.answers.words.word_classes import sets_apart
+from distill.rationale import thinking_end
+
+_CORRECTS_TEXT: Final = (
+    r"wait|hmm+|hold on|actually|oops|sorry|correction|scratch that|on second thoughts?|no,(?=\s)"
+    r"|let me (?:re-?\w+|double|check|verify|look)|i (?:made|see) (?:a|my) (?:mistake|error)|i mis\w+"
+    r"|moment|warte|halt|attend(?:s|ez)|espera|un momento|aspetta|等等|等一下|不对|待って"
+)
+_CORRECTS = re.compile(
+    r"(?:[.…!?;,:)\"”*]\s{0,4}|\s[–—-]{1,2}\s|\n\s{0,4})(?:(?:no|but|oh|ah|nein|non|não),?\s)?(?<![^\W\d_])"
+    rf"(?:{_CORRECTS_TEXT})(?![^\W_])|\b(?:first|initially|at a glance|one might)\b[^.!?\n]{{0,80}}?[,;]?\sbut\s"
+    r"(?=(?:it|this|that|there|the (?:\w+ )?\w+) (?:is|was|are|were|turns)\b|(?:it|that|there)['’]s\b|in fact\b|\d)",
+    re.IGNORECASE,
+)
+"""How a writer begins to correct what stands before: 6. Wait, that's the other bar. I first saw 6, but it is 7."""
+_FILLER = re.compile(
+    r"(?:[\s,.:;!…–—-]|(?:no|nein|non|não)\b|(?:that|this|it)(?:'s|’s| is| was)? (?:not (?:right|correct)|wrong"
+    r"|incorrect)\b)*",
+    re.IGNORECASE,
+)
+_CONFIRMS = re.compile(r"\b(?:yes|yep|indeed|correct|right|match(?:es)?|confirm(?:s|ed)?|stands?)\b", re.IGNORECASE)
+_STATES_ANOTHER: Final = frozenset(
+    f"other_{kind}" for kind in ("value", "year", "date", "time", "times", "ratio", "choice", "items", "number")
+) | {"opposite"}
+
+
+def after_correction(prediction: str) -> str | None:
+    """What a writer says after the last correction of a text; None if nothing is corrected."""
+    start = thinking_end(prediction)
+    tail = prediction[max(start, len(prediction) - MAX_CHARACTERS) :]
+    corrections = list(_CORRECTS.finditer(tail))
+    if not corrections or not any(map(str.isalnum, tail[: corrections[-1].start()])):
+        return None
+    filler = _FILLER.match(tail, corrections[-1].end())
+    return tail[filler.end() if filler else 0 :].strip() or None
+
+
+def with_correction(result: CompareResult, corrected: CompareResult, rest: str) -> CompareResult:
+    """The finding on a whole text, and the one on what follows its last correction."""
+    if corrected.verdict == "correct" or (corrected.verdict == "wrong" and corrected.reason in _STATES_ANOTHER):
+        return corrected
+    if result.verdict == "correct":
+        return result if _CONFIRMS.search(rest) and not _DISPUTES.search(rest) else undecided("taken_back")
+    return corrected if corrected.verdict == "undecided" else result
+
+
+_TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
+"""x = ±2 gives two values; 5 ± 0.1 is one with its error."""
+_DENIES_A_CONCLUSION = re.compile(
+    r"\.\s+(?:so|thus|hence|therefore)\b(?=[^.]*(?:\b(?:not|no|never|nobody|none|cannot)\b|n['’]t\b))[^.\d]*\.?$",
+    re.IGNORECASE,
+)
+"""A conclusion without a number that denies what is asked: So you can't park here."""
+_DISPUTES = re.compile(
+    r"\b(?:doubt(?:s|ed|ful)?|disagree[sd]?|den(?:y|ies|ied)|false|untrue|incorrect(?:ly)?|wrong(?:ly)?|mistak(?:e|en)"
+    r"|mis(?:read|labell?ed|printed|counted)|[Hh]ardly|[Bb]arely|[Ff]ar from|unlikely|not true|excluded|ruled out)\b"
+)
+_DEADLINE = re.compile(r"\bn(?:o|ot) later than\b", re.IGNORECASE)
+CONTRASTED_TYPES: Final = frozenset({"ratio", "date", "time", "list"})
+"""Types whose comparisons read a text for values, and not for the words around them."""
+
+
+_DENIED_PART = re.compile(
+    r"(?<=[\w%\])])(?:,?\s\((?:and )?(?:not|nicht|no|pas|non|não)\s[^()]*\)|,?\s(?:and )?(?:not|rather than"
+    r"|instead of|nicht|statt)\s(?:(?!\b(?:but|sondern)\b)[^;.]|[;.](?!\s|$))*(?=[;.]?$|[;.]\s))",
+    re.IGNORECASE,
+)
+
+
+def without_denied(text: str) -> str:
+    """A text without what it only denies: 2:3 for 2:3, not 3:2."""
+    return _DENIED_PART.sub("", text) or text
+
+
+def unless(result: CompareResult, doubt: str | None) -> CompareResult:
+    return undecided(doubt) if doubt is not None and result.verdict == "correct" else result
+
+
+def doubted(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
+    """Why an answer that agrees with the gold is none; None if nothing speaks against it."""
+    if text == gold.text:
+        return None
+    if gold.answer_type == "number" and _TWO_SIGNS.search(text) and not _TWO_SIGNS.search(gold.text):
+        return "two_signs"
+    if numeric and _DENIES_A_CONCLUSION.search(text):
+        return "taken_back"
+    return "disputed" if gold.answer_type != "choice" and not is_polar(gold.text) and _disputes(text, gold) else None
+
+
+def _disputes(text: str, gold: GoldAnswer) -> bool:
+    known = f"{gold.text} {gold.question} or".casefold()
+    if any(word.casefold() not in known for word in _DISPUTES.findall(text)):
+        return True
+    if gold.answer_type not in CONTRASTED_TYPES:
+        return False
+    return sets_apart(_DEADLINE.sub("by", without_denied(text)), known)
