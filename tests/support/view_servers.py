@@ -57,7 +57,7 @@ class Visitor:
         if body is not None:
             sent["Origin"] = f"http://{HOST}:{self.port}"
         sent |= headers
-        connection = HTTPConnection(HOST, self.port, timeout=30)
+        connection = HTTPConnection(HOST, self.port, timeout=120)
         try:
             data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             given = {name: value for name, value in sent.items() if value is not None}
