@@ -120,7 +120,7 @@ def _made(world: str, student: str, measured: TeacherMeasures, gain: float, ci95
 
 
 def kept(run: Path) -> list[GainPair]:
-    """The pairs of `tiny-studies` whose outcomes are kept: those of the recipe of now, and of an earlier form of it.
+    """The pairs of `tiny-studies` whose outcomes are kept: those of the current recipe, and of an earlier form of it.
 
     `run` has some filtered traces of that recipe; they give pass rates and the questions that a teacher teaches.
     """

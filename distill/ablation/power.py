@@ -94,20 +94,15 @@ def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Se
 def read_statements(folder: Path) -> list[dict[str, Any]]:
     """The statements that were written before runs, in their order."""
     path = folder / POWER
-    return as_statements(orjson.loads(path.read_bytes())) if path.is_file() else []
-
-
-def as_statements(kept: Any) -> list[dict[str, Any]]:
-    """Statements as they are kept; earlier versions kept the first one alone."""
-    return [kept] if isinstance(kept, dict) else list(kept or ())
+    return orjson.loads(path.read_bytes()) if path.is_file() else []
 
 
 def stated_texts(results: Mapping[str, Any]) -> list[str]:
     """What was stated before which seeds of results.json ran, and of which seeds nothing was; empty without any."""
-    statements = as_statements(results.get("power"))
+    statements = results.get("power") or []
     texts, left = [], {*results.get("seeds", ())}
     for statement in statements:
-        before = statement.get("before", statement["seeds"])
+        before = statement["before"]
         left -= {*before}
         texts.append(
             f"Stated {statement['stated'][:10]}, before {seed_names(before)} ran: {statement_text(statement)}"

@@ -183,7 +183,7 @@ def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> dict[
 def _current(
     recipe: Recipe, run: Path, finished: Mapping[str, Mapping[int, ArmResult]]
 ) -> tuple[dict[str, dict[int, ArmResult]], dict[str, str]]:
-    """The arms that the recipe of now would make so, and why others are left out."""
+    """The arms that the current recipe would make, and why others are left out."""
     result: dict[str, dict[int, ArmResult]] = {}
     reasons: dict[str, str] = {}
     for name, by_seed in finished.items():

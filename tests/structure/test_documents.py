@@ -63,7 +63,8 @@ def test_corrected_p_values_and_the_statement_of_power_are_on_the_page(documents
     for study in results["studies"].values():
         for claim in study["claims"]:
             claim["p_adjusted"] = 0.0421
-    results["power"] = state_power(load("tiny-studies"), tmp_path, ["distilled", "random"], [0, 1])
+    statement = state_power(load("tiny-studies"), tmp_path, ["distilled", "random"], [0, 1])
+    results["power"] = [statement | {"before": [0, 1]}]
     page = documents["_claims"](results, 3)
     assert "p after Holm" in page and "| 0.042 |" in page
     assert "- all questions: 3,600 questions, half width" in page

@@ -364,7 +364,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 self._metrics_log.save(folder)
                 if self._early_stopping is not None:
                     self._early_stopping.save(folder)
-        # What is best may change while this checkpoint is written, which knows the best of now.
+        # The best weights may change while this checkpoint is written; it names those that are the best now.
         obsolete = self._early_stopping.obsolete() if self._early_stopping is not None else []
         self._writer.start(partial(write_checkpoint, folder, {WEIGHTS: weights, OPTIMIZER: optimizer}, obsolete))
 

@@ -111,9 +111,9 @@ def test_seeds_that_are_added_have_a_statement_of_their_own_and_the_page_tells_w
     assert texts[2] == "Nothing was stated before seed 5 ran."
 
 
-def test_a_statement_of_an_earlier_version_covers_its_own_seeds_alone(tmp_path: Path) -> None:
-    statement = power.state_power(STUDIES, tmp_path, ARMS, [0, 1])
-    stated, rest = power.stated_texts({"power": statement, "seeds": [0, 1, 2, 3]})
+def test_seeds_before_which_nothing_was_stated_are_named(tmp_path: Path) -> None:
+    statement = power.state_power(STUDIES, tmp_path, ARMS, [0, 1]) | {"before": [0, 1]}
+    stated, rest = power.stated_texts({"power": [statement], "seeds": [0, 1, 2, 3]})
     assert "before seeds 0, 1 ran: 19 arms x 2 seeds" in stated and rest.startswith(
         "Nothing was stated before seeds 2, 3"
     )

@@ -230,7 +230,7 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
         leakage.refuse_leakage(recipe, run, ["questions"])
     pq.write_table(pa.table({"sample_id": [name for name in ids if name != leaking]}), part)
     assert leakage.refuse_leakage(recipe, run, ["questions"]).overlaps[0].rows == 3
-    # A student that learned from an earlier dataset may have seen the row that the one of now leaves out.
+    # A student that learned from an earlier dataset may have seen the row that the current one leaves out.
     Manifest(stage="filter", fingerprint="now", fields={}).write(run / "filter")
     for dataset in ("now", "before"):
         Manifest(stage="train", fingerprint="t", fields={"data.traces": dataset}).write(run / "train" / "reason")
