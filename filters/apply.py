@@ -239,6 +239,7 @@ def _measure(
         )
         give_back_memory()
     if "question" in settings.signals:
+        traces.copy_samples()
         side["question"] = (
             question_duplicates.write(
                 traces.samples,

@@ -136,8 +136,7 @@ def filter_in_store(
             recipe, run, measurers=measurers, dataset=dataset, read_index=read_index, on_progress=on_progress
         )
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
-        written = {name: output for name, output in manifest.outputs.items() if not (folder / name).exists()}
-        push_stage(store, "filter", folder, written)
+        push_stage(store, "filter", folder, manifest.outputs)
         dataset.remove()
         remove_all_leftovers(store, commits, work)
         return manifest

@@ -18,7 +18,6 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ from filters.dataset.writer import (
     write_files,
 )
 from filters.signals.schema import SIDE
-from filters.tables.id_columns import ids_of
+from filters.tables.id_columns import ids_of, split_rows
 from filters.tables.signal_database import identifier, signals_of
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
@@ -264,15 +263,12 @@ class StoredDataset:
             placed.append(table.append_column(_PLACE, pa.array(np.arange(len(table)))))
         rows = pa.concat_tables(placed)
         numbers = self.partitions.numbers(ids_of(rows["sample_id"]))
-        order = np.argsort(numbers, kind="stable")
         is_empty = [name for name in rows.column_names if rows[name].null_count == len(rows)]
-        rows, numbers = rows.drop_columns(["sample_id", *is_empty]).take(order), numbers[order]
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         paths: dict[str, Path] = {}
-        for start, end in pairwise([*starts.tolist(), len(rows)]):
-            name = self.partitions.names[numbers[start]]
+        for number, own in split_rows(rows.drop_columns(["sample_id", *is_empty]), numbers):
+            name = self.partitions.names[number]
             paths[name] = folder / f"{name}.parquet"
-            pq.write_table(rows.slice(start, end - start), paths[name], use_dictionary=False)
+            pq.write_table(own, paths[name], use_dictionary=False)
         return len(placed), paths
 
 

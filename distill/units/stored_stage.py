@@ -26,14 +26,15 @@ Place = Callable[[str, Output], str]
 """The object that holds a file, by its name and its digest."""
 
 
-def push_stage(store: ObjectStore, stage: str, folder: Path, there: Mapping[str, Output] | None = None) -> None:
+def push_stage(store: ObjectStore, stage: str, folder: Path, known: Mapping[str, Output] | None = None) -> None:
     """Put the files of a finished stage's folder, in the place of an earlier result.
 
-    `there` are further files of the stage, whose objects are in their place.
+    `known` are files of the stage whose digests are known; those that are not in the folder are in their place.
     """
-    files = {name: describe(folder / name) for name in file_names(folder)}
+    known = known or {}
+    files = {name: known.get(name) or describe(folder / name) for name in file_names(folder)}
     put_files(store, f"{stage_folder(stage)}/files", folder, files, place=finished_place(stage))
-    store.put(_stage(stage), canonical({**(there or {}), **files}))
+    store.put(_stage(stage), canonical({**known, **files}))
 
 
 def file_names(folder: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ from distill.errors import StaleError
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
-from filters.tables.id_columns import Ids
+from filters.tables.id_columns import Ids, digest_array, ids_of, text_array
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import PlannedTraces
 from filters.text.minhash import Digests, Scheme, Signatures, jaccard, shingle_texts, sign
@@ -75,16 +76,16 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
             rows = slice(start, start + _ROW_GROUP)
             preferred_rows, is_wordless, is_alone = duplicate_of[rows], has_no_words[rows], duplicate_of[rows] < 0
             columns = [
-                pa.array(_text(ids[rows]), pa.string()),
+                text_array(ids[rows]),
                 pa.array(np.where(is_wordless, NOT_APPLICABLE, OK), pa.string()),
                 pa.array(~is_alone, pa.bool_(), mask=is_wordless),
-                pa.array(_text(ids[preferred_rows]), pa.string(), mask=is_alone),
+                pc.if_else(is_alone, None, text_array(ids[preferred_rows])),
                 pa.array(jaccard_values[rows], pa.float64(), mask=np.isnan(jaccard_values[rows])),
                 pa.array(sizes[rows], pa.int64(), mask=is_wordless),
                 pa.array(has_other_values[rows], pa.bool_(), mask=is_wordless),
                 pa.array(template_sizes[rows], pa.int64(), mask=is_wordless),
-                pa.array(_bytes(words[rows]), pa.binary(16)),
-                pa.array(_bytes(words[preferred_rows]), pa.binary(16), mask=is_alone),
+                digest_array(words[rows]),
+                pc.if_else(is_alone, None, digest_array(words[preferred_rows])),
             ]
             writer.write_table(pa.table(columns, schema=_SCHEMA))
     return path
@@ -99,8 +100,8 @@ def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured
     for path in signals:
         columns = pq.read_table(path, columns=["id", "words", "names", "template"])
         count += len(columns)
-        rows = np.searchsorted(ids, np.array(columns["id"].to_pylist(), ids.dtype))
-        words[rows] = np.array(columns["words"].to_pylist(), "S16")
+        rows = np.searchsorted(ids, ids_of(columns["id"]))
+        words[rows] = ids_of(columns["words"])
         names[rows] = columns["names"].to_numpy()
         templates[rows] = columns["template"].to_numpy()
     assert count == len(ids), "a trace has no signals"
@@ -175,7 +176,7 @@ def _first_signatures(signals: tuple[Path, ...], wanted_digests: Digests) -> Ite
     for path in signals if len(wanted_digests) else ():
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_BATCH, columns=["words", "signature"]):
-                batch_digests = np.array(batch["words"].to_pylist(), "S16")
+                batch_digests = ids_of(batch["words"])
                 positions = np.minimum(np.searchsorted(wanted_digests, batch_digests), len(wanted_digests) - 1)
                 fresh_rows = np.flatnonzero((wanted_digests[positions] == batch_digests) & is_missing[positions])
                 fresh_rows = fresh_rows[np.unique(positions[fresh_rows], return_index=True)[1]]
@@ -213,9 +214,7 @@ def _preferred_traces(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.in
     result = np.full(len(ids), -1, np.int64)
     rows = np.flatnonzero((groups >= 0) & (np.bincount(groups[groups >= 0], minlength=1)[groups] > 1))
     database = connect(Tables(signals=signals))
-    database.register(
-        "members", pa.table({"id": pa.array(_text(ids[rows]), pa.string()), "row": rows, "component": groups[rows]})
-    )
+    database.register("members", pa.table({"id": text_array(ids[rows]), "row": rows, "component": groups[rows]}))
     best_rows = database.execute(
         """SELECT "row", first_value("row") OVER (
             PARTITION BY component
@@ -263,7 +262,7 @@ def _known_similarities(path: Path) -> dict[tuple[bytes, bytes], float]:
     if not is_whole(path):
         return {}
     table = pq.read_table(path, columns=["words", "preferred_words", "corpus_jaccard"])
-    columns = table.filter(pa.compute.is_valid(table["corpus_jaccard"])).to_pydict()
+    columns = table.filter(pc.is_valid(table["corpus_jaccard"])).to_pydict()
     return dict(
         zip(zip(columns["words"], columns["preferred_words"], strict=True), columns["corpus_jaccard"], strict=True)
     )

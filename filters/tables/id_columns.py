@@ -1,4 +1,7 @@
-"""Columns of ids and digests as numpy arrays and back, without a Python object for each value."""
+"""Columns of ids and digests as numpy arrays and back, without a Python object for each value; rows by numbers."""
+
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +19,10 @@ def ids_of(column: pa.Array | pa.ChunkedArray) -> Ids:
     lengths = pc.min_max(pc.binary_length(array))
     width = lengths["min"].as_py()
     if not width or width != lengths["max"].as_py():
-        values = (value if isinstance(value, bytes) else value.encode() for value in array.to_pylist())
-        return np.array(list(values), np.bytes_)
+        encoded = array.dictionary_encode()  # names of teachers, say, of which there are few
+        values = [value if isinstance(value, bytes) else value.encode() for value in encoded.dictionary.to_pylist()]
+        ids: Ids = np.array(values, np.bytes_)[encoded.indices.to_numpy()]
+        return ids
     fixed = pa.types.is_fixed_size_binary(array.type)
     start = array.offset * width
     if not fixed:
@@ -33,6 +38,15 @@ def text_array(ids: Ids) -> pa.StringArray:
         return pa.array([value.decode() for value in ids.tolist()], pa.string())
     offsets = np.arange(len(ids) + 1, dtype=np.int32) * np.int32(ids.itemsize)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(ids))
+
+
+def split_rows(table: pa.Table, numbers: NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each number in their order, by increasing number."""
+    order = np.argsort(numbers, kind="stable")
+    table, numbers = table.take(order), numbers[order]
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    for start, end in pairwise([*starts, len(table)]):
+        yield int(numbers[start]), table.slice(start, end - start)
 
 
 def digest_array(digests: Ids) -> pa.FixedSizeBinaryArray:

@@ -28,6 +28,7 @@ from filters.signals import registry
 from filters.signals.base import Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
+from filters.tables.id_columns import ids_of, split_rows
 from filters.tables.journal_pieces import content
 from filters.tables.picture_texts import OnRead, read_pictures
 from filters.tables.trace_index import PlannedTraces, partitions_of, read_partition, read_traces
@@ -108,6 +109,8 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
+    if todo:
+        index.copy_samples()
     samples = (sample for task in todo for sample in read_partition(task.samples, task.number))
     read_pictures(extractors, samples, readers, on_read)
     for rows, reused in workers.map(measure_partition, todo):
@@ -137,14 +140,14 @@ def write_measured(
     unsorted = [path.with_name(f".{path.name}.unsorted") for path in paths]
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        files = [stack.enter_context(pq.ParquetWriter(path, schema)) for path in unsorted]
+        files = [stack.enter_context(pa.ipc.new_file(path, schema)) for path in unsorted]
         for table in tables:
-            numbers = partitions_of(np.array(table["sample_id"].to_pylist(), np.bytes_), partitions)
-            for number in np.unique(numbers).tolist():
-                files[number].write_table(table.filter(pa.array(numbers == number)))
+            for number, rows in split_rows(table, partitions_of(ids_of(table["sample_id"]), partitions)):
+                files[number].write_table(rows)
     digests = []
     for path, rows in zip(paths, unsorted, strict=True):
-        table = pq.read_table(rows).sort_by("id")
+        with pa.memory_map(str(rows)) as mapped:
+            table = pa.ipc.open_file(mapped).read_all().sort_by("id")
         of_samples = dict(zip(table["sample_id"].to_pylist(), table["content"].to_pylist(), strict=True))
         digests.append(sum(map(int.from_bytes, of_samples.values())) % (1 << 128))
         _write_file(path, table, identity, scheme, f"{digests[-1]:032x}")
@@ -307,7 +310,11 @@ def _tasks(
     index: PlannedTraces, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None
 ) -> Iterator[PartitionTask]:
     identity = registry.identity(extractors)
+    live = np.flatnonzero(index.journal >= 0)
+    by_place = live[np.lexsort((index.start[live], index.journal[live], index.partition[live]))]
+    borders = np.searchsorted(index.partition[by_place], np.arange(len(index.digests) + 1))
     for number, digest in enumerate(index.digests):
+        rows = by_place[borders[number] : borders[number + 1]]
         yield PartitionTask(
             path=part_path(folder, number, ".parquet"),
             extractors=extractors,
@@ -317,7 +324,7 @@ def _tasks(
             journals=tuple(index.journals),
             samples=index.samples,
             number=number,
-            locations=np.array(sorted(index.locations(index.rows(number))), np.int64).reshape(-1, 2),
+            locations=np.column_stack([index.journal[rows], index.start[rows]]).astype(np.int64),
         )
 
 

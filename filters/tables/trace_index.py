@@ -24,10 +24,10 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
-from distill.data.sample_files import from_record, read_samples, to_record
+from distill.data.sample_files import from_record, read_samples, read_some_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
-from filters.tables.id_columns import Ids
+from filters.tables.id_columns import Ids, ids_of, text_array
 from filters.tables.journal_pieces import Maker, content, pieces, read_piece
 from filters.tables.workers import SERIAL, Workers
 
@@ -50,7 +50,9 @@ class PlannedTraces:
 
     journals: list[Path]
     samples: Path
-    """Folder with the asked samples of each partition."""
+    """Folder for the asked samples of each partition; `copy_samples` writes them."""
+    sample_file: Path
+    """The samples of the run."""
     ids: Ids
     sample_ids: Ids
     partition: NDArray[np.int32]
@@ -58,9 +60,9 @@ class PlannedTraces:
     """Number of the journal; -1 where the plan has a trace that no journal holds yet."""
     start: NDArray[np.int64]
     digests: list[int]
-    asked: Ids
+    asked: Ids = field(default_factory=lambda: np.empty(0, "S1"))
     """The samples of live traces, in the order of their ids."""
-    asked_start: NDArray[np.int64]
+    asked_start: NDArray[np.int64] | None = None
     """Where the line of each starts in its partition's file."""
     makers: Counter[Maker] = field(default_factory=Counter)
     bring_images: Callable[[Sequence[Sample]], None] = lambda samples: None
@@ -96,6 +98,7 @@ class PlannedTraces:
 
     def items(self) -> Iterator[tuple[str, Sample, Trace]]:
         """Every live trace with its id and sample, in the order of samples, then traces; one partition in memory."""
+        self.copy_samples()
         for partition in range(len(self.digests)):
             samples = {sample.id: sample for sample in read_partition(self.samples, partition)}
             rows = self.rows(partition)
@@ -105,14 +108,23 @@ class PlannedTraces:
 
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
         """The samples with these ids, all of them asked."""
+        if self.asked_start is None:
+            return {sample.id: sample for sample in read_some_samples(self.sample_file, ids)}
         return read_samples_at(*self.sample_locations(ids))
 
     def sample_locations(self, ids: Iterable[str]) -> tuple[list[Path], list[Location]]:
         """The files of the samples, and where in them those with these ids are."""
+        starts = self.copy_samples()
         rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
         partition_numbers = partitions_of(self.asked[rows], len(self.digests))
         files = [_part(self.samples, number) for number in range(len(self.digests))]
-        return files, list(zip(partition_numbers.tolist(), self.asked_start[rows].tolist(), strict=True))
+        return files, list(zip(partition_numbers.tolist(), starts[rows].tolist(), strict=True))
+
+    def copy_samples(self) -> NDArray[np.int64]:
+        """Write the asked samples to their folder, unless they are there. Returns where the line of each starts."""
+        if self.asked_start is None:
+            self.asked_start = _copy_samples(self, lambda partition, sample: None)
+        return self.asked_start
 
 
 def partitions(traces: int, partition_rows: int) -> int:
@@ -141,7 +153,11 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
             if row >= 0 and maker.teacher.encode() == teachers[row]:
                 _add_record(planned, errors, row, (number, start), digest, maker, failed=failed)
     planned.makers = +planned.makers
-    _copy_samples(planned, generate / SAMPLES)
+
+    def add_digest(partition: int, sample: Sample) -> None:
+        planned.digests[partition] = _add_digest(planned.digests[partition], content(sample))
+
+    planned.asked_start = _copy_samples(planned, add_digest)
     _write_places(planned, generate)
     return planned
 
@@ -167,15 +183,16 @@ def index_of_units(
     planned, _ = _read_plan(generate, samples, partition_rows)
     numbers = {path.relative_to(generate).as_posix(): number for number, path in enumerate(planned.journals)}
     for unit in units:
-        rows = np.array(_rows_in(planned.ids, unit.places["id"].to_pylist()), np.int64)
-        names = [unit.journals.get(name, "") for name in unit.places["journal"].to_pylist()]
+        rows = _rows_of(planned.ids, ids_of(unit.places["id"]))
+        journals = unit.places["journal"].combine_chunks().dictionary_encode()
+        names = [unit.journals.get(name, "") for name in journals.dictionary.to_pylist()]
         if (rows < 0).any() or not numbers.keys() >= set(names):
             raise DataError(f"{generate}: the traces of some units are not those of the run; filter it again")
-        planned.journal[rows] = [numbers[name] for name in names]
+        planned.journal[rows] = np.array([numbers[name] for name in names], np.int32)[journals.indices.to_numpy()]
         planned.start[rows] = unit.places["start"].to_numpy()
         planned.makers.update(unit.makers)
-    _copy_samples(planned, generate / SAMPLES)
     planned.digests = list(digests)
+    shutil.rmtree(planned.samples, ignore_errors=True)
     _write_places(planned, generate)
     return planned
 
@@ -212,14 +229,13 @@ def _read_plan(generate: Path, samples: Path, partition_rows: int) -> tuple[Plan
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=part_paths(generate, ".jsonl", below="*"),
         samples=samples,
+        sample_file=generate / SAMPLES,
         ids=ids,
         sample_ids=sample_ids,
         partition=partitions_of(sample_ids, count),
         journal=np.full(len(ids), -1, np.int32),
         start=np.zeros(len(ids), np.int64),
         digests=[0] * count,
-        asked=np.empty(0, sample_ids.dtype),
-        asked_start=np.empty(0, np.int64),
     )
     return planned, teachers
 
@@ -230,8 +246,7 @@ def _plan(path: Path) -> tuple[Ids, Ids, Ids]:
     try:
         with pq.ParquetFile(path) as table:
             for batch in table.iter_batches(batch_size=_BATCH, columns=list(_PLANNED)):
-                columns = batch.to_pydict()
-                parts.append([np.array([text.encode() for text in columns[name]], np.bytes_) for name in _PLANNED])
+                parts.append([ids_of(batch[name]) for name in _PLANNED])
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}; run the generate stage again") from None
     if not parts:
@@ -254,9 +269,15 @@ def _borders(count: int) -> list[str]:
 
 def _rows_in(ids: Ids, requested_ids: Sequence[str]) -> list[int]:
     """The row of each id; -1 for an id that is not planned."""
-    keys = np.array(requested_ids, np.bytes_)
-    rows = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
-    return np.where(ids[rows] == keys, rows, -1).tolist() if len(ids) else [-1] * len(requested_ids)
+    rows: list[int] = _rows_of(ids, np.array(requested_ids, np.bytes_)).tolist()
+    return rows
+
+
+def _rows_of(ids: Ids, requested_ids: Ids) -> NDArray[np.int64]:
+    if not len(ids):
+        return np.full(len(requested_ids), -1)
+    rows = np.minimum(np.searchsorted(ids, requested_ids), len(ids) - 1)
+    return np.where(ids[rows] == requested_ids, rows, -1)
 
 
 def _add_record(
@@ -284,14 +305,15 @@ def _add_record(
     planned.digests[partition] = _add_digest(planned.digests[partition], digest)
 
 
-def _copy_samples(planned: PlannedTraces, path: Path) -> None:
-    """Write the asked samples by partition. Raises DataError when one is not there."""
+def _copy_samples(planned: PlannedTraces, on_copied: Callable[[int, Sample], None]) -> NDArray[np.int64]:
+    """Write the asked samples by partition; where their lines start. Raises DataError when one is not there."""
     planned.asked = asked_ids = np.unique(planned.sample_ids[planned.journal >= 0])
-    planned.asked_start = np.full(len(asked_ids), -1, np.int64)
+    path, starts = planned.sample_file, np.full(len(asked_ids), -1, np.int64)
     sizes = [0] * len(planned.digests)
     with storage_errors(planned.samples):
-        shutil.rmtree(planned.samples, ignore_errors=True)
-        planned.samples.mkdir(parents=True)
+        for before in part_paths(planned.samples, ".jsonl"):
+            before.unlink()
+        planned.samples.mkdir(parents=True, exist_ok=True)
         for batch in _batches(read_samples(path)):
             lines: dict[int, list[bytes]] = {}
             rows = _rows_in(asked_ids, [sample.id for sample in batch])
@@ -300,22 +322,23 @@ def _copy_samples(planned: PlannedTraces, path: Path) -> None:
             )
             for sample, row, partition in zip(batch, rows, partition_numbers, strict=True):
                 if row >= 0:
-                    planned.asked_start[row] = sizes[partition]
-                    planned.digests[partition] = _add_digest(planned.digests[partition], content(sample))
+                    starts[row] = sizes[partition]
+                    on_copied(partition, sample)
                     lines.setdefault(partition, []).append(seal(to_record(sample)))
                     sizes[partition] += len(lines[partition][-1])
             for partition, records in lines.items():
                 with _part(planned.samples, partition).open("ab") as file:
                     file.writelines(records)
-    if missing := asked_ids[planned.asked_start < 0].tolist():
+    if missing := asked_ids[starts < 0].tolist():
         raise DataError(
             f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
             "the generate stage's files do not belong together, run it again"
         )
+    return starts
 
 
 def _write_places(planned: PlannedTraces, generate: Path) -> None:
-    names = np.array([journal.relative_to(generate).as_posix() for journal in planned.journals])
+    names = pa.array([journal.relative_to(generate).as_posix() for journal in planned.journals], pa.string())
     live_rows = np.flatnonzero(planned.journal >= 0)
     schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])
     with (
@@ -323,13 +346,9 @@ def _write_places(planned: PlannedTraces, generate: Path) -> None:
         pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
     ):
         for rows in (live_rows[start : start + _BATCH] for start in range(0, len(live_rows), _BATCH)):
-            columns = (planned.ids[rows].astype(str), names[planned.journal[rows]], planned.start[rows])
-            writer.write_table(
-                pa.table(
-                    [pa.array(column.tolist(), kind) for column, kind in zip(columns, schema.types, strict=True)],
-                    schema,
-                )
-            )
+            journals = names.take(pa.array(planned.journal[rows]))
+            columns = [text_array(planned.ids[rows]), journals, pa.array(planned.start[rows])]
+            writer.write_table(pa.table(columns, schema=schema))
 
 
 def _records_at(paths: Sequence[Path], locations: Sequence[Location]) -> Iterator[dict[str, Any]]:

@@ -227,6 +227,7 @@ def test_no_journal_is_read_and_no_signal_checked_again_by_the_agent_that_decide
     monkeypatch.setattr(trace_index, "read_piece", stopped)
     monkeypatch.setattr(measure, "measure_partition", stopped)
     assert filter_in_store(world.recipe(), address, tmp_path / "second").counts["selected"]
+    assert not list((tmp_path / "second").rglob("filter/samples/part-*")), "no sample is copied"
 
 
 @pytest.mark.parametrize("places", [{"id": ["f" * 32]}, {"journal": ["other/part-00000.jsonl"]}])
