@@ -59,7 +59,7 @@ def test_a_run_of_an_older_search_is_measured_again_after_a_plain_message(tmp_pa
     filtered(tmp_path, range(3))
     path = tmp_path / "run/filter/manifest.json"
     manifest = orjson.loads(path.read_bytes())
-    assert manifest["fields"]["extractors.corpus.version"] == 7
+    assert manifest["fields"]["extractors.corpus.version"] > 2
     manifest["fields"]["extractors.corpus.version"] = 2
     manifest["fingerprint"] = "of an older search"
     path.write_bytes(orjson.dumps(manifest))
