@@ -65,8 +65,9 @@ def test_nothing_left_is_nothing_and_a_single_sample_bounds_nothing() -> None:
 _TRACE = dict.fromkeys(
     ("id", "teacher", "reasoning", "answer", "text", "finish_reason", "model", "revision"), "aa"
 ) | {
-    **dict.fromkeys(("prompt_sha", "created"), ""),
-    **dict.fromkeys(("k", "seed", "latency_s"), 0),
+    **dict.fromkeys(("prompt_sha", "created", "draft", "error"), ""),
+    **dict.fromkeys(("k", "seed", "latency_s", "attempt"), 0),
+    "hinted": False,
     "usage": dict.fromkeys(("prompt", "image", "reasoning", "answer"), 0),
     "params": {},
     "engine": {"name": "stub", "version": ""},

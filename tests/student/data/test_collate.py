@@ -10,7 +10,7 @@ import student_worlds as worlds
 import torch
 from PIL import Image
 
-from distill.errors import DataError
+from distill.errors import DataError, ModelError
 from distill.types import ImageRef
 from student.data import collate, encode
 from student.data import images as pictures
@@ -122,8 +122,10 @@ def test_a_template_that_never_ends_a_turn_gets_an_end(world: Path, tmp_path: Pa
 
 def test_a_template_that_marks_no_response_is_an_error(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
-    processor.chat_template = "{%- generation -%}{%- endgeneration -%}{%- for message in messages -%}x{%- endfor -%}"
-    with pytest.raises(DataError, match="row0: no token of its response"):
+    processor.chat_template = (
+        "{%- generation -%}{%- endgeneration -%}{%- for message in messages -%}{{ loop.length }}{%- endfor -%}"
+    )
+    with pytest.raises(ModelError, match="block that holds the whole response"):
         encoded(model, processor, worlds.rows(tmp_path, 2, images=0))
 
 
