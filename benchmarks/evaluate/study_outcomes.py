@@ -77,10 +77,10 @@ def keep(recipe: Recipe, run: Path, kept: Path = KEPT) -> list[str]:
 
 
 def _keep_statements(folder: Path, kept: Path) -> None:
-    """Add what was stated before seeds ran of which nothing kept speaks."""
+    """Add the statements before seeds that no kept statement names."""
     statements = read_statements(kept)
     stated = {seed for statement in statements for seed in statement["seeds"]}
-    new = [each for each in read_statements(folder) if not stated & {*each.get("before", each["seeds"])}]
+    new = [each for each in read_statements(folder) if not stated & {*each["before"]}]
     if new:
         _write(kept / POWER, [*statements, *new])
 

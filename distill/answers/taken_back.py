@@ -31,6 +31,25 @@ _CONFIRMS = re.compile(r"\b(?:yes|yep|indeed|correct|right|match(?:es)?|confirm(
 _STATES_ANOTHER: Final = frozenset(
     f"other_{kind}" for kind in ("value", "year", "date", "time", "times", "ratio", "choice", "items", "number")
 ) | {"opposite"}
+_TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
+"""x = ±2 gives two values; 5 ± 0.1 is one with its error."""
+_DENIES_A_CONCLUSION = re.compile(
+    r"\.\s+(?:so|thus|hence|therefore)\b(?=[^.]*(?:\b(?:not|no|never|nobody|none|cannot)\b|n['’]t\b))[^.\d]*\.?$",
+    re.IGNORECASE,
+)
+"""A conclusion without a number that denies what is asked: So you can't park here."""
+_DISPUTES = re.compile(
+    r"\b(?:doubt(?:s|ed|ful)?|disagree[sd]?|den(?:y|ies|ied)|false|untrue|incorrect(?:ly)?|wrong(?:ly)?|mistak(?:e|en)"
+    r"|mis(?:read|labell?ed|printed|counted)|[Hh]ardly|[Bb]arely|[Ff]ar from|unlikely|not true|excluded|ruled out)\b"
+)
+_DEADLINE = re.compile(r"\bn(?:o|ot) later than\b", re.IGNORECASE)
+CONTRASTED_TYPES: Final = frozenset({"ratio", "date", "time", "list"})
+"""Types whose comparisons read a text for values, and not for the words around them."""
+_DENIED_PART = re.compile(
+    r"(?<=[\w%\])])(?:,?\s\((?:and )?(?:not|nicht|no|pas|non|não)\s[^()]*\)|,?\s(?:and )?(?:not|rather than"
+    r"|instead of|nicht|statt)\s(?:(?!\b(?:but|sondern)\b)[^;.]|[;.](?!\s|$))*(?=[;.]?$|[;.]\s))",
+    re.IGNORECASE,
+)
 
 
 def after_correction(prediction: str) -> str | None:
@@ -53,40 +72,18 @@ def with_correction(result: CompareResult, corrected: CompareResult, rest: str) 
     return corrected if corrected.verdict == "undecided" else result
 
 
-_TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
-"""x = ±2 gives two values; 5 ± 0.1 is one with its error."""
-_DENIES_A_CONCLUSION = re.compile(
-    r"\.\s+(?:so|thus|hence|therefore)\b(?=[^.]*(?:\b(?:not|no|never|nobody|none|cannot)\b|n['’]t\b))[^.\d]*\.?$",
-    re.IGNORECASE,
-)
-"""A conclusion without a number that denies what is asked: So you can't park here."""
-_DISPUTES = re.compile(
-    r"\b(?:doubt(?:s|ed|ful)?|disagree[sd]?|den(?:y|ies|ied)|false|untrue|incorrect(?:ly)?|wrong(?:ly)?|mistak(?:e|en)"
-    r"|mis(?:read|labell?ed|printed|counted)|[Hh]ardly|[Bb]arely|[Ff]ar from|unlikely|not true|excluded|ruled out)\b"
-)
-_DEADLINE = re.compile(r"\bn(?:o|ot) later than\b", re.IGNORECASE)
-CONTRASTED_TYPES: Final = frozenset({"ratio", "date", "time", "list"})
-"""Types whose comparisons read a text for values, and not for the words around them."""
-
-
-_DENIED_PART = re.compile(
-    r"(?<=[\w%\])])(?:,?\s\((?:and )?(?:not|nicht|no|pas|non|não)\s[^()]*\)|,?\s(?:and )?(?:not|rather than"
-    r"|instead of|nicht|statt)\s(?:(?!\b(?:but|sondern)\b)[^;.]|[;.](?!\s|$))*(?=[;.]?$|[;.]\s))",
-    re.IGNORECASE,
-)
-
-
 def without_denied(text: str) -> str:
     """A text without what it only denies: 2:3 for 2:3, not 3:2."""
     return _DENIED_PART.sub("", text) or text
 
 
 def unless(result: CompareResult, doubt: str | None) -> CompareResult:
+    """The finding, but undecided where an answer that is correct has a reason to doubt it."""
     return undecided(doubt) if doubt is not None and result.verdict == "correct" else result
 
 
 def doubted(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
-    """Why an answer that agrees with the gold is none; None if nothing speaks against it."""
+    """The reason why an answer that agrees with the gold is undecided all the same; None if there is no reason."""
     if text == gold.text:
         return None
     if gold.answer_type == "number" and _TWO_SIGNS.search(text) and not _TWO_SIGNS.search(gold.text):
