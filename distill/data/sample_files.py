@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
@@ -136,16 +135,6 @@ def from_record(values: Mapping[str, Any]) -> Sample:
         domain=values["domain"],
         meta=orjson.loads(values["meta"]) if values["meta"] != "{}" else {},
     )
-
-
-def read_some_samples(path: Path, ids: Iterable[str]) -> Iterator[Sample]:
-    """The samples of a file with these ids; parts of it that have none are not read."""
-    wanted = pa.array(sorted(set(ids)), pa.string())
-    with pq.ParquetFile(path) as table:
-        for number in range(table.num_row_groups):
-            is_wanted = pc.is_in(table.read_row_group(number, columns=["id"])["id"], value_set=wanted)
-            if pc.any(is_wanted).as_py():
-                yield from map(from_record, table.read_row_group(number).filter(is_wanted).to_pylist())
 
 
 def read_keys(path: Path) -> bytes:

@@ -24,7 +24,7 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
-from distill.data.sample_files import from_record, read_samples, read_some_samples, to_record
+from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
 from filters.tables.id_columns import Ids, ids_of, text_array
@@ -109,7 +109,7 @@ class PlannedTraces:
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
         """The samples with these ids, all of them asked."""
         if self.asked_start is None:
-            return {sample.id: sample for sample in read_some_samples(self.sample_file, ids)}
+            return {sample.id: sample for sample in read_samples(self.sample_file, set(ids))}
         return read_samples_at(*self.sample_locations(ids))
 
     def sample_locations(self, ids: Iterable[str]) -> tuple[list[Path], list[Location]]:
