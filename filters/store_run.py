@@ -111,7 +111,9 @@ def filter_in_store(
         samples_of: dict[str, Ids] = {}
 
         def tables() -> Iterator[pa.Table]:
-            read = thread_map(lambda unit: read_table(store, unit, SIGNALS_FILE), units, _TABLES_AT_ONCE)
+            read = thread_map(
+                lambda unit: read_table(store, unit, commits[unit], SIGNALS_FILE), units, _TABLES_AT_ONCE
+            )
             for unit, table in zip(units, read, strict=True):
                 samples_of[unit.partition] = np.unique(ids_of(table["sample_id"]))
                 yield table
@@ -237,7 +239,7 @@ def _read_index(store: ObjectStore, unit: Unit, commit: Commit, journals: Mappin
     """The journals of a unit, as the agent that measured it read them."""
     makers = orjson.loads(read_file(store, unit, commit, _MAKERS))
     return UnitIndex(
-        places=read_table(store, unit, PLACES),
+        places=read_table(store, unit, commit, PLACES),
         journals=journals,
         makers={Maker(**maker): count for maker, count in makers},
     )

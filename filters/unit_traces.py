@@ -19,7 +19,7 @@ from distill.data.images import stored_images
 from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
-from distill.units.commits import Unit, read_file
+from distill.units.commits import Commit, Unit, read_file
 from distill.units.stored_run import collect_units, finished_commit, generate_units, samples_key, write_bytes
 from filters.tables.id_columns import Ids
 from filters.tables.trace_index import PlannedTraces, index
@@ -59,7 +59,8 @@ class UnitTraces:
 
     def read_signals(self, partition: str) -> pa.Table:
         """What an agent has measured of the traces of a partition."""
-        return read_table(self.store, Unit(round=0, partition=partition, work=self.signal_work), SIGNALS_FILE)
+        unit = Unit(round=0, partition=partition, work=self.signal_work)
+        return read_table(self.store, unit, finished_commit(self.store, unit), SIGNALS_FILE)
 
     def _write_plan(self, generate: Path) -> None:
         """The rows of the run's plan for the samples of a partition."""
@@ -85,6 +86,6 @@ class SamplePartitions:
         return self._numbers[np.searchsorted(self._ids, sample_ids)]
 
 
-def read_table(store: ObjectStore, unit: Unit, name: str) -> pa.Table:
-    """A table of a committed unit. StaleError while it is open."""
-    return pq.read_table(pa.BufferReader(read_file(store, unit, finished_commit(store, unit), name)))
+def read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:
+    """A table of a committed unit."""
+    return pq.read_table(pa.BufferReader(read_file(store, unit, commit, name)))

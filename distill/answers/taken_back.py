@@ -83,7 +83,7 @@ def unless(result: CompareResult, doubt: str | None) -> CompareResult:
 
 
 def doubted(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
-    """The reason why an answer that agrees with the gold is undecided all the same; None if there is no reason."""
+    """The reason to doubt an answer that agrees with the gold; None without one."""
     if text == gold.text:
         return None
     if gold.answer_type == "number" and _TWO_SIGNS.search(text) and not _TWO_SIGNS.search(gold.text):

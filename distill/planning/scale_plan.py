@@ -306,7 +306,7 @@ def _requests(
     earlier = sum(1 + len(each) for number in range(turns) for each in rounds[:number])
     reads = 4 * turns + earlier + 2 * teachers
     filter_reads = 4 + turns + 2 * teachers + 5 + 2 * teachers
-    dataset_reads = 10 + turns + 2 * teachers + files  # with the signals of the partition, and their commit
+    dataset_reads = 8 + turns + 2 * teachers + files  # with the signals of the partition, and their commit
     writes = partitions * (puts + lists + filter_puts + filter_lists)
     writes += (partitions + files) * (dataset_puts + dataset_lists)
     reads = partitions * (reads + filter_reads + dataset_reads) + files * file_reads

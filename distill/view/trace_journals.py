@@ -89,7 +89,7 @@ class TraceJournals:
 
 
 def _row(record: Mapping[str, Any], journal: str, start: int) -> dict[str, Any]:
-    row = {name: record.get(name) for name in JOURNAL.names if name in record}
+    row = {name: record[name] for name in JOURNAL.names if name in record}
     usage = known_usage(record)
     return row | {
         "reasoning_tokens": usage["reasoning"],
