@@ -7,14 +7,13 @@ import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from distill import hub
 from distill.checks.results import CheckResult, fine, not_checked, problem
 from distill.data.sources import nearest
-from distill.data.tables.hub_datasets import TIMEOUT_S, offline
+from distill.hub import TIMEOUT_S, Kind
 from distill.recipe.recipe import Recipe
-
-Kind = Literal["model", "dataset"]
 
 
 class HubNames:
@@ -110,6 +109,7 @@ class HubNames:
         # Any other error of the client (also of its HTTP library) means that the hub was not reached.
         except Exception as error:
             self._no_network = f"no network ({type(error).__name__})"
+            hub.note_unreached(f"no answer, {type(error).__name__}")
             return None
         if getattr(info, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
@@ -121,7 +121,7 @@ class HubNames:
 
     def unreached(self) -> AbstractContextManager[None]:
         """Keep the libraries from waiting for a network that is known not to be there."""
-        return offline(bool(self._no_network))
+        return hub.offline(bool(self._no_network))
 
 
 def _in_cache(name: str, kind: Kind, revision: str | None) -> bool:

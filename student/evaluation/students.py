@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from distill import redact
+from distill import hub, redact
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
@@ -287,7 +287,8 @@ def _dtype(recipe: Recipe, evaluated: EvaluatedStudent) -> str:
         return recipe.student.dtype
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(evaluated.model, revision=evaluated.revision)
+    with hub.cache_if_unreached(str(evaluated.model)):
+        config = AutoConfig.from_pretrained(evaluated.model, revision=evaluated.revision)
     return str(config.dtype or "float32").removeprefix("torch.")
 
 

@@ -30,6 +30,7 @@ from transformers import (
     SiglipVisionModel,
 )
 
+from distill import hub
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
 from student.models.processors import load_processor
@@ -362,7 +363,8 @@ def _preprocessing(vision: str) -> dict[str, Any]:
     """The tower's image statistics from its checkpoint, if they are there."""
     from transformers.utils import cached_file
 
-    path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    with hub.cache_if_unreached(vision):
+        path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
 
 
@@ -373,8 +375,10 @@ def _readable(path_or_name: str) -> Iterator[None]:
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
+    unreached = ""
     try:
-        yield
+        with hub.cache_if_unreached(path_or_name) as unreached:
+            yield
     except ImportError as error:
         library = _library(error)
         raise MissingExtra(
@@ -382,6 +386,8 @@ def _readable(path_or_name: str) -> Iterator[None]:
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if unreached:
+            raise ModelError(hub.unreached_text(path_or_name, unreached, reason)) from error
         reason = explain_pointers(Path(path_or_name)) or reason
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"

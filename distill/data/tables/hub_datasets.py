@@ -1,17 +1,13 @@
 """Data sets of the Hugging Face hub as sources: the datasets library downloads and caches them."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from distill import packages
+from distill import hub, packages
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, first_line
 from distill.recipe.sections.data import DataSource
 
-TIMEOUT_S = 4.0
-"""After so long without an answer the hub counts as not reached."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -35,16 +31,16 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
     check_hub(source, path, where)
     import datasets
 
-    unreached = _why_unreached(source.source)
+    unreached = ""
     try:
-        with offline(bool(unreached)):
+        with hub.cache_if_unreached(source.source, "dataset") as unreached:
             dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
             files = [Path(item["filename"]) for item in dataset.cache_files]
     except (OSError, ValueError, RuntimeError) as error:
         reason = first_line(error)
         if unreached:
             raise DataError(
-                f"{where}: the hub cannot be reached ({unreached}), and its cache here does not help: {reason}; "
+                f"{where}: the hub cannot be reached ({unreached}; HF_HUB_OFFLINE=1 asks only its cache), and its cache here does not help: {reason}; "
                 f"{path} does not exist{hint}; name a file or folder, or download it where there is a network"
             ) from None
         raise DataError(
@@ -54,32 +50,3 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
     if not files:
         raise DataError(f"{where}: the datasets library kept no cache files; unset HF_DATASETS_IN_MEMORY_MAX_SIZE")
     return files
-
-
-def _why_unreached(name: str) -> str:
-    """Why the hub cannot be asked; empty where it gives any answer. The hub's own client would try for 25 s."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    try:
-        HfApi().dataset_info(name, timeout=TIMEOUT_S)
-    except (HfHubHTTPError, ValueError):
-        return ""
-    except OfflineModeIsEnabled:
-        return "HF_HUB_OFFLINE is set"
-    except Exception as error:  # of the client's HTTP library, which changes with its version
-        return f"no answer, {type(error).__name__}; HF_HUB_OFFLINE=1 asks only the cache"
-    return ""
-
-
-@contextmanager
-def offline(now: bool) -> Iterator[None]:
-    """Keep the hub's client from waiting for a network that is known not to be there."""
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or now
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from distill import hub
 from distill.artifacts.files import file_sha256
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
@@ -83,9 +84,16 @@ def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    unreached = ""
     try:
-        return Path(hf_hub_download(name, _FILE, revision=revision))
+        with hub.cache_if_unreached(name) as unreached:
+            return Path(hf_hub_download(name, _FILE, revision=revision))
     except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        if unreached:
+            raise ModelError(
+                f"student.model or student.language: {hub.unreached_text(name, unreached, f'no {_FILE}')}; or leave "
+                "'length' out of filter.signals"
+            ) from error
         raise ModelError(
             f"student {name!r}: no directory of that name beside the recipe and its {_FILE} cannot be fetched from "
             f"the hub ({type(error).__name__}); check student.model or student.language, or leave 'length' out of "

@@ -18,6 +18,7 @@ from PIL import Image
 from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from distill import hub
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
 from distill.rationale import opened_thinking, thinking_end
@@ -292,12 +293,17 @@ def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     options = {"revision": teacher.revision, "trust_remote_code": teacher.trust_remote_code}
+    unreached = ""
     try:
-        model = AutoModelForImageTextToText.from_pretrained(
-            path, dtype=getattr(torch, teacher.dtype), use_safetensors=True, **options
-        )
-        processor = AutoProcessor.from_pretrained(path, **options)
+        with hub.cache_if_unreached(path) as unreached:
+            model = AutoModelForImageTextToText.from_pretrained(
+                path, dtype=getattr(torch, teacher.dtype), use_safetensors=True, **options
+            )
+            processor = AutoProcessor.from_pretrained(path, **options)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        if unreached:
+            text = hub.unreached_text(path, unreached, first_line(error))
+            raise ModelError(f"teacher '{teacher.name}': {text}") from error
         raise ModelError(
             f"teacher '{teacher.name}': {path} cannot be loaded: {first_line(error)}\n"
             "check teachers.model (a directory beside the recipe, or a hub name that is in the local cache) and that "
