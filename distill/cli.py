@@ -50,7 +50,9 @@ class Commands(TyperGroup):
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
                 say(INTERRUPTED if ctx.invoked_subcommand in RESUMED else "distill: interrupted")
-            ctx.exit(130)
+            code = interrupts.exit_code()
+            interrupts.heard(signal.SIGINT)  # a later command of this process begins anew
+            ctx.exit(code)
 
     def _end(self, ctx: typer.Context, error: DistillError) -> NoReturn:
         if not processes.speaks():

@@ -23,6 +23,7 @@ from typing import IO, Final, TextIO
 
 from distill import packages, redact
 from distill.errors import DistillError
+from distill.machine import interrupts
 from distill.machine.file_locks import HIDES_LOCKED_BYTES, try_lock
 
 LOG: Final = "log.jsonl"
@@ -34,7 +35,6 @@ MOST_CHARACTERS: Final = 8_000
 _HELD = 1_000
 _OWN = ("distill", "filters", "student", "teacher")
 _VERSIONS = ("cot-distill", "torch", "transformers", "trl", "duckdb", "pyarrow")
-_INTERRUPTED = 130
 
 log = logging.getLogger(__name__)
 _active: "_RunHandler | None" = None
@@ -127,7 +127,7 @@ def _log_error(handler: "_RunHandler", error: BaseException, verb: str) -> int:
     if isinstance(shown, DistillError):
         code, text = shown.exit_code, str(shown)
     elif isinstance(error, KeyboardInterrupt):
-        code, text = _INTERRUPTED, "interrupted"
+        code, text = interrupts.exit_code(), "interrupted"
     elif isinstance(error, SystemExit | GeneratorExit):
         return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
     else:
@@ -135,7 +135,7 @@ def _log_error(handler: "_RunHandler", error: BaseException, verb: str) -> int:
     if handler.last_error is not error:
         handler.last_error = error
         # By its level in the file only: the command line shows it itself.
-        log.info("%s", text, extra={"level": "warning" if code == _INTERRUPTED else "error"})
+        log.info("%s", text, extra={"level": "warning" if isinstance(error, KeyboardInterrupt) else "error"})
     return code
 
 

@@ -11,6 +11,8 @@ from threading import Thread
 from types import FrameType
 from typing import Any
 
+from distill.machine import interrupts
+
 
 def follow_parent() -> None:
     """Called first in a worker: its parent handles Ctrl-C and the end of a terminal."""
@@ -28,8 +30,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def interrupt(_signal: int, frame: FrameType | None) -> None:
+def interrupt(number: int, frame: FrameType | None) -> None:
     """A handler of signals: do what Ctrl-C does now. An event loop ends its requests in order first."""
+    interrupts.heard(number)
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
         raise KeyboardInterrupt

@@ -2,8 +2,11 @@
 
 A command that owns threads notes an interrupt before it waits for them. The note holds for a minute, so that a later
 command in the same process waits as usual.
+
+Also keeps which signal ended the process, for its exit code.
 """
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +15,18 @@ from contextlib import contextmanager
 NOTED_S = 60.0
 _changed = threading.Condition()
 _noted_until_s = 0.0
+_signal = int(signal.SIGINT)
+
+
+def heard(number: int) -> None:
+    """Keep a signal that ends this process."""
+    global _signal
+    _signal = number
+
+
+def exit_code() -> int:
+    """The exit code of a command that a signal ended, as shells count it: 130 after Ctrl-C, 143 after SIGTERM."""
+    return 128 + _signal
 
 
 def note() -> None:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from distill.errors import DataError, DistillError, InputError
+from distill.machine import interrupts
 
 # Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
 _PATIENCE = timedelta(days=7)
@@ -155,7 +156,7 @@ def hold_back() -> None:
     try:
         time.sleep(_GRACE_S)
     except KeyboardInterrupt:
-        os._exit(130)
+        os._exit(interrupts.exit_code())
 
 
 def be_patient(patience_s: Callable[[], float] | None) -> None:
@@ -175,7 +176,7 @@ def end_on_signals(message: str) -> None:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
     def watch() -> None:
-        while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        while (number := os.read(reading, 1)[0]) not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             pass
         started = calm_since = time.monotonic()
         os.set_blocking(reading, False)
@@ -189,6 +190,6 @@ def end_on_signals(message: str) -> None:
         if speaks():
             sys.stderr.write(f"{message}\n")
             sys.stderr.flush()
-        os._exit(130)
+        os._exit(128 + number)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from distill import __main__, cli
 from distill.artifacts.files import locked
 from distill.commands import stages, whole_run
 from distill.errors import BusyError, InputError, RecipeError, StaleError
+from distill.machine.child_process import interrupt
 from distill.python_api import verbs
 from distill.recipe.loading import load
 
@@ -335,6 +337,20 @@ def test_only_a_command_that_keeps_its_work_is_said_to_resume(
     done = CliRunner().invoke(cli.app, [command, str(recipe)])
     assert done.exit_code == 130 and "interrupted" in done.stderr
     assert ("to resume" in done.stderr) == is_resumed
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("command", ["generate", "check"])
+def test_the_exit_code_names_the_signal_that_ended_the_command(
+    command: str, number: int, code: int, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def signalled(*_: object, **__: object) -> None:
+        interrupt(number, None)
+
+    monkeypatch.setattr("distill.recipe.loading.load", signalled)
+    assert CliRunner().invoke(cli.app, [command, str(recipe)]).exit_code == code
+    monkeypatch.setattr("distill.recipe.loading.load", lambda *_, **__: signal.default_int_handler(2, None))
+    assert CliRunner().invoke(cli.app, [command, str(recipe)]).exit_code == 130, "of a later command in this process"
 
 
 def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> None:

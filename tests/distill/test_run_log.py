@@ -4,6 +4,7 @@ import errno
 import logging
 import multiprocessing
 import os
+import signal
 import threading
 import urllib.request
 import warnings
@@ -20,6 +21,7 @@ import distill
 from distill import cli, redact, run_log
 from distill.artifacts.manifest import Manifest
 from distill.errors import CircuitOpen, RecipeError
+from distill.machine import interrupts
 from distill.run_log import LOG, OLDER, joined, recording
 
 
@@ -222,3 +224,11 @@ def test_repair_takes_the_log_for_no_journal(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, ["repair", str(tmp_path), "--apply"])
     assert done.exit_code == 0 and "nothing is damaged" in done.output
     assert (tmp_path / OLDER).exists() and "repair ends" in (tmp_path / LOG).read_text()
+
+
+def test_the_last_line_has_the_exit_code_of_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_signal", int(signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt), recording(tmp_path, "run"):
+        raise KeyboardInterrupt
+    assert events(tmp_path)[-1]["exit_code"] == 143
+    assert [line["message"] for line in events(tmp_path) if line["level"] == "warning"] == ["interrupted"]

@@ -158,5 +158,5 @@ def test_sigterm_and_sighup_end_a_run_as_ctrl_c_does(world: World, number: int, 
             time.sleep(0.02)
         process.send_signal(number)
         error = process.communicate()[1]
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Unclosed" not in error and "Traceback" not in error and "run the same command again" in error

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
+from distill.machine import interrupts
 from student.distributed import processes
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -78,6 +79,7 @@ class Interrupts:
         now = time.monotonic()
         if self._noted_at is None:
             self._noted_at = now
+            interrupts.heard(number)
             if processes.speaks():
                 with suppress(OSError):  # a terminal that is gone
                     os.write(2, NOTE.encode())

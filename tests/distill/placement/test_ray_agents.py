@@ -91,7 +91,7 @@ def test_a_stopped_command_ends_its_agents_which_seal_their_work_and_end_their_c
     set_mode(url, "hold")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=400)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert not open_store(address).list_objects("agents"), "agents ended in order"
     asked = asked_of(url)
     set_mode(url, "")
