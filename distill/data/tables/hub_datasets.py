@@ -41,8 +41,8 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
         if unreached:
             raise DataError(
                 f"{where}: the hub cannot be reached ({unreached}; HF_HUB_OFFLINE=1 asks only its cache), and its "
-                f"cache here does not help: {reason}; {path} does not exist{hint}; name a file or folder, or download it "
-                "where there is a network"
+                f"cache here does not help: {reason}; {path} does not exist{hint}; name a file or folder, "
+                "or download it where there is a network"
             ) from None
         raise DataError(
             f"{where}: no readable data set of the hub: {reason}; {path} does not exist{hint}; "
