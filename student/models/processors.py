@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, A
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import PushToHubMixin, cached_file, is_torchvision_available
 
+from distill import hub
 from student.models.lfm2_images import Lfm2VlImageProcessorPil
 
 VIDEOS = "video_processor"
@@ -74,6 +75,13 @@ def _without_torchvision(kind: Any) -> Any:
             "_get_arguments_from_pretrained": classmethod(arguments),
         },
     )
+
+
+def image_settings(path_or_name: str) -> dict[str, Any]:
+    """How a checkpoint's images are prepared, such as their mean and deviation; empty where it has no such file."""
+    with hub.cache_if_unreached(path_or_name):
+        path = cached_file(path_or_name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
 
 
 def _video_settings(path_or_name: str, settings: dict[str, Any], revision: str | None) -> dict[str, Any]:

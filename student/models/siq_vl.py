@@ -4,7 +4,6 @@ SiQ-VL is Idefics3: a SigLIP-shaped tower, a pixel shuffle, one linear layer wit
 cover training (student/training/loop/trainer.py) or what vLLM serves (student/export/convert.py).
 """
 
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from transformers import (
 from distill import hub
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
-from student.models.processors import load_processor
+from student.models.processors import image_settings, load_processor
 
 IMAGE_TOKEN = "<image>"
 MARKERS = ("<fake_token_around_image>", IMAGE_TOKEN, "<global-img>", "<end_of_utterance>")
@@ -348,7 +347,7 @@ def _copy(target: torch.nn.Module, source: torch.nn.Module, name: str, ignore: t
 
 def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int) -> Idefics3Processor:
     """Images become squares of the tower's size, normalised as the tower was trained; no splitting into tiles."""
-    settings = _preprocessing(vision)
+    settings = image_settings(vision)
     images = Idefics3ImageProcessorPil(
         do_image_splitting=False,
         size={"longest_edge": image_size},
@@ -357,15 +356,6 @@ def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int)
         image_std=settings.get("image_std", [0.5, 0.5, 0.5]),
     )
     return Idefics3Processor(images, tokenizer, image_seq_len=image_seq_len, chat_template=CHAT_TEMPLATE)
-
-
-def _preprocessing(vision: str) -> dict[str, Any]:
-    """The tower's image statistics from its checkpoint, if they are there."""
-    from transformers.utils import cached_file
-
-    with hub.cache_if_unreached(vision):
-        path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
-    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
 
 
 @contextmanager
