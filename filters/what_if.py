@@ -47,11 +47,11 @@ _STATE = "_state"
 
 
 class PolicyCounts(NamedTuple):
-    traces: int
-    kept: int
-    now_kept: int
-    selected: int
-    now_selected: int
+    traces: int = 0
+    kept: int = 0
+    now_kept: int = 0
+    selected: int = 0
+    now_selected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +346,11 @@ def _by_name(
     """Counts by teacher, domain and difficulty."""
     names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in _GROUPS)
     rows = database.execute(f"SELECT hash({', '.join(_GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
-    return {tuple(key): PolicyCounts(*counts[group]) for group, *key in rows if group in counts}
+    named: dict[tuple[str, ...], PolicyCounts] = {}
+    for group, *key in rows:  # an empty value has the name of a missing one
+        if group in counts:
+            named[tuple(key)] = _sum([named.get(tuple(key), PolicyCounts()), PolicyCounts(*counts[group])])
+    return named
 
 
 def _counts_by_value(groups: Mapping[tuple[str, ...], PolicyCounts], position: int) -> dict[str, PolicyCounts]:

@@ -217,9 +217,15 @@ def limit_of_dataset(select: Select) -> str:
 
 
 def _reason(condition: Condition) -> str:
-    values = ", ".join(f"{text(name)}, {identifier(name)}" for name in condition.columns)
+    values = ", ".join(f"{text(name)}, {_json_value(identifier(name))}" for name in condition.columns)
     reason = _struct(text(condition.name), text(condition.sql), f"json_object({values})")
     return f"CASE WHEN (\n{condition.sql}\n) THEN {reason} END"
+
+
+def _json_value(column: str) -> str:
+    """SQL of a column as JSON, which has no infinite numbers: the error of an answer relative to 0 is one."""
+    written = f"{column}::VARCHAR"
+    return f"CASE WHEN {written} IN ('inf', '-inf', 'nan') THEN to_json({written}) ELSE to_json({column}) END"
 
 
 def _left_out(limit: str, rank: str) -> str:

@@ -59,10 +59,12 @@ class TraceFacts:
     """Correct traces that a rule alone drops."""
     questions: Mapping[str, int]
     """Questions asked, with a kept trace, leaked into test data, and asked twice."""
+    leaked_from: tuple[str, ...] = ()
+    """The test sets that hold leaked questions."""
     unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
     """Counts for teachers with and without the gold answer, in the domains where some have it."""
     answers: tuple[str, int, int]
-    """The most frequent answer of the dataset, how often it occurs, the size of the dataset."""
+    """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
 
 
 def read_facts(
@@ -74,6 +76,7 @@ def read_facts(
     teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
     (questions,) = database.execute(_QUESTIONS).fetchall()
     answer = database.execute(_ANSWERS).fetchall()
+    leaked_from = database.execute(_LEAKED_FROM).fetchall()
     alone = database.execute(
         """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
         WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
@@ -89,6 +92,7 @@ def read_facts(
             for hinted, names, checked, unseen in database.execute(_UNSEEN).fetchall()
         },
         questions=dict(zip(("asked", "kept", "leaked", "doubled"), questions, strict=True)),
+        leaked_from=tuple(name for (name,) in leaked_from),
         answers=answer[0] if answer else ("", 0, 0),
     )
 
@@ -115,9 +119,13 @@ _QUESTIONS = """
         count(DISTINCT signals.sample_id) FILTER (contamination = 'pair'),
         count(DISTINCT signals.sample_id) FILTER (question_duplicate_of IS NOT NULL)
     FROM signals JOIN decisions USING (id)"""
+_LEAKED_FROM = """
+    SELECT DISTINCT contamination_source FROM local
+    WHERE contamination = 'pair' AND contamination_source IS NOT NULL ORDER BY 1"""
+# The majority of a question's answers may be another one than that of the selected trace.
 _ANSWERS = """
-    SELECT majority_answer, count(*) AS n, sum(n) OVER ()::BIGINT FROM local JOIN decisions USING (id)
-    WHERE selected AND majority_answer IS NOT NULL GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""
+    SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
+    FROM local JOIN decisions USING (id) WHERE selected AND in_majority GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""
 
 
 def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
@@ -168,13 +176,13 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         if is_above(formed, count["complete"], MANY):
             faults.setdefault("form", []).append((name, count))
     if cut := faults.get("cut"):
-        limits = {settings[name].sampling.max_tokens for name, _ in cut if name in settings}
+        teacher = settings.get(cut[0][0])
+        now = f", now {teacher.sampling.max_tokens}" if teacher is not None else ""
         yield Finding(
             name="traces_cut",
             problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens unanswered",
             certainty="certain",
-            change=f"teachers.{cut[0][0]}.sampling.max_tokens, now {', '.join(map(str, sorted(limits)))}: raise it, "
-            "or set thinking_budget",
+            change=f"teachers.{cut[0][0]}.sampling.max_tokens{now}: raise it, or set thinking_budget",
         )
     if form := faults.get("form"):
         untold, complete = (sum(count[name] for _, count in form) for name in ("untold", "complete"))
@@ -282,11 +290,12 @@ def _leaked(facts: TraceFacts) -> Iterator[Finding]:
             change=f'eval.data, now "{tested}": a source that nothing trains on',
         )
     elif leaked:
+        sets = ", ".join(f"data.{name}" for name in facts.leaked_from) or f"data.{tested}"
         yield Finding(
             name="leaked",
             problem=f"{share(leaked, asked)} training questions stand in a test set with their images",
             certainty="certain",
-            change=f"data.{facts.recipe.eval.data}.source: split by image (`distill split`), or leave these rows out",
+            change=f"{sets}.source: split by image (`distill split`), or leave these rows out",
         )
 
 
@@ -318,14 +327,17 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
     """Questions without a correct trace that would have one with more traces."""
     asked, kept = facts.questions["asked"], facts.questions["kept"]
     judged, correct = (sum(count[name] for count in facts.teachers.values()) for name in ("judged", "correct"))
-    most = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
+    if not facts.recipe.teachers:
+        return  # a recipe may filter traces whose teachers it does not name
+    teacher = max(facts.recipe.teachers, key=lambda teacher: teacher.samples)
+    most = teacher.samples
     rate = correct / judged if judged else 0.0
     if most <= 2 and is_below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
         yield Finding(
             name="few_traces",
             problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and {rate:.0%} are "
             "correct",
-            change=f"teachers.{facts.recipe.teachers[0].name}.samples, now {most}: with 4, at most "
+            change=f"teachers.{teacher.name}.samples, now {most}: with 4, at most "
             f"about {1 - (1 - rate) ** 4:.0%} of the questions have a correct one",
         )
 

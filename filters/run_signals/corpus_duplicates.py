@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ from distill.errors import StaleError
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
+from filters.tables import run_signal_tables
 from filters.tables.id_columns import Ids, digest_array, ids_of, text_array
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import PlannedTraces
@@ -33,6 +35,7 @@ from filters.text.words import comparable_text
 
 _BATCH = 4096
 _ROW_GROUP = 8192
+_MADE_BY = "made_by"
 _KEY = pa.field("id", pa.string())
 # The words of both sides, so that a similarity is not computed again in a run that has grown.
 _WORDS = [pa.field("words", pa.binary(16)), pa.field("preferred_words", pa.binary(16))]
@@ -57,6 +60,7 @@ class _Measured:
 def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
     """Write the side table of all measured traces below `folder`, which also holds the index of their texts."""
     path = part_path(folder, 0, ".parquet")
+    schema = _SCHEMA.with_metadata({_MADE_BY: orjson.dumps(scheme.as_fields()).decode()})
     for leftover in folder.rglob(".*.tmp"):  # by a run that was killed
         leftover.unlink()
     measured = _read_measured(index, signals)
@@ -71,7 +75,7 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
     has_no_words = groups < 0
     template_sizes, has_other_values = _templates(measured.templates, groups)
     duplicate_of = np.where(np.isnan(jaccard_values), -1, preferred)
-    with digested_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+    with digested_path(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for start in range(0, len(ids), _ROW_GROUP):
             rows = slice(start, start + _ROW_GROUP)
             preferred_rows, is_wordless, is_alone = duplicate_of[rows], has_no_words[rows], duplicate_of[rows] < 0
@@ -87,7 +91,7 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
                 digest_array(words[rows]),
                 pc.if_else(is_alone, None, digest_array(words[preferred_rows])),
             ]
-            writer.write_table(pa.table(columns, schema=_SCHEMA))
+            writer.write_table(pa.table(columns, schema=schema))
     return path
 
 
@@ -233,7 +237,7 @@ def _similarities(
     path: Path,
     scheme: Scheme,
 ) -> NDArray[np.float64]:
-    saved = _known_similarities(path)
+    saved = _known_similarities(path, scheme)
     result = np.ones(len(duplicates))
     pairs = zip(_bytes(measured.words[duplicates]), _bytes(measured.words[preferred]), strict=True)
     open_pairs = []
@@ -257,9 +261,12 @@ def _similarities(
     return result
 
 
-def _known_similarities(path: Path) -> dict[tuple[bytes, bytes], float]:
-    """Similarities by the words of both sides, from the last table of this folder."""
-    if not is_whole(path):
+def _known_similarities(path: Path, scheme: Scheme) -> dict[tuple[bytes, bytes], float]:
+    """Similarities by the words of both sides, from the last table of this folder if it cut texts in the same way."""
+    if (
+        not is_whole(path)
+        or run_signal_tables.metadata(path).get(_MADE_BY) != orjson.dumps(scheme.as_fields()).decode()
+    ):
         return {}
     table = pq.read_table(path, columns=["words", "preferred_words", "corpus_jaccard"])
     columns = table.filter(pc.is_valid(table["corpus_jaccard"])).to_pydict()

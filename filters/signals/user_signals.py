@@ -92,6 +92,9 @@ def _wrong_columns(name: str, columns: pa.Schema) -> str:
     bad = [column for column in columns.names if not (column.startswith(f"{name}_") and _NAME.fullmatch(column))]
     if bad:
         return f"the columns {', '.join(bad)} must begin with {name}_ and consist of small letters, digits and _"
+    bad = [column for column in columns.names[1:] if column.endswith("_state")]
+    if bad:  # the report and the counts of states read it as the state of another signal
+        return f"the columns {', '.join(bad)} end in _state, as only the first one may; give them other names"
     return ""
 
 

@@ -185,6 +185,15 @@ def test_groups_add_up_to_the_whole(run):
         assert [sum(column) for column in zip(*rows.values(), strict=True)] == list(found.total)
 
 
+def test_a_value_that_is_named_as_a_missing_one_is_counted_beside_it(tmp_path, short_report):
+    asked = [fixtures.sample(f"Question {n}?", domain=("", "(none)")[n % 2]) for n in range(6)]
+    fixtures.generate_folder(tmp_path / "run", asked, [fixtures.trace(one) for one in asked])
+    settings = fixtures.recipe(tmp_path, '[filter]\nsignals = ["length"]\n')
+    apply(settings, tmp_path / "run")
+    found = what_if(settings, tmp_path / "run")
+    assert found.total.traces == 6 and found.groups["domain"]["(none)"].traces == 6
+
+
 def test_questions_with_unreadable_images_stay_dropped(tmp_path):
     samples, traces = fixtures.small_world(tmp_path / "pictures")
     fixtures.generate_folder(tmp_path / "run", samples, traces)

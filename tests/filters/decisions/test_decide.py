@@ -68,6 +68,15 @@ def test_all_failing_rules_are_reported_with_the_values_they_read(table):
     ]
 
 
+def test_the_values_of_a_reason_are_json_where_a_number_is_infinite(table):
+    rows = [
+        {"id": str(n), "answer_relative_error": float(value)} for n, value in enumerate(("inf", "-inf", "nan", 1))
+    ]
+    found = decide(rules(far="abs(answer_relative_error) > 0.05"), table(*rows, {"id": "t", "teacher": "inf"}))
+    values = [orjson.loads(row["reasons"][0]["values"]) for row in list(found.values())[:4]]
+    assert [value["answer_relative_error"] for value in values] == ["inf", "-inf", "nan", 1] and found["t"]["kept"]
+
+
 def test_a_condition_that_is_null_drops_nothing(table):
     found = decide(rules(wrong="answer_verdict = 'wrong'", fuzzy="NULL::boolean"), table({"id": "a"}))
     assert found["a"]["kept"]

@@ -22,13 +22,15 @@ SETTINGS = '[filter]\nsignals = ["answer", "format", "agreement", "question", "d
 Edit = Callable[[Sample, Trace], Trace]
 
 
-def diagnosed(folder: Path, edit: Edit = lambda _, trace: trace, more: str = "", answers: int = 7) -> list[dict]:
-    """The findings of 60 questions with two traces each, of two teachers."""
+def diagnosed(
+    folder: Path, edit: Edit = lambda _, trace: trace, more: str = "", answers: int = 7, each: int = 2
+) -> list[dict]:
+    """The findings of 60 questions with so many traces each, of two teachers."""
     asked = [sample(f"How many dots has number {n}?", str(n % answers), answer_type="number") for n in range(60)]
     traces = [
         edit(one, trace(one, one.answers[0], f"Row {k + 1} of number {n} shows them all.", teacher=teacher, k=k))
         for n, one in enumerate(asked)
-        for k in range(2)
+        for k in range(each)
         for teacher in [("structured", "brief")[n % 2]]
     ]
     generate_folder(folder / "run", asked, traces)
@@ -113,6 +115,33 @@ def test_an_evaluation_of_what_is_learned_is_named(tmp_path: Path) -> None:
 
 def test_one_answer_in_most_traces_is_found(tmp_path: Path) -> None:
     assert [each["name"] for each in diagnosed(tmp_path, answers=1)] == ["one_answer"]
+
+
+def test_the_answer_of_most_questions_is_not_that_of_selected_traces_that_gave_another_one(tmp_path: Path) -> None:
+    rules = """rules = [{ name = "wrong", drop = "answer_verdict = 'wrong'" }]\n"""
+    outvoted = diagnosed(tmp_path, lambda _, t: wrong(t, "99") if t.k else t, rules, each=3)
+    assert "one_answer" not in [finding["name"] for finding in outvoted]
+
+
+def test_a_recipe_without_teachers_gets_no_advice_about_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_fixtures, "RECIPE", '[data.questions]\nsource = "questions.jsonl"\n')
+    rules = """rules = [{ name = "wrong", drop = "answer_verdict = 'wrong'" }]\n"""
+    found = diagnosed(tmp_path, lambda one, t: wrong(t, "99") if one.answers[0] in "3456" else t, rules)
+    assert "few_traces" not in [finding["name"] for finding in found]
+
+
+def test_a_leak_names_the_test_set_that_holds_the_questions(tmp_path: Path) -> None:
+    right = questions(leaked=3)(facts(tmp_path))
+    (finding,) = diagnose(replace(right, leaked_from=("hard", "old")))
+    assert finding.change.startswith("data.hard, data.old.source: split by image")
+
+
+def test_advice_of_more_traces_names_the_teacher_that_has_so_many(tmp_path: Path) -> None:
+    asked = questions(kept=20)(twice_asked(facts(tmp_path)))
+    one, two = asked.recipe.teachers
+    teachers = (one.model_copy(update={"samples": 1}), two)
+    (finding,) = diagnose(replace(asked, recipe=asked.recipe.model_copy(update={"teachers": teachers})))
+    assert finding.change.startswith(f"teachers.{two.name}.samples, now 2: ")
 
 
 def test_questions_that_more_traces_would_give_a_correct_one_are_found(
@@ -369,4 +398,4 @@ def test_a_teacher_that_is_cut_is_named_with_its_limit_and_one_that_the_recipe_l
     limit = next(each.sampling.max_tokens for each in facts(tmp_path).recipe.teachers if each.name == "brief")
     assert finding.change.startswith(f"teachers.brief.sampling.max_tokens, now {limit}: raise it")
     renamed = replace(facts(tmp_path), teachers={"former": SOUND | {"cut": 60}})
-    assert diagnose(renamed)[0].change.startswith("teachers.former.sampling.max_tokens, now : raise it")
+    assert diagnose(renamed)[0].change.startswith("teachers.former.sampling.max_tokens: raise it")

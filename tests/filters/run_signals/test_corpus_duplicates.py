@@ -55,6 +55,23 @@ def test_a_run_that_grew_ends_where_one_go_would_when_a_new_trace_says_more_of_n
     assert grown == whole and sum(row["corpus_duplicate"] for row in whole.values()) == 3
 
 
+def test_similarities_of_shingles_of_another_length_are_measured_again(tmp_path, short_report):
+    said = SAID.format(height=20, name="left")
+    asked = [sample(f"Question {number}?") for number in range(2)]
+    longer = f"{said} It stands where a vase with a plant stands, too."
+    generate_folder(tmp_path / "run", asked, [trace(asked[0], "", said), trace(asked[1], "", longer)])
+
+    def jaccard(shingle):
+        settings = f"{SETTINGS}[filter.corpus]\nthreshold = 0.4\nshingle = {shingle}\n"
+        apply(recipe(tmp_path, settings), tmp_path / "run", fresh=shingle > 1)
+        (value,) = filter(
+            None, pq.read_table(tmp_path / "run/filter/corpus/part-00000.parquet")["corpus_jaccard"].to_pylist()
+        )
+        return value
+
+    assert jaccard(1) > jaccard(3) > jaccard(5)
+
+
 def test_a_run_of_an_older_search_is_measured_again_after_a_plain_message(tmp_path):
     filtered(tmp_path, range(3))
     path = tmp_path / "run/filter/manifest.json"

@@ -141,6 +141,14 @@ def test_another_family_in_the_code_measures_nothing_anew(world, run, monkeypatc
     assert 0 < done.counts["measured"] <= 8 and done.counts["reused"] == 24 - done.counts["measured"]
 
 
+def test_only_the_first_column_of_a_signal_ends_as_a_state_does(world, run):
+    """It would be counted as the state of another signal."""
+    other = HEDGING.replace('hedging_words=("count", "words of doubt")', 'hedging_sky_state=("number", "clear")')
+    (world / "mine.py").write_text(other)
+    with pytest.raises(RecipeError, match="the columns hedging_sky_state end in _state, as only the first one may"):
+        apply(recipe(world, '[filter]\nsignals = ["mine.py:Hedging"]\n'), run)
+
+
 def test_a_file_of_signals_is_known_by_the_fingerprint_of_earlier_versions(world, run):
     """It covered the names of all columns; a file that carries it is taken as it is."""
     read = recipe(world, PLAIN)
