@@ -28,8 +28,9 @@ from gpu_checks.common import Ground, Wrong
 from gpu_checks.operations import attention, card, checkpoint, head, optimizer
 from gpu_checks.speed import embedded, speed
 from gpu_checks.stages import again, compiled, packing, stages
+from gpu_checks.student_classes import classes
 
-_ALL = (card, attention, head, optimizer, packing, stages, compiled, checkpoint, again, embedded, speed)
+_ALL = (card, attention, head, optimizer, classes, packing, stages, compiled, checkpoint, again, embedded, speed)
 CHECKS: dict[str, Callable[[Ground], tuple[str, dict[str, Any]]]] = {check.__name__: check for check in _ALL}
 
 
