@@ -7,13 +7,13 @@ them. The manifest is written last. This module sends no request to a teacher an
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from distill.artifacts import manifest
-from distill.artifacts.files import locked, set_aside, storage_errors
+from distill.artifacts.files import Output, locked, set_aside, storage_errors
 from distill.artifacts.integrity import changed, traces_digest
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
@@ -57,7 +57,7 @@ def apply(
     fresh: bool = False,
     measurers: Mapping[str, ModelSignal] | None = None,
     dataset: DatasetWriter | None = None,
-    read_index: Callable[[Path, Path, int, Workers], PlannedTraces] = index,
+    measured: "MeasuredElsewhere | None" = None,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
@@ -65,8 +65,8 @@ def apply(
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
     asked, say, or failed ones again. Signals that need a model come from `measurers`, by name
-    (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. `read_index`
-    does what `filters.tables.trace_index.index` does. Raises
+    (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. With
+    `measured`, processes of other machines have measured the traces. Raises
     RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from other
     settings, DataError when nothing is kept.
     """
@@ -92,12 +92,24 @@ def apply(
                 left.unlink()
         with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
             dataset = dataset or LocalDataset(recipe)
-            traces = read_index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            if measured is None:
+                traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)
+            else:
+                traces = measured.index
             traces.bring_images = dataset.bring_images
             give_back_memory()
             watch = _Watch(on_progress, "filter", traces.count)
-            tables = _measure(recipe, traces, extractors, measurers, labels, folder, watch, workers)
-            counts, outputs = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset).write()
+            known: Mapping[Path, Output] = {}
+            if measured is None:
+                signals = _measure_locally(recipe, traces, extractors, folder, watch, workers)
+            else:
+                known = measured.signals
+                signals = tuple(known)
+                watch.measured(traces.count, traces.count)
+            side = _measure_side(recipe, traces, signals, measurers, labels, folder, watch)
+            tables = Tables(signals=signals, side=side, columns=registry.columns(recipe))
+            result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known)
+            counts, outputs = result.write()
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
@@ -209,29 +221,47 @@ def only_inputs_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
     return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs", "extractors.human.labels"}
 
 
-def _measure(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredElsewhere:
+    """Traces that processes of other machines have measured."""
+
+    index: PlannedTraces
+    signals: Mapping[Path, Output]
+    """The files that `filters.tables.measure.measure` would write, in order."""
+
+
+def _measure_locally(
     recipe: Recipe,
     traces: PlannedTraces,
     extractors: tuple[Extractor, ...],
+    folder: Path,
+    watch: "_Watch",
+    workers: Workers,
+) -> tuple[Path, ...]:
+    """Every signal of one trace or one sample that the recipe asks for, partition by partition."""
+    return measure.measure(
+        traces,
+        extractors,
+        folder / SIGNALS,
+        scheme=corpus_scheme(recipe),
+        workers=workers,
+        readers=recipe.filter.workers or available_cores(),
+        on_done=watch.measured,
+        on_read=watch.pictures_read,
+    )
+
+
+def _measure_side(
+    recipe: Recipe,
+    traces: PlannedTraces,
+    signals: tuple[Path, ...],
     measurers: Mapping[str, ModelSignal],
     labels: Mapping[str, TraceLabel],
     folder: Path,
     watch: "_Watch",
-    workers: Workers,
-) -> Tables:
-    """Every signal that the recipe asks for: partition by partition, then across partitions, by models."""
-    settings = recipe.filter
-    scheme = corpus_scheme(recipe)
-    signals = measure.measure(
-        traces,
-        extractors,
-        folder / SIGNALS,
-        scheme=scheme,
-        workers=workers,
-        readers=settings.workers or available_cores(),
-        on_done=watch.measured,
-        on_read=watch.pictures_read,
-    )
+) -> dict[str, tuple[Path, ...]]:
+    """Every signal that the recipe asks for across partitions, or by models; the files of each family."""
+    settings, scheme = recipe.filter, corpus_scheme(recipe)
     side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
         side["corpus"] = (
@@ -254,7 +284,7 @@ def _measure(
         side["human"] = (human_verdicts.write(labels, folder / "human"),)
     for name, measurer in measurers.items():
         side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
-    return Tables(signals=signals, side=side, columns=registry.columns(recipe))
+    return side
 
 
 def _start_over(folder: Path) -> None:

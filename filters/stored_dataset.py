@@ -56,6 +56,7 @@ from filters.dataset.writer import (
     rows_task,
     write_files,
 )
+from filters.signal_units import SignalUnits
 from filters.signals.schema import SIDE
 from filters.tables.id_columns import ids_of, split_rows
 from filters.tables.signal_database import identifier, signals_of
@@ -92,8 +93,12 @@ class DatasetUnits:
     """The units of a dataset, as one agent works on them."""
 
     agent: AgentRecord
-    traces: UnitTraces
+    signals: SignalUnits
     leads: bool = False
+
+    @property
+    def traces(self) -> UnitTraces:
+        return self.signals.traces
 
     @property
     def store(self) -> ObjectStore:
@@ -142,6 +147,13 @@ class DatasetUnits:
                 return
         queue.require_all()
 
+    def remove(self, but: str = "") -> None:
+        """Delete all objects but the files of the dataset, and but those of a result."""
+        store = self.store
+        store.delete([DATASET_STEP])  # first: an agent that misses another object looks whether its step is over
+        for folder in (_FOLDER, f"{CLAIMS}/{_FOLDER}"):
+            store.delete(stored.key for stored in store.list_objects(folder) if not (but and f"{but}/" in stored.key))
+
     def _is_over(self, step: _Step) -> bool:
         try:
             return _Step(**orjson.loads(self.store.read(DATASET_STEP))).work != step.work
@@ -151,7 +163,7 @@ class DatasetUnits:
     def _make_rows(self, unit: Unit, workers: Workers) -> None:
         """The rows of a partition, those of one file after those of another."""
         table = pq.read_table(pa.BufferReader(self.store.read(_rows_key(unit.work, unit.partition))))
-        table = _with_signals(table, self.traces.read_signals(unit.partition))
+        table = _with_signals(table, self.signals.read(unit.partition))
         attempt = Attempt(store=self.store, unit=unit)
         with self.traces.opened(unit.partition, images=True, workers=workers) as (folder, traces):
             numbers = pc.unique(table[_FILE]).to_pylist()
@@ -225,7 +237,7 @@ class StoredDataset:
         count, paths = self._write_tables(tables, tables_folder)
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
-        self.remove(but=work)
+        self.units.remove(but=work)
         for _ in thread_map(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
             pass
         shutil.rmtree(tables_folder)
@@ -245,13 +257,6 @@ class StoredDataset:
             image_shards.fetch_shards(
                 self.units.store, self.units.traces.plan["attempt"], image_shards.stored_refs(shown).keys(), partition
             )
-
-    def remove(self, but: str = "") -> None:
-        """Delete all objects but the files of the dataset, and but those of a result."""
-        store = self.units.store
-        store.delete([DATASET_STEP])  # first: an agent that misses another object looks whether its step is over
-        for folder in (_FOLDER, f"{CLAIMS}/{_FOLDER}"):
-            store.delete(stored.key for stored in store.list_objects(folder) if not (but and f"{but}/" in stored.key))
 
     def _write_tables(self, tables: Iterator[pa.Table], folder: Path) -> tuple[int, dict[str, Path]]:
         """The number of files, and for each partition the rows that it has in them."""

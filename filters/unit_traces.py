@@ -1,7 +1,7 @@
 """The traces of one partition of a run in a store, on this machine while an agent works on them."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,10 @@ from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.commits import Commit, Unit, read_file
-from distill.units.stored_run import collect_units, finished_commit, generate_units, samples_key, write_bytes
+from distill.units.stored_run import collect_units, generate_units, samples_key, write_bytes
 from filters.tables.id_columns import Ids
 from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
-
-SIGNALS_FILE = "signals.parquet"
-"""Of a unit whose signals are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +34,6 @@ class UnitTraces:
     store: ObjectStore
     plan: Mapping[str, Any]
     scratch: Path
-    signal_work: str
-    """The units that measure signals."""
 
     @contextmanager
     def opened(self, partition: str, *, images: bool, workers: Workers) -> Iterator[tuple[Path, PlannedTraces]]:
@@ -57,11 +52,6 @@ class UnitTraces:
         stored_images.forget(brought)
         shutil.rmtree(folder)
 
-    def read_signals(self, partition: str) -> pa.Table:
-        """What an agent has measured of the traces of a partition."""
-        unit = Unit(round=0, partition=partition, work=self.signal_work)
-        return read_table(self.store, unit, finished_commit(self.store, unit), SIGNALS_FILE)
-
     def _write_plan(self, generate: Path) -> None:
         """The rows of the run's plan for the samples of a partition."""
         whole = self.scratch / PLAN
@@ -74,12 +64,11 @@ class UnitTraces:
 class SamplePartitions:
     """The partition of every sample that has traces."""
 
-    def __init__(self, samples: Mapping[str, Ids]) -> None:
-        """`samples` are those of each partition."""
-        ids = np.concatenate(list(samples.values()))
-        numbers = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples.values()])
-        order = np.argsort(ids)
-        self.names, self._ids, self._numbers = list(samples), ids[order], numbers[order]
+    def __init__(self, names: Sequence[str], sample_ids: Ids, numbers: NDArray[np.int32]) -> None:
+        """`numbers` are those of the partitions among the `names`, for each trace; -1 for one that is not there."""
+        live = np.flatnonzero(numbers >= 0)
+        self._ids, first = np.unique(sample_ids[live], return_index=True)
+        self.names, self._numbers = names, numbers[live[first]]
 
     def numbers(self, sample_ids: Ids) -> NDArray[np.int32]:
         """The partitions that these samples are in, by their numbers among the `names`."""

@@ -5,7 +5,7 @@ Other processes write the dataset while this one makes the rest. The manifest is
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class ResultWriter:
     folder: Path
     workers: Workers
     dataset: writer.DatasetWriter
+    known: Mapping[Path, Output] = field(default_factory=dict)
+    """Digests of tables that are known."""
 
     def write(self) -> tuple[dict[str, int], dict[str, Output]]:
         """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
@@ -90,7 +92,7 @@ class ResultWriter:
         )
         write_text(temporary / "README.md", card)
         writer.replace(temporary, folder / DATASET)
-        tables = {path: pq.read_metadata(path).num_rows for path in self.tables.files()}
+        tables = {path: pq.read_metadata(path).num_rows for path in self.tables.files() if path not in self.known}
         files = {
             "dataset/README.md": None,
             DECISIONS: self.traces.count,
@@ -100,6 +102,7 @@ class ResultWriter:
             **{path.relative_to(folder).as_posix(): rows for path, rows in (described.arm_rows | tables).items()},
         }
         outputs = {name: describe(folder / name, count) for name, count in files.items()}
+        outputs |= {path.relative_to(folder).as_posix(): output for path, output in self.known.items()}
         outputs |= {f"dataset/{name}": part for name, part in parts.items()}
         counts = _counts(counted, self.traces, self.recipe) | described.health.counts()
         return counts, dict(sorted(outputs.items()))

@@ -3,9 +3,9 @@
     python benchmarks/scale/filter_serial.py [--questions 1500 6000] [--images 500] [--folder DIR]
 
 Answers so many questions, four times each, by a stub into a store in a folder, filters them with one agent and one
-worker, and prints the CPU seconds of the steps: signals and rows, which agents share, and all else, which the agent
-that decides does alone. The last line has the seconds that a million traces add to each, by the first and the last
-number of questions. The stub's texts are short, so signals cost less than those of real rationales.
+worker, and prints the CPU seconds of the steps: signals, their files and rows, which agents share, and all else,
+which the agent that decides does alone. The last line has the seconds that a million traces add to each, by the first
+and the last number of questions. The stub's texts are short, so signals cost less than those of real rationales.
 """
 
 import argparse
@@ -24,6 +24,8 @@ from generate_world import World
 
 from distill.reports.text_table import table
 from filters import store_run
+from filters.signal_tables import SignalTables
+from filters.signal_units import SignalUnits
 from filters.stored_dataset import DatasetUnits
 from teacher.store_run import generate_in_store
 
@@ -62,7 +64,7 @@ def measured(folder: Path, url: str, questions: int, images: int) -> dict[str, f
     )
     recipe, address = world.recipe(), f"file://{folder / 'store'}"
     generate_in_store(recipe, address, folder / "first")
-    seconds = dict.fromkeys(("signals, shared", "rows, shared", "alone"), 0.0)
+    seconds = dict.fromkeys(("signals, shared", "files, shared", "rows, shared", "alone"), 0.0)
 
     def timed(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -75,11 +77,12 @@ def measured(folder: Path, url: str, questions: int, images: int) -> dict[str, f
         return call
 
     with (
-        mock.patch.object(store_run, "_measure_units", timed("signals, shared", store_run._measure_units)),
+        mock.patch.object(SignalUnits, "measure", timed("signals, shared", SignalUnits.measure)),
+        mock.patch.object(SignalTables, "write", timed("files, shared", SignalTables.write)),
         mock.patch.object(DatasetUnits, "work", timed("rows, shared", DatasetUnits.work)),
     ):
         timed("alone", store_run.filter_in_store)(recipe, address, folder / "second")
-    seconds["alone"] -= seconds["signals, shared"] + seconds["rows, shared"]
+    seconds["alone"] -= sum(spent for step, spent in seconds.items() if step != "alone")
     return seconds
 
 

@@ -7,7 +7,6 @@ are. A family that is not requested does not count, so that a new family is meas
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,9 @@ from filters.signals import registry
 from filters.signals.base import Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
-from filters.tables.id_columns import ids_of, split_rows
 from filters.tables.journal_pieces import content
 from filters.tables.picture_texts import OnRead, read_pictures
-from filters.tables.trace_index import PlannedTraces, partitions_of, read_partition, read_traces
+from filters.tables.trace_index import PlannedTraces, read_partition, read_traces
 from filters.tables.workers import SERIAL, Workers
 from filters.text.minhash import Scheme, remember_forms, sign
 from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_texts
@@ -123,36 +121,17 @@ def measured_by(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> str
     return _made_by(registry.identity(extractors), file_columns(extractors).names, scheme).decode()
 
 
-def write_measured(
-    tables: Iterable[pa.Table],
-    partitions: int,
-    extractors: tuple[Extractor, ...],
-    folder: Path,
-    scheme: Scheme | None,
-) -> list[int]:
-    """Write rows that were measured elsewhere as the files that `measure` would write, and give their digests.
+def write_measured(rows: pa.Table, path: Path, extractors: tuple[Extractor, ...], scheme: Scheme | None) -> int:
+    """Write rows that were measured elsewhere as the file of a partition that `measure` would write.
 
-    `tables` have the columns of a partition's file, and each sample with all its traces. A digest is that of the
-    partition's traces and samples.
+    `rows` have the columns of such a file, and each sample with all its traces. Returns the digest of the partition's
+    traces and samples.
     """
-    schema, identity = file_columns(extractors), registry.identity(extractors)
-    paths = [part_path(folder, number, ".parquet") for number in range(partitions)]
-    unsorted = [path.with_name(f".{path.name}.unsorted") for path in paths]
-    folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        files = [stack.enter_context(pa.ipc.new_file(path, schema)) for path in unsorted]
-        for table in tables:
-            for number, rows in split_rows(table, partitions_of(ids_of(table["sample_id"]), partitions)):
-                files[number].write_table(rows)
-    digests = []
-    for path, rows in zip(paths, unsorted, strict=True):
-        with pa.memory_map(str(rows)) as mapped:
-            table = pa.ipc.open_file(mapped).read_all().sort_by("id")
-        of_samples = dict(zip(table["sample_id"].to_pylist(), table["content"].to_pylist(), strict=True))
-        digests.append(sum(map(int.from_bytes, of_samples.values())) % (1 << 128))
-        _write_file(path, table, identity, scheme, f"{digests[-1]:032x}")
-        rows.unlink()
-    return digests
+    rows = rows.sort_by("id")
+    of_samples = dict(zip(rows["sample_id"].to_pylist(), rows["content"].to_pylist(), strict=True))
+    content_digest = sum(map(int.from_bytes, of_samples.values())) % (1 << 128)
+    _write_file(path, rows, registry.identity(extractors), scheme, f"{content_digest:032x}")
+    return content_digest
 
 
 @seldom_collected()

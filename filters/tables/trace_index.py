@@ -142,7 +142,7 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
-    planned, teachers = _read_plan(generate, samples, partition_rows)
+    planned, teachers = _read_plan(generate, samples, partition_rows=partition_rows)
     ids = planned.ids
     errors: dict[int, tuple[int, Maker]] = {}
     for records in workers.map(read_piece, pieces(planned.journals)):
@@ -174,15 +174,16 @@ class UnitIndex:
 
 
 def index_of_units(
-    generate: Path, samples: Path, partition_rows: int, units: Iterable[UnitIndex], digests: Sequence[int]
-) -> PlannedTraces:
-    """What `index` gives, put together from the indexes of units: no journal is read.
+    generate: Path, samples: Path, units: Iterable[UnitIndex], digests: Sequence[int]
+) -> tuple[PlannedTraces, NDArray[np.int32]]:
+    """What `index` gives, put together from the indexes of units: no journal is read; the unit of each trace, or -1.
 
     `digests` are those of the partitions. Raises DataError where units and journals do not belong together.
     """
-    planned, _ = _read_plan(generate, samples, partition_rows)
+    planned, _ = _read_plan(generate, samples, len(digests))
+    unit_numbers = np.full(len(planned.ids), -1, np.int32)
     numbers = {path.relative_to(generate).as_posix(): number for number, path in enumerate(planned.journals)}
-    for unit in units:
+    for unit_number, unit in enumerate(units):
         rows = _rows_of(planned.ids, ids_of(unit.places["id"]))
         journals = unit.places["journal"].combine_chunks().dictionary_encode()
         names = [unit.journals.get(name, "") for name in journals.dictionary.to_pylist()]
@@ -191,10 +192,11 @@ def index_of_units(
         planned.journal[rows] = np.array([numbers[name] for name in names], np.int32)[journals.indices.to_numpy()]
         planned.start[rows] = unit.places["start"].to_numpy()
         planned.makers.update(unit.makers)
+        unit_numbers[rows] = unit_number
     planned.digests = list(digests)
     shutil.rmtree(planned.samples, ignore_errors=True)
     _write_places(planned, generate)
-    return planned
+    return planned, unit_numbers
 
 
 def read_traces(journals: Sequence[Path], locations: Sequence[Location]) -> Iterator[Trace]:
@@ -221,10 +223,12 @@ def trace(record: dict[str, Any]) -> Trace:
 _PLANNED = ("id", "sample_id", "teacher")
 
 
-def _read_plan(generate: Path, samples: Path, partition_rows: int) -> tuple[PlannedTraces, Ids]:
-    """The planned traces, none of which is known to be live, and the teacher of each."""
+def _read_plan(
+    generate: Path, samples: Path, count: int | None = None, *, partition_rows: int = 1
+) -> tuple[PlannedTraces, Ids]:
+    """The planned traces in `count` partitions, none of which is known to be live, and the teacher of each."""
     ids, sample_ids, teachers = _plan(generate / PLAN)
-    count = partition_count(len(ids), partition_rows)
+    count = partition_count(len(ids), partition_rows) if count is None else count
     planned = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=part_paths(generate, ".jsonl", below="*"),

@@ -237,7 +237,7 @@ def test_an_index_of_other_traces_is_refused(world: World, tmp_path: Path, place
     table = pa.table({"id": [world.planned()[0]], "journal": [first], "start": [0]} | places)
     unit = UnitIndex(places=table, journals={first: first}, makers={})
     with pytest.raises(DataError, match="not those of the run"):
-        index_of_units(run, tmp_path / "samples", 10_000, [unit], [0])
+        index_of_units(run, tmp_path / "samples", [unit], [0])
 
 
 def test_a_damaged_file_of_a_stage_is_not_pulled(world: World, tmp_path: Path) -> None:

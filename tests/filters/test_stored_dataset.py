@@ -23,12 +23,13 @@ from distill.units import stored_stage
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
 from distill.units.run_state import read_run_state
-from distill.units.stored_run import finished_plan, pull_generate
+from distill.units.stored_run import finished_plan, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_stage
 from filters import store_run, stored_dataset
-from filters.apply import apply
+from filters.apply import apply, read_inputs
 from filters.dataset import writer
 from filters.matching import image_match
+from filters.signal_units import SignalUnits
 from filters.store_run import filter_in_store
 from filters.stored_dataset import DatasetUnits
 from filters.unit_traces import UnitTraces
@@ -243,14 +244,11 @@ def test_images_are_hashed_by_all_agents_and_only_those_that_look_alike_are_read
 
 def agent_of(world: World, agent: AgentRecord) -> DatasetUnits:
     store = store_of(world)
-    traces = UnitTraces(
-        recipe=world.recipe(),
-        store=store,
-        plan=finished_plan(store),
-        scratch=world.folder / "helper",
-        signal_work="filter/signals/aa",
-    )
-    return DatasetUnits(agent=agent, traces=traces)
+    recipe, scratch = world.recipe(), world.folder / "helper"
+    pull_manifest(store, scratch / "run")
+    traces = UnitTraces(recipe=recipe, store=store, plan=finished_plan(store), scratch=scratch)
+    inputs = read_inputs(recipe, scratch / "run", {})
+    return DatasetUnits(agent=agent, signals=SignalUnits(traces=traces, inputs=inputs))
 
 
 def test_an_agent_whose_step_is_over_goes_on_without_a_word(world: World) -> None:
