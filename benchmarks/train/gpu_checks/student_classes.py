@@ -30,7 +30,8 @@ def classes(ground: Ground) -> tuple[str, dict[str, Any]]:
             problems.append(f"{kind}: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}")
             continue
         print(f"{kind}: {found[kind]}", file=sys.stderr, flush=True)
-        problems += [f"{kind}: {name} {value:.1e}" for name, (value, most) in found[kind].items() if not value <= most]
+        figures = found[kind].items()
+        problems += [f"{kind}: {name} {value:.1e}" for name, (value, most) in figures if not value <= most]
     if problems:
         raise Wrong("; ".join(problems))
     return f"{len(found)} classes: packed rows equal rows alone on a CPU; a changed row moves the others by 0", found
@@ -62,7 +63,8 @@ def _figures(kind: str, ground: Ground) -> dict[str, tuple[float, float]]:
         gradients = {name: weight.grad for name, weight in copied.named_parameters() if weight.grad is not None}
         if gradients.keys() != expected.keys():
             raise Wrong(f"gradients of {sorted(gradients.keys() ^ expected.keys())[:3]} are only on one device")
-        flat = [torch.cat([made[name].flatten().float().cpu() for name in expected]) for made in (gradients, expected)]
+        both = (gradients, expected)
+        flat = [torch.cat([made[name].flatten().float().cpu() for name in expected]) for made in both]
         short = str(dtype).removeprefix("torch.")
         figures[f"logits {short}"] = relative_difference(logits.cpu(), alone), CLOSE[dtype]
         figures[f"gradients {short}"] = relative_difference(*flat), CLOSE[dtype]
