@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from distill.ablation.runner import ablate, place
+from distill.ablation.runner import AskedArms, ablate, place
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import DECISIONS, PREDICTIONS, RECIPE, model_folder
 from distill.artifacts.manifest import Manifest
@@ -69,7 +69,7 @@ def study_recipe(see: int, reason: int, questions: int, test: int) -> Recipe:
 def study(options: argparse.Namespace) -> None:
     recipe = study_recipe(options.see, options.reason, options.questions, options.test)
     teachers = options.teachers or [teacher.name for teacher in recipe.teachers]
-    ablate(recipe, options.folder, arms=[CONTROL, *(f"teacher_{name}" for name in teachers)])
+    ablate(recipe, options.folder, AskedArms(arms=[CONTROL, *(f"teacher_{name}" for name in teachers)]))
 
 
 # --- pairs ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from distill.artifacts.journal import Journal
 from distill.trace_records.logprobs import encode
-from student.data.teacher_logprobs import collect
+from student.data.teacher_logprobs import TraceRow, collect
 from student.loss import training_loss
 from student.loss.teacher_divergence import from_teacher
 
@@ -106,7 +106,11 @@ def read() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         begun = time.process_time()
         found, _ = collect(
-            generate, names, responses, top_k=TOP_K, decode=lambda ids: "", folder=Path(folder, "table")
+            generate,
+            list(map(TraceRow, names, responses)),
+            top_k=TOP_K,
+            decode=lambda ids: "",
+            folder=Path(folder, "table"),
         )
         seconds = time.process_time() - begun
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

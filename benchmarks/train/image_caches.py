@@ -24,7 +24,7 @@ import train_world as world
 from distill.recipe.loading import load
 from distill.recipe.sections.stages import Lora, Stage
 from student.data import image_tokens, rows
-from student.data.encode import Encoder, Examples, encode
+from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.images import ImageSource, ImageStore
 from student.loss import training_loss
 from student.models import attention, freeze, siq_vl
@@ -60,7 +60,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         update={"batch_size": options.batch, "batch_tokens": None, "max_steps": 10_000, "lora": lora_of(options)}
     )
     encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
-    examples = encode(list(found)[: options.rows], encoder, store, max_length=stage.max_length, max_pixels=PIXELS)
+    examples = encode(list(found)[: options.rows], encoder, store, RowLimits(stage.max_length, PIXELS))
     refs = [ref for example in examples.rows for ref in example.row.images]
     stores(processor, refs, folder)
     steps(options, stage, model, processor, encoder, examples, store, folder)

@@ -24,7 +24,7 @@ from PIL import Image
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from student.data import rows
-from student.data.encode import Encoder, encode
+from student.data.encode import Encoder, RowLimits, encode
 from student.data.images import ImageStore
 from student.models import attention, freeze, inputs
 from student.models.siq_vl import build, parts
@@ -112,7 +112,7 @@ def check(recipe: Recipe, folder: Path) -> int:
     dropped: Counter[str] = Counter()
     pixels = rows.max_pixels(recipe, stage)
     examples = encode(
-        rows.read(recipe, folder, stage, dropped), encoder, store, max_length=500, max_pixels=pixels, dropped=dropped
+        rows.read(recipe, folder, stage, dropped), encoder, store, RowLimits(500, pixels), dropped=dropped
     )
     attention.use(model, attention.PACKED)
     student = freeze.prepare(model, found, stage.train, None)

@@ -27,7 +27,7 @@ def figures(kind: str, folder: Path) -> tuple[str, ...]:
         weight.data.mul_(3 if weight.ndim > 1 else 1)  # as they are drawn, logits hardly depend on what came before
     attention.use(model, attention.PACKED)
     encoder, store = encode.Encoder(processor, inputs.end_ids(model)), pictures.ImageStore(processor, torch.float32)
-    examples = encode.encode(worlds.rows(folder, ROWS), encoder, store, max_length=500, max_pixels=10**6)
+    examples = encode.encode(worlds.rows(folder, ROWS), encoder, store, encode.RowLimits(500, 10**6))
     collator = collate.Collator(
         examples,
         store,

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from distill.recipe.loading import recipes_folder
-from student.data.encode import Encoder, encode
+from student.data.encode import Encoder, RowLimits, encode
 from student.data.encoded_rows import MappedRows, write_rows
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
@@ -49,13 +49,13 @@ def measure(way: str, process: str, count: int, path: Path) -> tuple[float, floa
     tiny = recipes_folder() / "tiny"
     model, processor = siq_vl.build(str(tiny / "tower"), str(tiny / "decoder"), 2)
     encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
-    encode(rows(600), encoder, store, max_length=4096, max_pixels=10**7)
+    encode(rows(600), encoder, store, RowLimits(4096, 10**7))
     before, started = private_bytes(), time.process_time()
     if process == "maps":
         kept = MappedRows(path)
     else:
         into = partial(write_rows, path) if way == "file" else list
-        kept = encode(rows(count), encoder, store, max_length=4096, max_pixels=10**7, into=into).rows
+        kept = encode(rows(count), encoder, store, RowLimits(4096, 10**7), into=into).rows
     assert len(kept) == count and len(kept[count // 2].ids) > 100
     return (private_bytes() - before) / 1e6, time.process_time() - started
 

@@ -10,7 +10,7 @@ from typing import Any
 from distill.ablation.power import stated_texts
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
-from distill.reports.plots import percent
+from distill.reports.plots import Series, percent
 from distill.types import Sample
 from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns
@@ -146,14 +146,13 @@ def _curves(arms: Mapping[str, Any], reference: str) -> list[plots.Chart]:
     base: plots.Points = next(iter(arms.get(reference, {}).get("curves", {}).values()), [])
     result = []
     for name, arm in arms.items():
-        series = {f"seed {seed}": points for seed, points in arm.get("curves", {}).items()}
-        if not any(series.values()):
+        curves = arm.get("curves", {})
+        if not any(curves.values()):
             continue
-        styles = {key: index for index, key in enumerate(series)}
+        series = {f"seed {seed}": Series(points) for seed, points in curves.items()}
         if name != reference and base:
-            series[reference] = base
-            styles[reference] = 5
-        chart = plots.chart(name, series, styles=styles)
+            series[reference] = Series(base, style=5)
+        chart = plots.chart(name, series)
         if chart is not None:
             result.append(chart)
     return result
@@ -236,12 +235,16 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
     x_name = fit.get("x_name", "x")
     chart = plots.chart(
         f"Accuracy over {x_name}",
-        {"fitted": [(x, y) for x, y in fit.get("curve") or ()], "measured": [(x, y) for x, y, _, _ in result]},
+        {
+            "fitted": Series(fit.get("curve") or (), band=fit.get("curve_ci95") or ()),
+            "measured": Series(
+                [(x, y) for x, y, _, _ in result],
+                bars=[(x, low, high) for x, _, low, high in result],
+                dotted=True,
+            ),
+        },
         x_name=x_name,
         unit="percent",
-        bands={"fitted": [(x, low, high) for x, low, high in fit.get("curve_ci95") or ()]},
-        bars={"measured": [(x, low, high) for x, _, low, high in result]},
-        dotted=("measured",),
         table=False,
     )
     rows = [
@@ -265,7 +268,7 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     ]
     chart = plots.chart(
         "Accuracy of the student over the fit of its teacher",
-        {row["teacher"]: [(row["fit"], row["accuracy"])] for row in known},
+        {row["teacher"]: Series([(row["fit"], row["accuracy"])]) for row in known},
         x_name=str(ranks.get("signal") or "fit"),
         unit="percent",
         table=False,

@@ -31,50 +31,78 @@ from distill.teacher_fits import Fits, fit_values
 from distill.types import Progress, ProgressCallback, unwatched
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedArms:
+    """The arms and seeds that a command asks for; by default those of the recipe."""
+
+    arms: Sequence[str] = ()
+    study: str | None = None
+    """The arms of this study, in the place of `arms`."""
+    seeds: Sequence[int] = ()
+
+    def seeds_of(self, recipe: Recipe) -> tuple[int, ...]:
+        """The seeds to train with, each once."""
+        return tuple(dict.fromkeys(self.seeds or recipe.ablate.seeds))
+
+
 def ablate(
     recipe: Recipe,
     run: Path,
+    asked: AskedArms = AskedArms(),
     *,
-    arms: Sequence[str] = (),
-    study: str | None = None,
-    seeds: Sequence[int] = (),
     jobs: int = 1,
-    report: bool = False,
     fresh: bool = False,
     compare: Compare = uncompared,
     on_progress: ProgressCallback = unwatched,
 ) -> Path:
-    """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
+    """Run the arms; the folder with results and report.
 
-    `jobs` arms are trained at a time, each by a process of its own. `report` runs nothing: results and report of what
-    is finished. `compare` looks at arms that change the data; one whose data leak is left out, with the reason.
-    Raises RecipeError for arms that there aren't.
+    `jobs` arms are trained at a time, each by a process of its own. `fresh` sets earlier results aside. `compare`
+    looks at arms that change the data; one whose data leak is left out, with the reason. Raises RecipeError for arms
+    that there aren't.
     """
-    names, skipped = chosen(recipe, arms, study)
+    names, skipped = chosen(recipe, asked)
     folder = run / ABLATE
     with locked(folder):
         if fresh:
             _set_aside(folder)
-        if not report:
-            packages.require("distill ablate", *packages.TRAIN)  # before teachers are paid
-            _generate(recipe, run, on_progress)
-            numbers = tuple(dict.fromkeys(seeds or recipe.ablate.seeds))
-            if recipe.ablate.studies:
-                keep_statement(recipe, folder, chosen(recipe, (), None)[0], numbers)
-            skipped |= _Work(recipe, run, compare, on_progress).run_arms(names, numbers, jobs)
-        # The table also has the arms that earlier commands finished.
-        result, outdated = _current(recipe, run, finished_arms(recipe, run, names))
-        skipped |= {name: why for name, why in outdated.items() if name not in skipped}
-        if REFERENCE not in result:
-            why = outdated.get(REFERENCE, "no seed is finished")
-            raise StaleError(f"{folder}: {REFERENCE}: {why}; run `distill ablate {as_argument(recipe.path)}` first")
-        fits: Fits | DataError | None
-        try:
-            fits = teacher_fits(recipe, run, result, on_progress)
-        except DataError as error:  # belongs to the studies that ask for them
-            fits = error
-        results.write(recipe, folder, result, skipped, fits)
+        packages.require("distill ablate", *packages.TRAIN)  # before teachers are paid
+        _generate(recipe, run, on_progress)
+        numbers = asked.seeds_of(recipe)
+        if recipe.ablate.studies:
+            keep_statement(recipe, folder, chosen(recipe, AskedArms())[0], numbers)
+        skipped |= _Work(recipe, run, compare, on_progress).run_arms(names, numbers, jobs)
+        _write_results(recipe, run, names, skipped, on_progress)
     return folder
+
+
+def report_finished(
+    recipe: Recipe, run: Path, asked: AskedArms = AskedArms(), *, on_progress: ProgressCallback = unwatched
+) -> Path:
+    """The folder with results and report of the finished arms; trains nothing. Raises what `ablate` raises."""
+    names, skipped = chosen(recipe, asked)
+    folder = run / ABLATE
+    with locked(folder):
+        _write_results(recipe, run, names, skipped, on_progress)
+    return folder
+
+
+def _write_results(
+    recipe: Recipe, run: Path, names: Sequence[str], skipped: Mapping[str, str], on_progress: ProgressCallback
+) -> None:
+    """Write results and report of `names` and of the arms that earlier commands finished."""
+    folder = run / ABLATE
+    result, outdated = _current(recipe, run, finished_arms(recipe, run, names))
+    if REFERENCE not in result:
+        why = outdated.get(REFERENCE, "no seed is finished")
+        raise StaleError(f"{folder}: {REFERENCE}: {why}; run `distill ablate {as_argument(recipe.path)}` first")
+    fits: Fits | DataError | None
+    try:
+        fits = teacher_fits(recipe, run, result, on_progress)
+    except DataError as error:  # belongs to the studies that ask for them
+        fits = error
+    left_out = dict(skipped) | {name: why for name, why in outdated.items() if name not in skipped}
+    results.write(recipe, folder, result, left_out, fits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +177,14 @@ def _set_aside(folder: Path) -> None:
             (folder / name).rename(previous / name)
 
 
-def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list[str], dict[str, str]]:
+def chosen(recipe: Recipe, asked: AskedArms) -> tuple[list[str], dict[str, str]]:
     """The arms to run, the reference first, and why arms that are ready but not asked for by name are left out."""
     settings = recipe.ablate
     skipped: dict[str, str] = {}
-    if study is not None:
-        names = list(_study(recipe, study).arms)
-    elif arms or settings.arms:
-        names = list(arms or settings.arms)
+    if asked.study is not None:
+        names = list(_study(recipe, asked.study).arms)
+    elif asked.arms or settings.arms:
+        names = list(asked.arms or settings.arms)
     elif settings.studies:
         names = [name for each in settings.studies.values() for name in each.arms]
     else:

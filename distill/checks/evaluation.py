@@ -93,9 +93,9 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     if "ablate" not in recipe.model_fields_set:
         return
     from distill.ablation.arms import arm
-    from distill.ablation.runner import chosen
+    from distill.ablation.runner import AskedArms, chosen
 
-    names = chosen(recipe, (), None)[0]
+    names = chosen(recipe, AskedArms())[0]
     yield fine("ablate", f"{len(names)} arms can be made")
     for name in names:
         planned = arm(recipe, name, seed=recipe.seed)

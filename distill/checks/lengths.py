@@ -40,13 +40,13 @@ def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
 
 def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
     """Tokens of questions with an empty response, image tokens included."""
-    from student.data.encode import encode
+    from student.data.encode import RowLimits, encode
     from student.data.images import ImageStore
 
     rows = [TrainingRow(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
     store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)
-    limit = context.recipe.max_pixels
-    return encode(rows, encoder_of(context), store, max_length=1 << 30, max_pixels=limit).lengths
+    limits = RowLimits(max_length=1 << 30, max_pixels=context.recipe.max_pixels)
+    return encode(rows, encoder_of(context), store, limits).lengths
 
 
 def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckResult]:

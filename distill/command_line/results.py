@@ -112,18 +112,18 @@ def ask(
 
     The student answers before and after training. If you give a model instead of a run, only this model answers.
     """
-    from distill.commands.ask import KINDS
+    from distill.commands.ask import KINDS, ReplyListener
     from distill.commands.ask import ask as ask_models
-    from distill.commands.live_replies import LiveReplies
+    from distill.commands.live_replies import LiveReplies, PrintedReplies
 
     unknown = [name for name in model or () if name not in KINDS]
     if unknown:
         raise RecipeError(f"--model {unknown[0]}: choose among {', '.join(KINDS)}")
-    live = LiveReplies(shutil.get_terminal_size().columns) if sys.stdout.isatty() and not json_ else None
-    shown: dict[str, Any] = {"on_reply": live.replied, "hear": live.hears, "begin": live.shown} if live else {}
-    shown = shown or {"on_reply": lambda reply: None if json_ else show(f"{reply}\n")}
+    listener = ReplyListener()
+    if not json_:
+        listener = LiveReplies(shutil.get_terminal_size().columns) if sys.stdout.isatty() else PrintedReplies()
     with result_alone() if json_ else nullcontext():
-        replies = ask_models(place, image, question, kinds=model or KINDS, students=student or (), **shown)
+        replies = ask_models(place, image, question, kinds=model or KINDS, students=student or (), listener=listener)
     if json_:
         show_json({"image": str(image), "question": question, "replies": [reply.as_fields() for reply in replies]})
     else:

@@ -267,14 +267,18 @@ def ablate(
     overrides: SetOption = None,
 ) -> None:
     """Train and compare variants of the recipe with one change each."""
-    from distill.commands.stages import ablate_recipe, plan_ablation
+    from distill.ablation.runner import AskedArms
+    from distill.commands.stages import ablate_recipe, plan_ablation, report_ablation
 
     if report + fresh + plan > 1:
         raise RecipeError(
             "choose one of --plan (before runs), --report (what is finished) and --fresh (set it aside)"
         )
     chosen = open_recipe(recipe, run, overrides)
+    asked = AskedArms(arms=arm or (), study=study, seeds=seed or ())
     if plan:
-        show(plan_ablation(*chosen, arms=arm or (), study=study, seeds=seed or ()))
-        return
-    show(ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh))
+        show(plan_ablation(*chosen, asked))
+    elif report:
+        show(report_ablation(*chosen, asked))
+    else:
+        show(ablate_recipe(*chosen, asked, jobs=jobs, fresh=fresh))

@@ -79,8 +79,19 @@ class ModelReply:
         return "\n".join([*rationale, parts.answer.strip(), *end])
 
 
-Hear = Callable[[str, str], AbstractContextManager[None]]
-"""Listens to the model that is asked in the block; gets its name and its kind."""
+class ReplyListener:
+    """Hears the models of one question, which are asked one after the other. This one shows nothing."""
+
+    def begin(self, models: int) -> AbstractContextManager[None]:
+        """Called with the number of models; they are asked in its block."""
+        return nullcontext()
+
+    def hear(self, name: str, model: str) -> AbstractContextManager[None]:
+        """Called with the name and the kind of a model, which is asked in its block (distill/live_text.py)."""
+        return nullcontext()
+
+    def replied(self, reply: ModelReply) -> None:
+        """Called with each reply as soon as it is there; not for a model that could not be asked."""
 
 
 def ask(
@@ -90,12 +101,9 @@ def ask(
     *,
     kinds: Sequence[str],
     students: Sequence[str],
-    on_reply: Callable[[ModelReply], None],
-    hear: Hear = lambda _name, _model: nullcontext(),
-    begin: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    listener: ReplyListener,
 ) -> list[ModelReply]:
-    """The replies of the models of a run, or of one model by its folder or hub name; `on_reply` gets each
-    as soon as it is there, `hear` the text while it is written, and `begin` the number of models before.
+    """The replies of the models of a run, or of one model by its folder or hub name.
 
     `students` are further ones: folders, hub names, or URL#MODEL. A model that cannot be asked says why in its reply.
     Raises DataError or ImageError for an image that cannot be read, and DataError where no model could be asked.
@@ -113,13 +121,13 @@ def ask(
     sample = Sample(id=hashlib.sha256(question.encode()).hexdigest()[:20], images=(ref,), question=question)
     replies = []
     works = list(_asked(recipe, run, kinds))
-    with begin(len(works)):
+    with listener.begin(len(works)):
         for name, model, work in works:
-            with hear(name, model):
+            with listener.hear(name, model):
                 reply = work(sample)
             replies.append(reply)
             if not reply.not_asked:
-                on_reply(reply)
+                listener.replied(reply)
     if all(reply.not_asked for reply in replies):
         reasons = "".join(f"\n  {reply.name}: {reply.not_asked}" for reply in replies)
         raise DataError(f"{place}: no model could be asked{reasons or '; choose another --model'}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from distill import live_text, redact
-from distill.commands.ask import ModelReply
+from distill.commands.ask import ModelReply, ReplyListener
 from distill.commands.progress import show, visible
 
 NARROWEST: Final = 36
@@ -19,8 +19,15 @@ NARROWEST: Final = 36
 _HEAD_LINES = 6
 
 
-class LiveReplies:
-    """What `ask` calls: a model begins, writes, and its reply is there."""
+class PrintedReplies(ReplyListener):
+    """Shows whole replies, for an output that is no terminal."""
+
+    def replied(self, reply: ModelReply) -> None:
+        show(f"{reply}\n")
+
+
+class LiveReplies(ReplyListener):
+    """Shows replies while they are written."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -29,7 +36,7 @@ class LiveReplies:
         self._live: Any = None
 
     @contextmanager
-    def shown(self, models: int) -> Iterator[None]:
+    def begin(self, models: int) -> Iterator[None]:
         """Show what so many models write until the block ends."""
         self._side_by_side = 1 < models <= self._width // NARROWEST
         if not self._side_by_side:
@@ -44,7 +51,7 @@ class LiveReplies:
         self._live.console.print(self._columns(tail=False))
 
     @contextmanager
-    def hears(self, name: str, model: str) -> Iterator[None]:
+    def hear(self, name: str, model: str) -> Iterator[None]:
         """Hear the model that is asked in this block."""
         title = f"{name} ({model})"
         text = HeardText(self._write if not self._side_by_side else lambda _: None, head=f"== {title}\n")

@@ -26,6 +26,7 @@ from distill.refused_runs import left_no_run
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
+    from distill.ablation.runner import AskedArms
     from distill.planning.leakage import Leakage
     from distill.recipe.sections.managed_server import Server
 
@@ -274,45 +275,38 @@ def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
 
 
 @logged("ablate")
-def ablate_recipe(
-    recipe: Recipe,
-    run: Path,
-    *,
-    arms: Sequence[str],
-    study: str | None,
-    seeds: Sequence[int],
-    jobs: int,
-    report: bool,
-    fresh: bool,
-) -> str:
+def ablate_recipe(recipe: Recipe, run: Path, asked: "AskedArms", *, jobs: int, fresh: bool) -> str:
     from distill.ablation.runner import ablate
+
+    compared = _summary(verbs.compare_trained(recipe, run))
+    with watch() as on_progress:
+        compare = verbs.compare_trained
+        folder = ablate(recipe, run, asked, jobs=jobs, fresh=fresh, compare=compare, on_progress=on_progress)
+    return _ablation(folder, asked, compared)
+
+
+@logged("ablate")
+def report_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
+    """The table of the finished arms; trains nothing."""
+    from distill.ablation.runner import report_finished
+
+    with watch() as on_progress:
+        return _ablation(report_finished(recipe, run, asked, on_progress=on_progress), asked)
+
+
+def _ablation(folder: Path, asked: "AskedArms", compared: str = "") -> str:
     from distill.commands.status import ablation
 
-    # A report is written from what is there, and trains nothing.
-    compared = "" if report else _summary(verbs.compare_trained(recipe, run))
-    with watch() as on_progress:
-        folder = ablate(
-            recipe,
-            run,
-            arms=arms,
-            study=study,
-            seeds=seeds,
-            jobs=jobs,
-            report=report,
-            fresh=fresh,
-            compare=verbs.compare_trained,
-            on_progress=on_progress,
-        )
-    return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / REPORT}"
+    return _blocks(ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
 
 
-def plan_ablation(recipe: Recipe, run: Path, *, arms: Sequence[str], study: str | None, seeds: Sequence[int]) -> str:
+def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
     """What the arms will be able to find, and what they cost."""
     from distill.ablation.power import state_power, statement_text
     from distill.ablation.runner import chosen
 
-    names, _ = chosen(recipe, arms, study)
-    return statement_text(state_power(recipe, run / ABLATE, names, tuple(seeds) or recipe.ablate.seeds))
+    names, _ = chosen(recipe, asked)
+    return statement_text(state_power(recipe, run / ABLATE, names, asked.seeds_of(recipe)))
 
 
 @contextmanager

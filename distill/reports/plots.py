@@ -22,6 +22,20 @@ Band = Sequence[tuple[float, float, float]]
 """(x, low, high) of an interval along a line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What a chart draws under one name. Points may come in any order; values that are no number are left out."""
+
+    points: Points
+    band: Band = ()
+    bars: Band = ()
+    """Upright intervals at single points."""
+    dotted: bool = False
+    """Whether the points are drawn without a line."""
+    style: int | None = None
+    """Number of its colour and marks; by default its place among the series."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     place: float
@@ -148,31 +162,26 @@ def _tick(value: float, unit: str) -> str:
 
 def chart(
     name: str,
-    series: Mapping[str, Points],
+    series: Mapping[str, Series],
     *,
     about: str = "",
     x_name: str = "step",
     unit: str = "",
-    bands: Mapping[str, Band] | None = None,
-    bars: Mapping[str, Band] | None = None,
-    dotted: Sequence[str] = (),
-    styles: Mapping[str, int] | None = None,
     table: bool = True,
 ) -> Chart | None:
-    """Lines over one axis; None where there is nothing to draw. Points need not be equally many or in order.
+    """Lines over one axis; None where there is nothing to draw.
 
-    `dotted`: series drawn as points without a line. If every series is one point, names stand beside the points.
-    `styles`: the style number of a series; by default in order.
+    If every series is one point, names stand beside the points.
+    `unit`: of the values, as for `axis`. `table`: the values also stand in a table beside the chart.
     """
-    finite = {key: sorted(_finite(points)) for key, points in series.items()}
+    finite = {key: sorted(_finite(each.points)) for key, each in series.items()}
     finite = {key: points for key, points in finite.items() if points}
     if not finite:
         return None
-    bands = {key: band for key, band in (bands or {}).items() if key in finite}
+    drawn = {key: series[key] for key in finite}
     xs = [x for points in finite.values() for x, _ in points]
     ys = [y for points in finite.values() for _, y in points]
-    bars = {key: bar for key, bar in (bars or {}).items() if key in finite}
-    ys += [value for band in (*bands.values(), *bars.values()) for _, *ends in band for value in ends]
+    ys += [value for each in drawn.values() for _, *ends in (*each.band, *each.bars) for value in ends]
     across, up = axis(min(xs), max(xs)), axis(min(ys), max(ys), unit=unit)
     across = _tight(across, min(xs), max(xs))
 
@@ -182,20 +191,20 @@ def chart(
     def say(y: float) -> str:
         return f"{percent(y)} %" if unit == "percent" else number(y)
 
-    order = list(series)
+    order = {key: index for index, key in enumerate(series)}
     scatter = len(finite) > 1 and all(len(points) == 1 for points in finite.values())
     lines = [
         PlotLine(
             name=key,
-            style=(styles or {}).get(key, order.index(key)),
-            line="" if key in dotted or len(points) == 1 else " ".join(place(x, y) for x, y in points),
-            dots=" ".join(f"M{place(x, y)}h0" for x, y in (points if key in dotted or len(points) == 1 else ())),
-            band=_band(bands.get(key, ()), place),
-            bars=" ".join(f"M{place(x, low)}L{place(x, high)}" for x, low, high in bars.get(key, ())),
+            style=order[key] if each.style is None else each.style,
+            line="" if each.dotted or len(points) == 1 else " ".join(place(x, y) for x, y in points),
+            dots=" ".join(f"M{place(x, y)}h0" for x, y in (points if each.dotted or len(points) == 1 else ())),
+            band=_band(each.band, place),
+            bars=" ".join(f"M{place(x, low)}L{place(x, high)}" for x, low, high in each.bars),
             newest=say(points[-1][1]),
             label=(across.place(points[0][0]), up.place(points[0][1])) if scatter else None,
         )
-        for key, points in finite.items()
+        for (key, each), points in zip(drawn.items(), finite.values(), strict=True)
     ]
     head, rows, thinned = _table(finite, x_name, say) if table else ((), (), False)
     return Chart(

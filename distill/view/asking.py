@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from distill import live_text, redact
-from distill.commands.ask import ModelReply
+from distill.commands.ask import ModelReply, ReplyListener
 from distill.commands.ask import ask as ask_models
 from distill.commands.live_replies import HeardText
 from distill.errors import DistillError
@@ -69,24 +69,31 @@ class Asking:
         self._folder.cleanup()
 
 
-def _work(sender: Connection, run: Path, image: Path, question: str, kinds: tuple[str, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal of the page: the server stops this process
+class _SentReplies(ReplyListener):
+    """Sends replies to the server of the page, also while they are written."""
+
+    def __init__(self, sender: Connection) -> None:
+        self._sender = sender
 
     @contextmanager
-    def hear(name: str, model: str) -> Iterator[None]:
-        text = HeardText(lambda _: sender.send({"name": name, "model": redact.message(model), "text": text.text}))
-        sender.send({"name": name, "model": redact.message(model), "text": ""})
+    def hear(self, name: str, model: str) -> Iterator[None]:
+        shown = {"name": name, "model": redact.message(model)}
+        text = HeardText(lambda _: self._sender.send({**shown, "text": text.text}))
+        self._sender.send({**shown, "text": ""})
         with live_text.heard_by(text):
             yield
 
-    def tell(reply: ModelReply) -> None:
-        sender.send({"reply": redact.tree(reply.as_fields())})
+    def replied(self, reply: ModelReply) -> None:
+        self._sender.send({"reply": redact.tree(reply.as_fields())})
 
+
+def _work(sender: Connection, run: Path, image: Path, question: str, kinds: tuple[str, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal of the page: the server stops this process
+    listener = _SentReplies(sender)
     try:
-        replies = ask_models(str(run), image, question, kinds=kinds, students=(), on_reply=tell, hear=hear)
-        for reply in replies:
+        for reply in ask_models(str(run), image, question, kinds=kinds, students=(), listener=listener):
             if reply.not_asked:
-                tell(reply)
+                listener.replied(reply)
     except DistillError as error:
         sender.send({"error": redact.message(str(error))})
     sender.send(None)

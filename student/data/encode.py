@@ -238,37 +238,40 @@ class Examples:
         return rows.sample_ids() if isinstance(rows, MappedRows) else [example.row.sample_id for example in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """How large a row may be, and what happens to a longer one."""
+
+    max_length: int
+    """Tokens, those of images included."""
+    max_pixels: int
+    """Of one image; a larger one is made smaller."""
+    too_long: str = "drop"
+    """"drop"; "shrink_image": images are made smaller first; or "error": a DataError."""
+
+
 def encode(
     rows: Iterable[TrainingRow],
     encoder: Encoder,
     store: ImageStore,
+    limits: RowLimits,
     *,
-    max_length: int,
-    max_pixels: int,
-    too_long: str = "drop",
     dropped: Counter[str] | None = None,
     into: Callable[[Iterable[Example]], Sequence[Example]] = list,
 ) -> Examples:
-    """Rows as token ids. Rows with an unreadable image are left out and counted.
+    """Rows as token ids. Rows with an unreadable image, and rows that are too long, are left out and counted.
 
-    So are rows of more than `max_length` tokens, unless `too_long` says that their images are made smaller first
-    ("shrink_image") or that they are a DataError ("error"). `into` keeps the rows as they come.
+    `dropped` counts them; `into` keeps the rows as they come.
     """
     examples = Examples(dropped=dropped if dropped is not None else Counter())
-    examples.rows = into(_encoded(rows, encoder, store, max_length, max_pixels, too_long, examples))
+    examples.rows = into(_encoded(rows, encoder, store, limits, examples))
     return examples
 
 
 def _encoded(
-    rows: Iterable[TrainingRow],
-    encoder: Encoder,
-    store: ImageStore,
-    max_length: int,
-    max_pixels: int,
-    too_long: str,
-    counts: Examples,
+    rows: Iterable[TrainingRow], encoder: Encoder, store: ImageStore, limits: RowLimits, counts: Examples
 ) -> Iterator[Example]:
-    waiting = iter(rows)
+    waiting, max_length, max_pixels = iter(rows), limits.max_length, limits.max_pixels
     while batch := list(islice(waiting, _BATCH_ROWS)):
         store.prepare((ref for row in batch for ref in row.images), max_pixels)
         for row, (ids, begin, kinds) in zip(batch, encoder.conversations(batch), strict=True):
@@ -284,11 +287,11 @@ def _encoded(
             if full is None:
                 counts.dropped[IMAGE_TOKEN_IN_TEXT] += 1
                 continue
-            if len(full) > max_length and too_long == SHRINK and row.images:
-                row, full = _shrunk(row, ids, full, encoder.image_id, store, max_length, max_pixels)
+            if len(full) > max_length and limits.too_long == SHRINK and row.images:
+                row, full = _shrunk(row, ids, full, encoder.image_id, store, limits)
                 counts.shrunk += len(full) <= max_length
             if len(full) > max_length:
-                if too_long == "error":
+                if limits.too_long == "error":
                     raise DataError(
                         f"row {row.id} has {len(full):,} tokens, {len(full) - len(ids):,} more than its text for its "
                         f"images, and max_length is {max_length:,}; raise it, or set too_long to drop or shrink_image"
@@ -306,17 +309,16 @@ def _shrunk(
     full: list[int],
     image_id: int,
     store: ImageStore,
-    max_length: int,
-    max_pixels: int,
+    limits: RowLimits,
 ) -> tuple[TrainingRow, list[int]]:
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:
         refs = tuple(smaller(ref, divisor) for ref in row.images)
         try:
-            expansions = [store.expansion(ref, max_pixels) for ref in refs]
+            expansions = [store.expansion(ref, limits.max_pixels) for ref in refs]
         except ImageError:  # rounded to whole pixels, a narrow image is too narrow
             continue
         shorter = expand(ids, image_id, expansions)
-        if shorter is not None and len(shorter) <= max_length:
+        if shorter is not None and len(shorter) <= limits.max_length:
             return replace(row, images=refs), shorter
     return row, full

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,16 +86,17 @@ def of_examples(
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """`collect` for the rows of a stage. A trace learned without its rationale has none: its teacher had thought."""
     own = stage.rollouts is not None
-    return collect(
-        run / (scores.FOLDER if own else "generate"),
-        [example.row.id if is_whole_trace(example) else "" for example in examples],
-        [example.ids[example.begin :] for example in examples],
-        top_k=top_k,
-        decode=decode,
-        folder=folder,
-        teachers=[example.row.teacher for example in examples],
-        records=scores.of_picture(run, stage.name) if own else None,
-    )
+    rows = [
+        TraceRow(
+            trace=example.row.id if is_whole_trace(example) else "",
+            response=example.ids[example.begin :],
+            teacher=example.row.teacher,
+        )
+        for example in examples
+    ]
+    records = scores.of_picture(run, stage.name) if own else None
+    place = run / (scores.FOLDER if own else "generate")
+    return collect(place, rows, top_k=top_k, decode=decode, folder=folder, records=records)
 
 
 def is_whole_trace(example: "Example") -> bool:
@@ -103,31 +104,38 @@ def is_whole_trace(example: "Example") -> bool:
     return example.row.source.partition(":")[0] == TRACES and not example.row.question.endswith(NO_THINK)
 
 
+class TraceRow(NamedTuple):
+    """What a row has of a trace."""
+
+    trace: str
+    """Id of the trace; "" for a row that is none."""
+    response: np.ndarray
+    """Its token ids as the student writes them, int32[tokens]."""
+    teacher: str = ""
+    """Who wrote it by the data; "": whom the record names."""
+
+
 def collect(
     generate: Path,
-    traces: Sequence[str],
-    responses: Sequence[np.ndarray],
+    rows: Sequence[TraceRow],
     *,
     top_k: int,
     decode: Decode,
     folder: Path,
-    teachers: Sequence[str] = (),
     records: Iterable[Mapping[str, Any]] | None = None,
 ) -> tuple[TopLogprobs, dict[str, Coverage]]:
     """The distributions of a stage's rows, and by teacher how many of its tokens have one.
 
-    `generate` is the folder of a run's generate stage, `traces` the trace id of each row ("": a row that is none),
-    `responses` its token ids as the student writes them, `decode` the student's, `teachers` who wrote each row by its
-    data, `records` what is read in the place of the journals below `generate`. A trace counts once: after its teacher
-    was renamed it lies in the folders of both names. Of every stored distribution the `top_k` likeliest tokens and
-    the sampled one are kept. Raises ModelError for a teacher with other tokens than the student's, and DataError when
-    nothing has a distribution.
+    `generate` is the folder of a run's generate stage, `decode` the student's, `records` what is read in the place of
+    the journals below `generate`. A trace counts once: after its teacher was renamed it lies in the folders of both
+    names. Of every stored distribution the `top_k` likeliest tokens and the sampled one are kept. Raises ModelError
+    for a teacher with other tokens than the student's, and DataError when nothing has a distribution.
     """
-    rows: dict[str, list[int]] = defaultdict(list)
-    for row, trace in enumerate(traces):
-        if trace:
-            rows[trace].append(row)
-    starts = np.full(len(traces), -1, np.int64)
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        if row.trace:
+            numbers[row.trace].append(number)
+    starts = np.full(len(rows), -1, np.int64)
     coverage: dict[str, Coverage] = defaultdict(Coverage)
     checks: dict[str, _TokenCheck] = {}
     written = 0
@@ -135,20 +143,20 @@ def collect(
         folder.mkdir(parents=True, exist_ok=True)
         # Written front to back: a mapped file on a full disk would kill the process instead of raising.
         outputs = [files.enter_context((folder / name).open("wb")) for name in (_IDS, _VALUES)]
-        for record in logprobs.records(generate, rows) if records is None else records:
-            if record["id"] not in rows or starts[rows[record["id"]][0]] >= 0:
+        for record in logprobs.records(generate, numbers) if records is None else records:
+            if record["id"] not in numbers or starts[numbers[record["id"]][0]] >= 0:
                 continue
             teacher = record["teacher"]
             ids, values = logprobs.decode(record["logprobs"])
             checks.setdefault(teacher, _TokenCheck(teacher, decode)).see(record, ids[:, 0])
             table = likeliest(ids, values, top_k)
-            for row in rows[record["id"]]:
-                positions = align(responses[row], ids[:, 0])
+            for number in numbers[record["id"]]:
+                positions = align(rows[number].response, ids[:, 0])
                 for output, kept, empty in zip(outputs, table, (logprobs.NO_TOKEN, -np.inf), strict=True):
                     # Place -1 is the row added at the end.
                     output.write(np.pad(kept, ((0, 1), (0, 0)), constant_values=empty)[positions].tobytes())
-                starts[row], written = written, written + len(positions)
-                of_teacher = coverage[(teachers[row] if teachers else "") or teacher]
+                starts[number], written = written, written + len(positions)
+                of_teacher = coverage[rows[number].teacher or teacher]
                 of_teacher.traces += 1
                 of_teacher.tokens += len(positions)
                 of_teacher.aligned += int((positions >= 0).sum())
@@ -158,8 +166,8 @@ def collect(
     if not any(each.aligned for each in coverage.values()):
         stored = sum(each.traces for each in coverage.values())
         raise DataError(
-            f"{generate}: {stored:,} of the {len(rows):,} traces to learn from have log-probabilities, and no token "
-            "that the student learns; set logprobs under [[teachers]] and generate again, or train without "
+            f"{generate}: {stored:,} of the {len(numbers):,} traces to learn from have log-probabilities, and no "
+            "token that the student learns; set logprobs under [[teachers]] and generate again, or train without "
             "[stages.distill]"
         )
     return TopLogprobs(folder, top_k + 1), dict(coverage)

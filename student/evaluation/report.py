@@ -13,7 +13,7 @@ from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
-from distill.reports.plots import percent
+from distill.reports.plots import Series, percent
 from distill.types import Sample
 from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns, shown_metrics
@@ -118,10 +118,9 @@ def _delta_row(delta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _running(arms: Mapping[str, Any]) -> plots.Chart | None:
-    series = {name: [(x, y) for x, y in arm.get("running_accuracy") or ()] for name, arm in arms.items()}
     return plots.chart(
         "Running accuracy",
-        series,
+        {name: Series(arm.get("running_accuracy") or ()) for name, arm in arms.items()},
         about="Over the questions answered so far, in an order that knows nothing of them.",
         x_name="questions",
         unit="percent",
@@ -130,25 +129,24 @@ def _running(arms: Mapping[str, Any]) -> plots.Chart | None:
 
 def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
     """Training loss of every arm's stage, and what was measured on questions kept out, where it was."""
-    losses, kept_out, asked, bands = {}, {}, {}, {}
-    for name, arm in arms.items():
+    losses, kept_out, asked = {}, {}, {}
+    for style, (name, arm) in enumerate(arms.items()):
         folder = train / str(arm.get("stage") or "")
         if not arm.get("stage") or not folder.is_dir():
             continue
-        losses[name] = _points(folder / METRICS, "loss")
-        kept_out[name] = _points(folder / VALIDATION, "loss")
-        asked[name] = _points(folder / VALIDATION, "accuracy")
-        bands[name] = [
+        losses[name] = Series(_points(folder / METRICS, "loss"), style=style)
+        kept_out[name] = Series(_points(folder / VALIDATION, "loss"), style=style)
+        band = [
             (line["step"], *line["ci95"])
             for line in _lines(folder / VALIDATION)
             if line.get("accuracy") is not None and line.get("ci95")
         ]
-    styles = {name: index for index, name in enumerate(arms)}
+        asked[name] = Series(_points(folder / VALIDATION, "accuracy"), band=band, style=style)
     about = "Mean over the response tokens since the last line of the log; the last stage of each arm."
     result = [
-        plots.chart("Training loss", losses, about=about, styles=styles),
-        plots.chart("Loss of rows kept out", kept_out, styles=styles),
-        plots.chart("Accuracy while training", asked, unit="percent", bands=bands, styles=styles),
+        plots.chart("Training loss", losses, about=about),
+        plots.chart("Loss of rows kept out", kept_out),
+        plots.chart("Accuracy while training", asked, unit="percent"),
     ]
     return [chart for chart in result if chart is not None]
 

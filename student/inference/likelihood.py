@@ -6,7 +6,6 @@ response are projected onto the vocabulary, a few at a time, so no tensor of bat
 Decides nothing and writes nothing (filters/run_signals/student_fit.py).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from distill.errors import DataError, DistillError
 from student.data.collate import Collator, InputForm, Layout, row_bounds, spatial_positions
-from student.data.encode import Encoder, Examples, encode
+from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.loss.training_loss import capped_head, require_plain_head
@@ -96,7 +95,7 @@ class LikelihoodScorer:
         self._model = model.eval()
         self._processor = processor
         self._encoder = Encoder(processor, end_ids(model))
-        self._batch_tokens, self._max_length, self._max_pixels = batch_tokens, max_length, max_pixels
+        self._batch_tokens, self._limits = batch_tokens, RowLimits(max_length, max_pixels)
         self._types = type_name(model)
         self._opening = self._encoder.opening()
         packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types, attention.of(model))
@@ -167,14 +166,7 @@ class LikelihoodScorer:
         return Examples(measurable)
 
     def _encode(self, rows: Sequence[TrainingRow], store: ImageStore) -> Examples:
-        return encode(
-            rows,
-            self._encoder,
-            store,
-            max_length=self._max_length,
-            max_pixels=self._max_pixels,
-            dropped=Counter(),
-        )
+        return encode(rows, self._encoder, store, self._limits)
 
     def _second(
         self,
@@ -235,7 +227,7 @@ class LikelihoodScorer:
             examples,
             store,
             InputForm.of(self._model, self._encoder),
-            max_pixels=self._max_pixels,
+            max_pixels=self._limits.max_pixels,
             line_tokens=self._line_tokens,
             positions=spatial_positions(self._model),
         )
@@ -251,7 +243,7 @@ class LikelihoodScorer:
             raise DistillError(
                 f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
                 f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
-                f"filter.student.max_length ({self._max_length:,}) and run again"
+                f"filter.student.max_length ({self._limits.max_length:,}) and run again"
             ) from None
         bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
         return {index: (surprisals[begin:end], ranks[begin:end]) for index, (begin, end) in bounds}

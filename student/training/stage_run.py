@@ -38,7 +38,7 @@ from distill.recipe.sections.stages import AUTO, Stage
 from distill.recipe.sections.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
-from student.data.encode import Encoder, Examples, encode
+from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.encoded_rows import MappedRows, write_rows
 from student.data.image_tokens import ImageEncoder, TokenStore
 from student.data.images import ImageStore
@@ -188,9 +188,7 @@ class StageRun:
             rows.read(self.recipe, self.run, self.stage, dropped),
             self.encoder,
             self.store,
-            max_length=self.stage.max_length,
-            max_pixels=self.max_pixels,
-            too_long=self.stage.too_long,
+            RowLimits(self.stage.max_length, self.max_pixels, self.stage.too_long),
             dropped=dropped,
             into=lambda examples: write_rows(
                 path, whole_pairs(examples, dropped) if self.stage.preference else weighted(examples)

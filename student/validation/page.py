@@ -11,6 +11,7 @@ from typing import Any
 
 from distill.artifacts.layout import VALIDATION_PAGE
 from distill.reports import html, plots
+from distill.reports.plots import Series
 from distill.types import Sample
 
 _SIDE, _PICTURES = 256, 4
@@ -110,13 +111,11 @@ def _curves(lines: Sequence[Mapping[str, Any]]) -> list[plots.Chart]:
     charts = (
         plots.chart(
             name,
-            {name: _points(lines, name), _BEST: _points(best, name)},
+            {name: Series(_points(lines, name), band=band), _BEST: Series(_points(best, name), dotted=True)},
             unit=unit,
-            bands={"accuracy": bands},
-            dotted=(_BEST,),
             table=False,
         )
-        for name, unit in (("accuracy", "percent"), ("loss", ""))
+        for name, unit, band in (("accuracy", "percent", bands), ("loss", "", ()))
     )
     return [chart for chart in charts if chart is not None]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -91,6 +91,19 @@ def sampling_key(sampling: Sampling) -> dict[str, Any]:
     return affecting(sampling, "traces")
 
 
+class _Asked(NamedTuple):
+    """What a request asks about: a sample, the draft to work on ("": none), and their prompt with its digest."""
+
+    sample: Sample
+    draft: str
+    prompt: Prompt
+    sha: str
+
+
+def _asked_by(request: Request) -> _Asked:
+    return _Asked(request.sample, request.draft, request.prompt, request.prompt_sha)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
     """A teacher, the model it is, and the run's seed: all that its requests depend on besides the sample."""
@@ -98,8 +111,8 @@ class Author:
     teacher: Teacher
     model: Model
     seed: int
-    _last_prompt: list[tuple[str, str, Prompt, str]] = field(default_factory=list, repr=False, compare=False)
-    """Sample, draft, prompt and digest of the prompt that was made last: a sample's requests come together."""
+    _last_asked: list[_Asked] = field(default_factory=list, repr=False, compare=False)
+    """What was asked last: a sample's requests come together."""
     _settings: dict[str, Any] = field(init=False, repr=False, compare=False)
     """The teacher's settings that every id covers, as JSON text."""
     _sampling: dict[int, tuple[Sampling, orjson.Fragment]] = field(default_factory=dict, repr=False, compare=False)
@@ -112,30 +125,27 @@ class Author:
 
     def first_attempt(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
         """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
-        asked, sha = self._prompt(sample, draft, draft_text)
-        return self._named(sample, k, 0, 0, self.teacher.sampling, asked, sha, draft)
+        return self._named(self._asked(sample, draft, draft_text), k, self.teacher.sampling)
 
     def next_attempt(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
         """The attempt after `before`: with these sampling values, and with a new seed or the same."""
-        attempt, reseeds = before.attempt + 1, before.reseeds + reseed
-        asked, sha = before.prompt, before.prompt_sha
-        return self._named(before.sample, before.k, attempt, reseeds, sampling, asked, sha, before.draft)
+        return self._named(
+            _asked_by(before), before.k, sampling, attempt=before.attempt + 1, reseeds=before.reseeds + reseed
+        )
 
     def attempt_at(self, request: Request, k: int) -> Request:
         """The first attempt at another trace of the same prompt."""
-        return self._named(
-            request.sample, k, 0, 0, self.teacher.sampling, request.prompt, request.prompt_sha, request.draft
-        )
+        return self._named(_asked_by(request), k, self.teacher.sampling)
 
-    def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
-        """The prompt and its digest, worked out once for all the samples asked of it."""
-        for known_sample, known_draft, asked, sha in self._last_prompt:
-            if known_sample == sample.id and known_draft == draft:
-                return asked, sha
-        asked = prompt(self.teacher, sample, draft_text)
-        sha = prompt_sha(asked)
-        self._last_prompt[:] = [(sample.id, draft, asked, sha)]
-        return asked, sha
+    def _asked(self, sample: Sample, draft: str, draft_text: str) -> _Asked:
+        """The prompt with its digest, worked out once for all the traces asked of it."""
+        for known in self._last_asked:
+            if known.sample.id == sample.id and known.draft == draft:
+                return known._replace(sample=sample)
+        made = prompt(self.teacher, sample, draft_text)
+        asked = _Asked(sample, draft, made, prompt_sha(made))
+        self._last_asked[:] = [asked]
+        return asked
 
     def _sampling_text(self, sampling: Sampling) -> orjson.Fragment:
         known = self._sampling.get(id(sampling))
@@ -150,43 +160,33 @@ class Author:
         left_out = omitted_keys(self.teacher.omit)
         return {name: value for name, value in sampling_key(sampling).items() if name not in left_out}
 
-    def _named(
-        self,
-        sample: Sample,
-        k: int,
-        attempt: int,
-        reseeds: int,
-        sampling: Sampling,
-        asked: Prompt,
-        sha: str,
-        draft: str,
-    ) -> Request:
+    def _named(self, asked: _Asked, k: int, sampling: Sampling, *, attempt: int = 0, reseeds: int = 0) -> Request:
         """The request with its seed and its id."""
         # All settings of one model share their seeds, so two temperatures are compared under the same seeds.
-        source = {"sample": sample.id, "model": self.model.key, "seed": self.seed, "k": k}
+        source = {"sample": asked.sample.id, "model": self.model.key, "seed": self.seed, "k": k}
         if reseeds:
             source["reseeds"] = reseeds
         seed = int.from_bytes(_digest("seed", source)[:4], "big") >> 1
         content = {
             **self._settings,
-            "sample": sample.id,
-            "images": [image.sha256 for image in sample.images],
-            "prompt": sha,
+            "sample": asked.sample.id,
+            "images": [image.sha256 for image in asked.sample.images],
+            "prompt": asked.sha,
             "sampling": self._sampling_text(sampling),
             "seed": seed,
             "k": k,
         }
         return Request(
             id=_digest("trace", content).hex()[:20],
-            sample=sample,
+            sample=asked.sample,
             k=k,
             attempt=attempt,
             reseeds=reseeds,
             seed=seed,
             sampling=sampling,
-            prompt=asked,
-            prompt_sha=sha,
-            draft=draft,
+            prompt=asked.prompt,
+            prompt_sha=asked.sha,
+            draft=asked.draft,
         )
 
 

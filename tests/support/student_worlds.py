@@ -218,7 +218,7 @@ def step_dataset(
     """The steps of a stage over rows, for a student that is prepared for training (`model`: without a wrapper)."""
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = images.ImageStore(processor, dtype)
-    examples = encode.encode(rows, encoder, store, max_length=1024, max_pixels=10**6, dropped=Counter())
+    examples = encode.encode(rows, encoder, store, encode.RowLimits(1024, 10**6), dropped=Counter())
     return build_step_dataset(
         student,
         roles,

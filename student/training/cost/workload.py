@@ -97,7 +97,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     total = _rows(recipe, run, stage)
     if processor is None or not _there(recipe, run, stage):
         return _most(recipe, stage, total, outline, cost)
-    from student.data.encode import SHRINK, Encoder, encode
+    from student.data.encode import SHRINK, Encoder, RowLimits, encode
     from student.data.images import ImageStore
     from student.models.inputs import end_ids
 
@@ -111,9 +111,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
         sample,
         Encoder(processor, end_ids(outline)),
         store,
-        max_length=stage.max_length,
-        max_pixels=max_pixels,
-        too_long=stage.too_long if stage.too_long == SHRINK else "drop",
+        RowLimits(stage.max_length, max_pixels, stage.too_long if stage.too_long == SHRINK else "drop"),
         dropped=dropped,
     )
     if not len(examples):

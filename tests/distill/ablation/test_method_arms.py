@@ -12,7 +12,7 @@ from distill.ablation.arm_job import SECONDS, Job, place
 from distill.ablation.arms import arm
 from distill.ablation.costs import seconds
 from distill.ablation.drafts import Budget
-from distill.ablation.runner import ablate
+from distill.ablation.runner import AskedArms, ablate
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
@@ -184,8 +184,8 @@ def test_a_killed_round_goes_on_and_ends_with_the_same_student(
 
     with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
         dying.setattr(make_round, where, killed)
-        ablate(load(here), here / "run", arms=["rounds_2"])
-    ablate(load(here), here / "run", arms=["rounds_2"])
+        ablate(load(here), here / "run", AskedArms(arms=["rounds_2"]))
+    ablate(load(here), here / "run", AskedArms(arms=["rounds_2"]))
     again = manifest(folder / "rounds" / "2" / "train" / "reason")
     model = "model/model.safetensors"
     assert again.outputs[model].sha256 == whole.outputs[model].sha256
@@ -196,7 +196,7 @@ def test_an_arm_at_equal_seconds_trains_what_the_seconds_of_the_reference_leave(
     take(place(run, "distilled", 0) / "train" / "reason", 100.0)
     take(place(run, "preference_50", 0) / "train" / "reason", 150.0)
     take(place(run, "preference_50", 0) / "train" / "pairs", 50.0)
-    ablate(recipe, run, arms=["preference_50_equal_seconds"])
+    ablate(recipe, run, AskedArms(arms=["preference_50_equal_seconds"]))
     folder = place(run, "preference_50_equal_seconds", 0)
     noted = orjson.loads((folder / SECONDS).read_bytes())
     assert noted["share"] == pytest.approx(0.5) and noted["arm"]["training"] == 200.0
@@ -204,7 +204,7 @@ def test_an_arm_at_equal_seconds_trains_what_the_seconds_of_the_reference_leave(
     assert [each.max_tokens for each in made.stages[1:]] == [TOKENS // 4, TOKENS // 4]
     # What is noted stays: seconds of a finished stage that changed later would make the arm stale.
     take(place(run, "distilled", 0) / "train" / "reason", 1000.0)
-    ablate(recipe, run, arms=["preference_50_equal_seconds"])
+    ablate(recipe, run, AskedArms(arms=["preference_50_equal_seconds"]))
     assert orjson.loads((folder / SECONDS).read_bytes()) == noted
 
 
@@ -225,7 +225,7 @@ def test_a_method_that_asks_for_longer_than_the_reference_trains_is_left_out_wit
     folder = place(here / "run", "rounds_2", 0)
     answers = folder / "rounds" / "1" / "answers" / "eval" / "manifest.json"
     answers.write_bytes(orjson.dumps(orjson.loads(answers.read_bytes()) | {"seconds": 1e6}))
-    ablate(load(here), here / "run", arms=["rounds_2_equal_seconds"])
+    ablate(load(here), here / "run", AskedArms(arms=["rounds_2_equal_seconds"]))
     found = orjson.loads((here / "run" / "ablate" / RESULTS).read_bytes())
     assert "no time left to train" in found["skipped"]["rounds_2_equal_seconds"]
     assert "rounds_2_equal_seconds" not in found["arms"] and "rounds_2" in found["arms"]

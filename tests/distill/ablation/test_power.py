@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from distill.ablation import power
-from distill.ablation.runner import chosen
+from distill.ablation.runner import AskedArms, chosen
 from distill.artifacts.layout import ARMS as ARMS_FOLDER
 from distill.artifacts.layout import RESULTS, SHARED
 from distill.artifacts.manifest import Manifest
@@ -15,7 +15,7 @@ from distill.errors import RecipeError
 from distill.recipe import loading
 
 STUDIES = loading.load("tiny-studies")
-ARMS, _ = chosen(STUDIES, (), None)
+ARMS, _ = chosen(STUDIES, AskedArms())
 
 
 def finished(folder: Path, stage: str, seconds: float, **counts: int) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from distill.ablation import results as effects
 from distill.ablation import runner
-from distill.ablation.runner import Job, ablate, place
+from distill.ablation.runner import AskedArms, Job, ablate, place, report_finished
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
@@ -141,7 +141,7 @@ def test_an_arm_that_learns_from_the_test_set_is_left_out_with_the_reason(here: 
     text = text.replace('arms = ["untouched", "random", "merged", "nothing"]', 'arms = ["untouched", "cheats"]')
     cheats = '[ablate.own.cheats]\nabout = "x"\nset = { "stages.align.data" = "test" }\n[ablate.studies'
     (here / "mine.toml").write_text(text.replace("[ablate.studies", cheats, 1))
-    ablate_recipe(load(here), here / "run", arms=(), study=None, seeds=[0], jobs=1, report=False, fresh=False)
+    ablate_recipe(load(here), here / "run", AskedArms(seeds=[0]), jobs=1, fresh=False)
     assert "training data stands in evaluation data" in results(here)["skipped"]["cheats"]
     assert "cheats" not in results(here)["arms"]
 
@@ -221,7 +221,9 @@ def test_a_lost_arm_is_made_again_and_the_others_are_not(here: Path) -> None:
     shutil.rmtree(lost)
     shutil.rmtree(trained)
     kept = (place(run, "distilled", 1) / "train" / "reason" / "manifest.json").stat().st_mtime_ns
-    ablate(load(here), run, arms=["random"], seeds=[1], jobs=2)  # two jobs, one after the other: one process
+    ablate(
+        load(here), run, AskedArms(arms=["random"], seeds=[1]), jobs=2
+    )  # two jobs, one after the other: one process
     assert (place(run, "distilled", 1) / "train" / "reason" / "manifest.json").stat().st_mtime_ns == kept
     assert results(here)["arms"]["random"]["accuracy"] == before["arms"]["random"]["accuracy"]
 
@@ -230,7 +232,7 @@ def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
     run = here / "run"
     shutil.rmtree(place(run, "random", 1))
     (run / "ablate" / RESULTS).unlink()
-    ablate(load(here), run, report=True)
+    report_finished(load(here), run)
     assert list(results(here)["arms"]["random"]["seeds"]) == ["0"]
     assert not place(run, "random", 1).exists()
 
@@ -241,7 +243,7 @@ def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Pat
     manifest = orjson.loads(path.read_bytes())
     manifest["fields"]["stage.learning_rate"] = 0.5
     path.write_bytes(orjson.dumps(manifest))
-    ablate(load(here), run, report=True)
+    report_finished(load(here), run)
     assert list(results(here)["arms"]["random"]["seeds"]) == ["1"]
     why = results(here)["skipped"]["random"]
     assert why.startswith("seed 0: made with other settings than the recipe has now (stage.learning_rate: 0.5 ->")
@@ -249,13 +251,13 @@ def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Pat
     text = (here / "mine.toml").read_text().replace("max_new_tokens = 6", "max_new_tokens = 7")
     (here / "mine.toml").write_text(text)
     with pytest.raises(StaleError, match=r"distilled: made with other settings .*max_new_tokens: 6 -> 7"):
-        ablate(load(here), run, report=True)
+        report_finished(load(here), run)
 
 
 def test_arms_whose_training_data_are_not_there_any_more_stay_in_the_report(here: Path) -> None:
     text = (here / "mine.toml").read_text().replace(f"{TINY}/data/captions.parquet", "/gone/captions.parquet")
     (here / "mine.toml").write_text(text)
-    ablate(load(here), here / "run", report=True)
+    report_finished(load(here), here / "run")
     assert list(results(here)["arms"]) == list(ARMS) and "random" not in results(here)["skipped"]
 
 
@@ -268,7 +270,7 @@ def test_seeds_that_fail_are_named_and_no_seed_is_run_twice(here: Path, monkeypa
             raise DataError("no trace is left")
 
     monkeypatch.setattr(runner, "run_job", fails)
-    ablate(load(here), here / "run", arms=["random"], seeds=[0, 1, 1])
+    ablate(load(here), here / "run", AskedArms(arms=["random"], seeds=[0, 1, 1]))
     assert done == [Job(name, seed) for name in ("distilled", "random") for seed in (0, 1)]
     assert results(here)["skipped"]["random"] == "seed 1: no trace is left"
 
@@ -279,7 +281,7 @@ def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> Non
     shutil.copytree(trained / "filter", run / "filter")
     shutil.copytree(trained / "train", run / "train")
     seconds = Manifest.read(run / "train" / "reason")
-    ablate(mine, run, arms=["distilled"], seeds=[0], fresh=True)
+    ablate(mine, run, AskedArms(arms=["distilled"], seeds=[0]), fresh=True)
     again = Manifest.read(place(run, "distilled", 0) / "train" / "reason")
     assert again == seconds
     measured = Manifest.read(place(run, "distilled", 0) / "filter")
@@ -288,7 +290,7 @@ def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> Non
 
 def test_fresh_sets_the_arms_aside(here: Path) -> None:
     run = here / "run"
-    ablate(load(here), run, arms=["untouched"], seeds=[0], fresh=True)
+    ablate(load(here), run, AskedArms(arms=["untouched"], seeds=[0]), fresh=True)
     assert (run / "ablate" / "previous" / "arms" / "random" / "seed-1" / "train" / "reason" / "model").is_dir()
     assert not place(run, "random", 0).exists()
 
@@ -296,15 +298,15 @@ def test_fresh_sets_the_arms_aside(here: Path) -> None:
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
     with pytest.raises(StaleError, match=r"distilled: no seed is finished; run `distill ablate"):
-        ablate(load(tmp_path), tmp_path / "run", report=True)
+        report_finished(load(tmp_path), tmp_path / "run")
 
 
 def test_an_unknown_arm_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
     with pytest.raises(RecipeError, match="no arm 'cheaper'"):
-        ablate(load(tmp_path), tmp_path / "run", arms=["cheaper"])
+        ablate(load(tmp_path), tmp_path / "run", AskedArms(arms=["cheaper"]))
     with pytest.raises(RecipeError, match=r"--study size.*its studies: choice"):
-        ablate(load(tmp_path), tmp_path / "run", study="size")
+        ablate(load(tmp_path), tmp_path / "run", AskedArms(study="size"))
     assert not (tmp_path / "run").exists()
 
 

@@ -183,27 +183,20 @@ def test_secrets_and_control_characters_stay_out_of_text_that_comes_in_pieces(
 def test_replies_come_while_they_are_written_and_stand_side_by_side_where_there_is_room(
     run: Path, width: int, side_by_side: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    live = LiveReplies(width)
     heard: dict[str, list[str]] = {}
 
-    @contextmanager
-    def hears(name: str, model: str) -> Iterator[None]:
-        with live.hears(name, model):
-            listener = live_text.current()
-            assert listener is not None
-            write, pieces = listener.write, heard.setdefault(name, [])
-            listener.write = lambda text: (pieces.append(text), write(text))[1]  # type: ignore[method-assign]
-            yield
+    class Recorded(LiveReplies):
+        @contextmanager
+        def hear(self, name: str, model: str) -> Iterator[None]:
+            with super().hear(name, model):
+                text = live_text.current()
+                assert text is not None
+                write, pieces = text.write, heard.setdefault(name, [])
+                text.write = lambda piece: (pieces.append(piece), write(piece))[1]  # type: ignore[method-assign]
+                yield
 
     replies = ask_models(
-        str(run),
-        run / "one.png",
-        "How many?",
-        kinds=("after", "teacher"),
-        students=(),
-        on_reply=live.replied,
-        hear=hears,
-        begin=live.shown,
+        str(run), run / "one.png", "How many?", kinds=("after", "teacher"), students=(), listener=Recorded(width)
     )
     texts = {reply.name: reply.text for reply in replies if not reply.not_asked}
     assert set(texts) == {"after", "stub"} == {name for name, pieces in heard.items() if pieces}

@@ -185,8 +185,7 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
             rows.read(recipe, world / "run", planned.stage, encode.Counter()),
             encode.Encoder(processor, inputs.end_ids(student)),
             images.ImageStore(processor, torch.float32),
-            max_length=planned.stage.max_length,
-            max_pixels=10**6,
+            encode.RowLimits(planned.stage.max_length, 10**6),
         )
         assert planned.load.rows == len(examples) == 40
         assert planned.load.tokens == sum(examples.lengths) / 40

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from distill.reports import metric_table, plots
+from distill.reports.plots import Series
 from student.inference.reply_metrics import columns
 
 
@@ -22,40 +23,40 @@ def test_an_axis_holds_its_values_between_round_ticks(low: float, high: float):
 
 
 def test_a_line_runs_from_left_to_right_and_its_highest_point_is_on_top():
-    chart = plots.chart("loss", {"a": [(9, 0.0), (1, 4.0), (5, 2.0)]})
+    chart = plots.chart("loss", {"a": Series([(9, 0.0), (1, 4.0), (5, 2.0)])})
     assert chart is not None
     assert chart.lines[0].line == "0.00,0.00 50.00,20.00 100.00,40.00"
     assert chart.rows == (("1", "4"), ("5", "2"), ("9", "0"))
 
 
 def test_series_of_other_steps_share_an_axis_and_the_table_shows_gaps():
-    chart = plots.chart("loss", {"a": [(0, 1.0), (10, 2.0)], "b": [(5, 1.5)]})
+    chart = plots.chart("loss", {"a": Series([(0, 1.0), (10, 2.0)]), "b": Series([(5, 1.5)])})
     assert chart is not None
     assert chart.lines[1].line == "" and chart.lines[1].dots == "M50.00,20.00h0" and chart.lines[1].label is None
     assert ("5", "", "1.5") in chart.rows
 
 
 def test_names_stand_beside_points_that_are_alone():
-    chart = plots.chart("fit", {"a": [(0, 0.0)], "b": [(4, 1.0)]})
+    chart = plots.chart("fit", {"a": Series([(0, 0.0)]), "b": Series([(4, 1.0)])})
     assert chart is not None
     assert [line.label for line in chart.lines] == [(0.0, 0.0), (100.0, 100.0)]
 
 
 def test_what_is_no_number_is_left_out_and_nothing_at_all_is_no_chart():
-    chart = plots.chart("loss", {"a": [(1, 1.0), (2, math.nan), (3, 2.0)], "b": []})
+    chart = plots.chart("loss", {"a": Series([(1, 1.0), (2, math.nan), (3, 2.0)]), "b": Series([])})
     assert chart is not None and [line.name for line in chart.lines] == ["a"]
     assert len(chart.lines[0].line.split()) == 2
-    assert plots.chart("loss", {"a": [(1, math.inf)], "b": []}) is None
+    assert plots.chart("loss", {"a": Series([(1, math.inf)]), "b": Series([])}) is None
 
 
 def test_long_tables_are_thinned_and_say_so():
-    chart = plots.chart("loss", {"a": [(step, 1.0) for step in range(100)]})
+    chart = plots.chart("loss", {"a": Series([(step, 1.0) for step in range(100)])})
     assert chart is not None and chart.thinned
     assert len(chart.rows) == 12 and chart.rows[0][0] == "0" and chart.rows[-1][0] == "99"
 
 
 def test_intervals_and_bands_widen_the_axis():
-    chart = plots.chart("fit", {"a": [(0, 0.5), (1, 0.5)]}, bars={"a": [(0, 0.2, 0.9)]}, bands={"a": [(1, 0.1, 0.6)]})
+    chart = plots.chart("fit", {"a": Series([(0, 0.5), (1, 0.5)], band=[(1, 0.1, 0.6)], bars=[(0, 0.2, 0.9)])})
     assert chart is not None
     assert chart.y.low <= 0.1 and chart.y.high >= 0.9
     assert chart.lines[0].bars.startswith("M0.00,") and chart.lines[0].band

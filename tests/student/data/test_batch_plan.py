@@ -223,8 +223,7 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
         rows.read(recipe, assets, stage, Counter()),
         encode.Encoder(processor, inputs.end_ids(model)),
         ImageStore(processor, torch.float32),
-        max_length=stage.max_length,
-        max_pixels=10**6,
+        encode.RowLimits(stage.max_length, 10**6),
     )
     packed = BatchPlan(
         examples.columns.lengths,

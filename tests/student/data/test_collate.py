@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def encoded(model, processor, rows):
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
-    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    examples = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     collator = collate.Collator(
         examples,
         store,
@@ -78,9 +78,9 @@ def test_a_row_that_is_too_long_is_counted_and_never_cut(world: Path, tmp_path: 
     _model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 5)
     encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
-    whole = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    whole = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     limit = sorted(whole.lengths)[2]
-    some = encode.encode(rows, encoder, store, max_length=limit, max_pixels=PIXELS)
+    some = encode.encode(rows, encoder, store, encode.RowLimits(limit, PIXELS))
     assert some.dropped == Counter({encode.TOO_LONG: 2})
     assert sorted(some.lengths) == sorted(whole.lengths)[:3]
 
@@ -159,7 +159,7 @@ def test_images_are_made_smaller_where_that_makes_a_row_fit(world: Path, tmp_pat
     encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
 
     def read(limit: int, too_long: str) -> encode.Examples:
-        return encode.encode([large, *rows], encoder, store, max_length=limit, max_pixels=PIXELS, too_long=too_long)
+        return encode.encode([large, *rows], encoder, store, encode.RowLimits(limit, PIXELS, too_long=too_long))
 
     whole = read(500, "drop")
     limit = whole.lengths[0] - 1
@@ -185,9 +185,9 @@ def test_an_image_that_becomes_too_narrow_for_its_processor_is_no_way_to_make_a_
     (row,) = worlds.rows(tmp_path, 1)
     text, narrow = replace(row, images=()), replace(row, images=(ref,))
     encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
-    options = {"max_pixels": PIXELS, "too_long": "shrink_image"}
-    (limit,) = encode.encode([text], encoder, store, max_length=500, **options).lengths
-    found = encode.encode([narrow, text], encoder, store, max_length=limit, **options)
+    whole = encode.RowLimits(500, PIXELS, too_long="shrink_image")
+    (limit,) = encode.encode([text], encoder, store, whole).lengths
+    found = encode.encode([narrow, text], encoder, store, replace(whole, max_length=limit))
     assert (len(found), found.dropped) == (1, Counter(too_long=1))
 
 
@@ -195,5 +195,5 @@ def test_a_row_whose_images_cannot_take_fewer_tokens_is_dropped(world: Path, tmp
     _model, processor = worlds.student("siq-vl", world)
     encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
     rows = worlds.rows(tmp_path, 2)
-    found = encode.encode(rows, encoder, store, max_length=10, max_pixels=PIXELS, too_long="shrink_image")
+    found = encode.encode(rows, encoder, store, encode.RowLimits(10, PIXELS, too_long="shrink_image"))
     assert (len(found), found.shrunk, found.dropped) == (0, 0, Counter(too_long=2))

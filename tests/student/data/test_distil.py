@@ -15,7 +15,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, ModelError
 from distill.trace_records.logprobs import encode
 from student.data import images, teacher_logprobs
-from student.data.encode import Encoder
+from student.data.encode import Encoder, RowLimits
 from student.data.encode import encode as encode_rows
 from student.data.rows import read
 from student.loss import training_loss
@@ -83,9 +83,7 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
     planned = made.stages[0]
     model, processor = worlds.student("siq-vl", place)
     encoder, store = Encoder(processor, inputs.end_ids(model)), images.ImageStore(processor, torch.float32)
-    examples = encode_rows(
-        read(made, place / "run", planned, Counter()), encoder, store, max_length=500, max_pixels=10**6
-    )
+    examples = encode_rows(read(made, place / "run", planned, Counter()), encoder, store, RowLimits(500, 10**6))
     found, coverage = teacher_logprobs.of_examples(
         place / "run", examples.rows, planned, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
     )

@@ -210,7 +210,7 @@ def source(encoder, examples, folder, said, **settings):
 
 def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world, tmp_path):
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
-    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    examples = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
     said: list[Progress] = []
     encoding = image_encoder(model, parts, store, encoder)
@@ -223,7 +223,7 @@ def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world,
 @pytest.mark.parametrize("setting", ["auto", "on"])
 def test_a_stage_for_whose_tokens_those_of_others_leave_no_room_is_trained_from_pixels(setting, world, tmp_path):
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
-    halves = [encode.encode(some, encoder, store, max_length=500, max_pixels=PIXELS) for some in (rows[:2], rows[2:])]
+    halves = [encode.encode(some, encoder, store, encode.RowLimits(500, PIXELS)) for some in (rows[:2], rows[2:])]
     limit = {"image_tokens": setting, "image_tokens_gb": 3 * 4 * 32 * 4 / 1e9}  # three images
     encoding, said = image_encoder(model, parts, store, encoder), list[Progress]()
     assert isinstance(source(encoding, halves[0], tmp_path, said, **limit), image_tokens.TokenStore)

@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: bool = False) -> collate.Collator:
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
-    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=10**6)
+    examples = encode.encode(rows, encoder, store, encode.RowLimits(500, 10**6))
     return collate.Collator(
         examples,
         store,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from distill.artifacts.journal import Journal
 from distill.errors import DataError, ModelError
 from distill.trace_records.logprobs import NO_TOKEN, encode
-from student.data.teacher_logprobs import TopLogprobs, align, collect, likeliest
+from student.data.teacher_logprobs import TopLogprobs, TraceRow, align, collect, likeliest
 
 TOKENIZER = worlds.tokenizer()
 K = 3
@@ -55,7 +55,7 @@ def test_tokens_inside_shared_runs_have_the_teacher_s_distribution_and_the_frami
     text = f"{RATIONALE}\nSo the answer is 4"
     generate = journal(tmp_path, record("a", text))
     ours = response(RATIONALE, "4")
-    found, coverage = collect(generate, ["a"], [ours], top_k=K, decode=decode, folder=tmp_path / "table")
+    found, coverage = collect(generate, [TraceRow("a", ours)], top_k=K, decode=decode, folder=tmp_path / "table")
     ids, values = found.of(0, len(ours))
     theirs = tokens(text)
     inside = np.flatnonzero(ids[:, 0] != NO_TOKEN)
@@ -71,7 +71,7 @@ def test_tokens_inside_shared_runs_have_the_teacher_s_distribution_and_the_frami
 def test_a_response_written_as_the_teacher_did_is_aligned_to_its_last_token(tmp_path: Path) -> None:
     generate = journal(tmp_path, record("a", f"<think>\n{RATIONALE}\n</think>\n\n4"))
     _, coverage = collect(
-        generate, ["a"], [response(RATIONALE, "4")], top_k=K, decode=decode, folder=tmp_path / "table"
+        generate, [TraceRow("a", response(RATIONALE, "4"))], top_k=K, decode=decode, folder=tmp_path / "table"
     )
     assert coverage["t"].share == 1
 
@@ -85,7 +85,9 @@ def test_rows_in_any_order_twice_or_without_a_distribution(tmp_path: Path) -> No
     )
     names = ["c", "", "a", "e", "d", "a", "nowhere"]
     ours = [tokens(texts.get(name, "How many?") + "<|im_end|>") for name in names]
-    found, coverage = collect(generate, names, ours, top_k=K, decode=decode, folder=tmp_path / "table")
+    found, coverage = collect(
+        generate, list(map(TraceRow, names, ours)), top_k=K, decode=decode, folder=tmp_path / "table"
+    )
     for row, (name, expected) in enumerate(zip(names, ours, strict=True)):
         ids, values = found.of(row, len(expected))
         assert ids.shape == values.shape == (len(expected), K + 1)
@@ -99,9 +101,7 @@ def test_the_traces_of_a_renamed_teacher_count_once_and_for_the_name_that_the_da
     text = f"<think>\n{RATIONALE}\n</think>\n\n4"
     generate = journal(tmp_path, *(record("a", text, teacher=name) for name in ("former", "now")))
     ours, folder = tokens(text + "<|im_end|>"), tmp_path / "table"
-    found, coverage = collect(
-        generate, ["a", "a"], [ours] * 2, top_k=K, decode=decode, folder=folder, teachers=["now"] * 2
-    )
+    found, coverage = collect(generate, [TraceRow("a", ours, "now")] * 2, top_k=K, decode=decode, folder=folder)
     assert {name: (each.traces, each.tokens) for name, each in coverage.items()} == {"now": (2, 2 * len(ours))}
     assert all((found.of(row, len(ours))[0][:, 0] == ours).all() for row in (0, 1))
     assert (folder / "ids.i4").stat().st_size == 2 * len(ours) * (K + 1) * 4
@@ -116,15 +116,21 @@ def test_a_teacher_with_other_tokens_is_refused_by_its_stored_ids(tmp_path: Path
     with pytest.raises(
         ModelError, match=r"teacher 'stranger' has other tokens .* 5 of 5 traces .*take \[stages.distill\]"
     ):
-        collect(generate, names, ours, top_k=K, decode=decode, folder=tmp_path / "table")
-    found, _ = collect(generate, names[:5], ours[:5], top_k=K, decode=decode, folder=tmp_path / "table")
+        collect(generate, list(map(TraceRow, names, ours)), top_k=K, decode=decode, folder=tmp_path / "table")
+    found, _ = collect(
+        generate, list(map(TraceRow, names[:5], ours)), top_k=K, decode=decode, folder=tmp_path / "table"
+    )
     assert found.of(0, 3)[0].shape == (3, K + 1)
 
 
 def test_a_text_that_a_server_wrote_differently_at_the_edges_is_the_same_text(tmp_path: Path) -> None:
     line = record("a", f"<think>\n{RATIONALE}\n</think>\n\n4") | {"text": f"<think>{RATIONALE}</think>4"}
     _, coverage = collect(
-        journal(tmp_path, line), ["a"], [response(RATIONALE, "4")], top_k=K, decode=decode, folder=tmp_path / "table"
+        journal(tmp_path, line),
+        [TraceRow("a", response(RATIONALE, "4"))],
+        top_k=K,
+        decode=decode,
+        folder=tmp_path / "table",
     )
     assert coverage["t"].share == 1
 
@@ -132,7 +138,9 @@ def test_a_text_that_a_server_wrote_differently_at_the_edges_is_the_same_text(tm
 def test_a_run_without_any_distribution_is_refused(tmp_path: Path) -> None:
     generate = journal(tmp_path, record("a", RATIONALE, stored=False))
     with pytest.raises(DataError, match=r"0 of the 1 traces to learn from have log-probabilities.*set logprobs"):
-        collect(generate, ["a"], [response(RATIONALE, "4")], top_k=K, decode=decode, folder=tmp_path / "table")
+        collect(
+            generate, [TraceRow("a", response(RATIONALE, "4"))], top_k=K, decode=decode, folder=tmp_path / "table"
+        )
 
 
 def test_of_a_distribution_the_likeliest_tokens_and_the_sampled_one_are_kept_once() -> None:

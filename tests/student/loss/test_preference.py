@@ -23,7 +23,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.recipe.sections.stages import Preference, Stage
 from student.data import images
-from student.data.encode import Encoder
+from student.data.encode import Encoder, RowLimits
 from student.data.encode import encode as encode_rows
 from student.data.pairs import whole_pairs
 from student.data.rows import TrainingRow, read
@@ -159,7 +159,7 @@ class Run:
         self.student = freeze.prepare(self.model, parts(self.model), self.stage.train, None)
         self.student.eval()
         encoder, store = Encoder(processor, inputs.end_ids(self.model)), images.ImageStore(processor, torch.float32)
-        self.examples = encode_rows(rows, encoder, store, max_length=500, max_pixels=10**6)
+        self.examples = encode_rows(rows, encoder, store, RowLimits(500, 10**6))
         self.steps: StepDataset = build_step_dataset(
             self.student,
             parts(self.model),
@@ -266,8 +266,7 @@ def test_a_row_whose_partner_is_too_long_is_left_out_and_counted(pairs: Path):
         rows,
         encoder,
         store,
-        max_length=400,
-        max_pixels=10**6,
+        RowLimits(400, 10**6),
         dropped=dropped,
         into=lambda examples: list(whole_pairs(examples, dropped)),
     )

@@ -64,7 +64,7 @@ class Run:
         self.encoder = encode.Encoder(self.processor, inputs.end_ids(self.model))
         self.store = images.ImageStore(self.processor, torch.float32)
         made = [replace(row, source="traces") for row in worlds.rows(folder, rows)]
-        self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
+        self.examples = encode.encode(made, self.encoder, self.store, encode.RowLimits(500, 10**6))
         training_loss.attach(self.model)
         attention.use(self.model, attend)
         torch.manual_seed(0)

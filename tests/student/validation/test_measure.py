@@ -73,7 +73,7 @@ def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> meas
     model, processor = built
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = images.ImageStore(processor, torch.float32)
-    examples = encode.encode(worlds.rows(folder, 6), encoder, store, max_length=200, max_pixels=PIXELS)
+    examples = encode.encode(worlds.rows(folder, 6), encoder, store, encode.RowLimits(200, PIXELS))
     collator = collate.Collator(
         examples,
         store,
