@@ -156,6 +156,8 @@ def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:
     assert "arms measured before" in shown.output  # now with figures of these runs
     assert results(here)["power"] == [stated]
     assert CliRunner().invoke(app, [*command, "--plan", "--report"]).exit_code != 0
+    twice, once = (CliRunner().invoke(app, [*command, "--plan", *["--seed", "3"] * count]) for count in (2, 1))
+    assert once.exit_code == 0 and twice.output == once.output  # a seed that is named twice is trained once
 
 
 def test_an_arm_without_anything_to_learn_is_left_out_with_its_reason(finished: Path) -> None:
