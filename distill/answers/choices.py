@@ -33,11 +33,11 @@ _ALL_BUT = re.compile(
     r"\b(?:anything|everything|nothing|all|any|every \w+) (?:but|except|other than)\b", re.IGNORECASE
 )
 _AND_NOT = re.compile(r",? (?:and |but )?not .+$")
-_CHOSEN_ABROAD = re.compile(
+_FOREIGN_CHOSEN = re.compile(
     r"(?:(?<!不)选择?|(?<!不)選(?:択肢)?|正确(?:答案|选项)[是为])\s?[:：]?\s?\(?([A-Z])\)?"
     r"(?!\s?(?:不|或|和|、[A-Z]\b))(?![A-Za-z])"
 )
-_REJECTED_ABROAD = re.compile(
+_FOREIGN_REJECTED = re.compile(
     r"(?:不选|不選|排除|而不是|不是)([A-Z])"
     r"|([A-Z])\)?(?:项|选项)?(?:不正确|不对|错误|是错|不是|不符合|は違|は誤|ではな)"
 )
@@ -104,8 +104,8 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         return by_text
     if (concluding := _SO.search(text)) is not None:
         return {concluding[1]}
-    if not text.isascii() and len(abroad := set(_CHOSEN_ABROAD.findall(text))) == 1:
-        return abroad
+    if not text.isascii() and len(foreign := set(_FOREIGN_CHOSEN.findall(text))) == 1:
+        return foreign
     affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected_letters(text)
     if len(affirmed) == 1:
         return affirmed
@@ -274,7 +274,7 @@ def _other_option_after_letter(rest: str, letter: str, options: Sequence[str]) -
 def _rejected_letters(text: str) -> set[str]:
     groups = "".join(group for match in _REJECTED.finditer(text) for group in match.groups() if group)
     if not text.isascii():
-        groups += "".join(left or right for left, right in _REJECTED_ABROAD.findall(text))
+        groups += "".join(left or right for left, right in _FOREIGN_REJECTED.findall(text))
     return {letter for letter in groups if letter in LETTERS}
 
 

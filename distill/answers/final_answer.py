@@ -87,8 +87,8 @@ def _found(text: str) -> FinalAnswer:
     if (value := _in_json(text)) is not None:
         return _limited(value, marked=True)
     lowered = text.lower()
-    abroad = _CUE_ABROAD.search(text) if any(word in lowered for word in _ANSWERS_ABROAD) else None
-    if abroad is not None and (rest := text[abroad.end() : abroad.end() + 2 * MAX_CHARACTERS].strip()):
+    foreign = _FOREIGN_CUE.search(text) if any(word in lowered for word in _FOREIGN_ANSWERS) else None
+    if foreign is not None and (rest := text[foreign.end() : foreign.end() + 2 * MAX_CHARACTERS].strip()):
         return _limited(first_sentence(rest.partition("\n")[0]).rstrip("。").removesuffix("です"), marked=True)
     if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
         # The last cue counts; none begins within another one.
@@ -115,11 +115,11 @@ def _cue_beginnings(text: str, lowered: str) -> list[int]:
     return [word.start() for word in _CUE_BEGINS_ANYHOW.finditer(text)]
 
 
-_ANSWERS_ABROAD_TEXT: Final = (
+_FOREIGN_ANSWERS_TEXT: Final = (
     "réponse respuesta antwort risposta resposta antwoord ответ 정답 답: 답： 答案 答え 正解 解答 الجواب الإجابة उत्तर"
 )
-_ANSWERS_ABROAD: Final = tuple(_ANSWERS_ABROAD_TEXT.split())
-_CUE_ABROAD = re.compile(
+_FOREIGN_ANSWERS: Final = tuple(_FOREIGN_ANSWERS_TEXT.split())
+_FOREIGN_CUE = re.compile(
     r"\b(?:la réponse (?:correcte |finale )?est|la respuesta (?:correcta |final )?es"
     r"|die (?:richtige )?antwort (?:ist|lautet)"
     r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"

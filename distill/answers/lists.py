@@ -13,7 +13,7 @@ from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.words.tokens import MONTHS, WEEKDAYS, tokens
-from distill.answers.words.word_classes import trusted
+from distill.answers.words.word_classes import affirms
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
@@ -102,7 +102,7 @@ def _same_labelled_numbers(text: str, gold_items: Sequence[str], question: str) 
     """Whether each name of the question has its gold number: Android 71%, iOS 27%; None without such names."""
     said = [(item.value, item.percent) for item in read_quantities(text) if not item.negated and not item.bound]
     meant = [(item.value, item.percent) for part in gold_items if (item := read_single_quantity(part)) is not None]
-    if len(said) != len(meant) or not trusted(text):
+    if len(said) != len(meant) or not affirms(text):
         return None
     asked, words = tokens(question), tokens(text)
     places = [asked.index(word) for word in words if asked.count(word) == words.count(word) == 1 and word.isalpha()]

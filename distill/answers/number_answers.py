@@ -36,7 +36,7 @@ from distill.answers.numbers.ratios import (
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.turned_relations import turns_around
-from distill.answers.words.word_classes import COLOURS, sets_apart, trusted
+from distill.answers.words.word_classes import COLOURS, affirms, sets_apart
 
 _MOST_NUMBERS: Final = 200
 
@@ -218,9 +218,9 @@ def _compare_without_number(text: str, gold: GoldAnswer) -> CompareResult:
     result = text_answers.without_number(text)
     assert gold.quantity is not None
     counted = gold.question and _COUNTS.search(gold.question) and not gold.quantity.percent
-    if counted and _NONE.match(text) and trusted(_NONE.sub("", text)):
+    if counted and _NONE.match(text) and affirms(_NONE.sub("", text)):
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
-    if counted and _ONE.match(text) and trusted(text):
+    if counted and _ONE.match(text) and affirms(text):
         return correct("equal") if gold.quantity.value == 1 else wrong("other_value")
     if result.reason == "none_there":
         return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")

@@ -77,12 +77,12 @@ def without_denied(text: str) -> str:
     return _DENIED_PART.sub("", text) or text
 
 
-def unless(result: CompareResult, doubt: str | None) -> CompareResult:
+def with_doubt(result: CompareResult, doubt: str | None) -> CompareResult:
     """The finding, but undecided where an answer that is correct has a reason to doubt it."""
     return undecided(doubt) if doubt is not None and result.verdict == "correct" else result
 
 
-def doubted(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
+def reason_to_doubt(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
     """The reason to doubt an answer that agrees with the gold; None without one."""
     if text == gold.text:
         return None

@@ -188,15 +188,15 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
 
 def _compare_said(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     final = final_answer(prediction)
-    doubt = taken_back.doubted(final.text, gold, numeric=is_numeric(gold.answer_type))
-    result = taken_back.unless(_compare_final(final, gold, ask_worker=ask_worker), doubt)
+    doubt = taken_back.reason_to_doubt(final.text, gold, numeric=is_numeric(gold.answer_type))
+    result = taken_back.with_doubt(_compare_final(final, gold, ask_worker=ask_worker), doubt)
     is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE and not declines(final.text)
     if is_open and _is_worded(gold.answer_type):
-        result = taken_back.unless(_compare_stated_parts(prediction, final, gold) or result, doubt)
+        result = taken_back.with_doubt(_compare_stated_parts(prediction, final, gold) or result, doubt)
     if is_open and result.verdict != "correct":
         result = _compare_conclusion(final, gold) or result
     if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
-        result = taken_back.unless(_compare_readings(final, gold, ask_worker=ask_worker) or result, doubt)
+        result = taken_back.with_doubt(_compare_readings(final, gold, ask_worker=ask_worker) or result, doubt)
     # What is left out may take back what agrees.
     return undecided("too_long") if final.cut and result.verdict == "correct" else result
 

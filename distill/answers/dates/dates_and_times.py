@@ -16,7 +16,7 @@ from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities
 from distill.answers.numbers.ratios import are_same_ratios
 from distill.answers.texts.text_answers import without_number
-from distill.answers.words.word_classes import trusted
+from distill.answers.words.word_classes import affirms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ _TIME_RANGE = re.compile(
 def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
     """A stated span of time against the gold one, 10:45 to 11:00; None when one of the two is no such span."""
     spans = [match for answer in (text, gold) if (match := _TIME_RANGE.fullmatch(answer.rstrip("."))) is not None]
-    if len(spans) != 2 or not trusted(text.replace("until", "to")):
+    if len(spans) != 2 or not affirms(text.replace("until", "to")):
         return None
     times, gold_times = ([clock for end in ("start", "end") for clock in read_times(span[end])] for span in spans)
     if len(times) != 2 or len(gold_times) != 2:

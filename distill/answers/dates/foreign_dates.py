@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import numerals
-from distill.answers.words.spelling_variants import ORDINALS_ABROAD
+from distill.answers.words.spelling_variants import FOREIGN_ORDINALS
 
 _NAMES: Final = (
     "января январь januar janvier enero gennaio janeiro januari जनवरी يناير",
@@ -88,10 +88,10 @@ def _values(day: str) -> Iterator[int]:
     digits = re.match(r"\d+", day)
     if digits is not None:
         yield int(digits[0])
-    elif day.lower() in ORDINALS_ABROAD:
-        yield ORDINALS_ABROAD[day.lower()]
+    elif day.lower() in FOREIGN_ORDINALS:
+        yield FOREIGN_ORDINALS[day.lower()]
     else:
-        yield from (int(item.value) for item in spelled_abroad(day))
+        yield from (int(item.value) for item in foreign_numbers(day))
 
 
 def _iso(year: str, month: int, day: int | str | None) -> str | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import numerals
 
 _HALVES: Final[Mapping[str, str]] = {
@@ -75,7 +75,7 @@ _HINT = re.compile(
     r"|noite|nacht|\bl'|\b(?:vor|nach)\b|बजे|ال",
     re.IGNORECASE,
 )
-_HALF_ABROAD = re.compile(
+_FOREIGN_HALF = re.compile(
     r"(?<=:\d\d)\s(?:утра|ночи)\b|\s(?:du matin|de la mañana|del mattino|da manhã|morgens|vormittags)\b"
     r"|\s(?:(?P<pm>(?<=:\d\d\s)(?:дня|вечера)|du soir"
     r"|de l'après-midi|de la tarde|de la noche|della sera|del pomeriggio|da tarde|da noite"
@@ -94,7 +94,7 @@ def in_figures(text: str) -> str:
         text = pattern.sub(time, text)
     if not text.isascii():
         text = _ARABIC.sub(_arabic, _HINDI.sub(_hindi, text))
-    text = _HALF_ABROAD.sub(lambda half: " pm" if half["pm"] else " am", text)
+    text = _FOREIGN_HALF.sub(lambda half: " pm" if half["pm"] else " am", text)
     return _MIDNIGHT.sub("midnight", _NOON.sub("noon", text))
 
 
@@ -157,7 +157,7 @@ def _spanish(match: re.Match[str]) -> str:
 
 
 def _hindi(match: re.Match[str]) -> str:
-    numbers = spelled_abroad(match["hour"])
+    numbers = foreign_numbers(match["hour"])
     if not numbers:
         return _written(_value(match["hour"]), 0, match[0])
     return _written(0, int(numbers[0].value * 60), match[0])
@@ -182,7 +182,7 @@ def _value(word: str) -> int | None:
     """A whole number in figures or words, of an hour or of minutes."""
     if word.isdigit():
         return int(word) if len(word) <= 2 else None
-    values = [value for value, *_ in numerals(word)] or [item.value for item in spelled_abroad(word)]
+    values = [value for value, *_ in numerals(word)] or [item.value for item in foreign_numbers(word)]
     small = {
         "una": 1,
         "un": 1,

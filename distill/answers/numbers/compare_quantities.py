@@ -183,13 +183,13 @@ def _compare_values(predicted: Quantity, gold: Quantity, tolerance: Decimal) -> 
     exact = predicted.decimals is not None and gold.decimals is not None
     if not difference or (not exact and difference <= _TINY * abs(gold.value)):
         alike = predicted.others and (predicted.value, predicted.others) == (gold.value, gold.others)
-        if (predicted.certain and gold.certain) or alike or predicted.abroad or gold.abroad:
+        if (predicted.certain and gold.certain) or alike or predicted.foreign or gold.foreign:
             return CompareResult(verdict="correct", reason="equal", relative_error=error)
         return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if difference <= tolerance * abs(gold.value):
         return CompareResult(verdict="correct", reason="within_tolerance", relative_error=error)
     if {predicted.value, *predicted.others} & {gold.value, *gold.others}:
-        if predicted.abroad or gold.abroad:
+        if predicted.foreign or gold.foreign:
             return CompareResult(verdict="correct", reason="equal", relative_error=0.0)
         return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if _is_rounding(predicted, gold):

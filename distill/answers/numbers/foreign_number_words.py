@@ -45,7 +45,7 @@ class Spelled(NamedTuple):
     end: int
 
 
-def spelled_abroad(text: str) -> tuple[Spelled, ...]:
+def foreign_numbers(text: str) -> tuple[Spelled, ...]:
     """The numbers in words of another language, each with its place, read in the language that explains the most."""
     return _spelled(text) if len(text) <= LONGEST and _HINT.search(text) else ()
 
@@ -97,7 +97,7 @@ def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterat
         if first[1] < read_to:
             continue
         inside = {word.lower() for word, _, _ in words[match.start : match.end]}
-        part = _PART_ABROAD.match(text, last[2])
+        part = _FOREIGN_PART.match(text, last[2])
         if (
             inside <= _ENGLISH
             or (inside <= _ARTICLES and len(words) > 1 and part is None)
@@ -107,7 +107,7 @@ def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterat
         value = Decimal(figures)
         start, end = first[1], last[2]
         if part is not None:
-            value, end = value / _PARTS_ABROAD[part[1].lower()], part.end()
+            value, end = value / _FOREIGN_PARTS[part[1].lower()], part.end()
             read_to = end
         if (half := _AND_A_HALF.match(text, end)) is not None:
             value, end = value + Decimal("0.5") * _scale(value), half.end()
@@ -122,10 +122,10 @@ _PARTS_TEXT: Final = """
     4:quart|quarts|viertel|cuarto|cuartos|quarto|quarti|quartos 5:cinquième|cinquièmes|fünftel|quinto|quintos|quinti
     8:huitième|huitièmes|achtel|octavo|octavos|ottavi 10:dixième|dixièmes|zehntel|décimo|décimos
 """
-_PARTS_ABROAD: Final = {
+_FOREIGN_PARTS: Final = {
     name: int(group.partition(":")[0]) for group in _PARTS_TEXT.split() for name in group.partition(":")[2].split("|")
 }
-_PART_ABROAD = re.compile(rf"\s({'|'.join(sorted(_PARTS_ABROAD, key=len, reverse=True))})\b", re.IGNORECASE)
+_FOREIGN_PART = re.compile(rf"\s({'|'.join(sorted(_FOREIGN_PARTS, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
 def _scale(value: Decimal) -> int:

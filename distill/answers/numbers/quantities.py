@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
 from distill.answers.numbers.digit_groups import readings_of_digits
-from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
 from distill.answers.numbers.units import foreign_unit_length, unit_factor, unit_name
 
@@ -39,7 +39,7 @@ class Quantity:
     """Stated as a limit ("more than 5"), so the number is not 5."""
     label: bool = False
     """A part of a name (figure 7, step 2), not an amount."""
-    abroad: bool = False
+    foreign: bool = False
     """In words of another language, where a comma is a decimal point."""
     negated: bool = False
     """Denied ("not 5", "rather than 5")."""
@@ -165,7 +165,9 @@ def _read_first(text: str, most: int) -> tuple[Quantity, ...]:
         return tuple(numbers)
     in_words = islice(spelled(text) if text.isascii() else chain(spelled(text), numerals(text)), most)
     from_words = tuple(_quantity_in_words(value, start, end, text) for value, start, end in in_words)
-    return from_words or tuple(replace(_quantity_in_words(*item, text), abroad=True) for item in spelled_abroad(text))
+    return from_words or tuple(
+        replace(_quantity_in_words(*item, text), foreign=True) for item in foreign_numbers(text)
+    )
 
 
 def read_single_quantity(text: str) -> Quantity | None:

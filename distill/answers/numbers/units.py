@@ -105,7 +105,7 @@ _IRREGULAR: Final = {
 }
 
 
-_ABROAD_TEXT: Final = """
+_FOREIGN_TEXT: Final = """
     km:公里|千米|キロ|キロメートル|kilomètre|kilómetro|chilometro|quilômetro|किलोमीटर|किमी|كيلومتر|كم
     m:米|公尺|メートル|mètre|metro|मीटर|متر
     cm:厘米|公分|センチ|センチメートル|centimètre|centímetro|zentimeter|centimetro|सेमी|سم
@@ -159,8 +159,8 @@ _ABROAD_TEXT: Final = """
     gallon:갤런|غالون|ガロン|加仑|gallone|gallonen|galón|galones|galloni|galão|galões
 """
 """Names listed here, then those of the CLDR (Babel) in twelve languages, without short ones of several meanings."""
-_ABROAD: Final = {
-    name: unit.partition(":")[0] for unit in _ABROAD_TEXT.split() for name in unit.partition(":")[2].split("|")
+_FOREIGN: Final = {
+    name: unit.partition(":")[0] for unit in _FOREIGN_TEXT.split() for name in unit.partition(":")[2].split("|")
 }
 
 
@@ -170,7 +170,7 @@ _MORE_AFTER = re.compile(r"[〇零一二三四五六七八九十百]|です|で�
 def foreign_unit_length(word: str) -> int:
     """Length of the unit at the beginning of words without spaces: 時間 of 時間二十分; else 0."""
     for end in range(min(len(word) - 1, 6), 0, -1):
-        if word[:end] in _ABROAD and _MORE_AFTER.match(word, end):
+        if word[:end] in _FOREIGN and _MORE_AFTER.match(word, end):
             return end
     return 0
 
@@ -181,9 +181,9 @@ def unit_name(word: str) -> str:
     word = word.replace(" ", "").lower()
     if word in ("st", "nd", "rd"):
         return "th"
-    if "^" in word and (base := _ABROAD.get(word[:-2])) is not None:
+    if "^" in word and (base := _FOREIGN.get(word[:-2])) is not None:
         return base + word[-2:]
-    if (english := _ABROAD.get(word) or _ABROAD.get(word.removesuffix("s"))) is not None:
+    if (english := _FOREIGN.get(word) or _FOREIGN.get(word.removesuffix("s"))) is not None:
         return english
     if word in _UNITS or len(word) <= 3:
         return word

@@ -1,6 +1,6 @@
-"""The part of one sentence that states its answer: "The airline is Lufthansa, as written on the fuselage".
+"""The part of one sentence that states its answer: Lufthansa of "The airline is Lufthansa, as written on the tail".
 
-Reads the form of the sentence only. The part is at the end, after a verb that states or names, or alone in bold.
+Only the form of the sentence is read. The part is at the end, after a verb that states or names, or alone in bold.
 There is none if the words around it deny it, doubt it or contrast it with something else, or if the sentence makes
 a second statement.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from distill.answers.words.place_names import is_region
-from distill.answers.words.word_classes import SET_AGAINST, trusted
+from distill.answers.words.word_classes import SET_AGAINST, affirms
 
 _LONGEST: Final = 300
 _BE: Final = r"(?:is|are|was|were|has been|have been|will be)"
@@ -37,7 +37,7 @@ _ENGLISH = re.compile(
     rf"(?:(?<=\s){_BE}|(?<=\bit)'s|(?<=\bthat)'s)\s(?:(?P<towards>{_TOWARDS}\s)|{_NAMING}\s|{_DOING}\s)?|(?<=\s){_STATES}\s",
     re.IGNORECASE,
 )
-_ABROAD = re.compile(
+_FOREIGN = re.compile(
     r"(?:^se llama|^si chiama|^il s'appelle|^elle s'appelle"
     r"|(?<=\s)(?:ist|sind|war|waren|lautet|heißt|est|sont|était|étaient|s'appelle"
     r"|es|son|era|eran|fue|está|se llama"
@@ -91,7 +91,10 @@ _NAME_INSIDE = re.compile(r"(?<=[\w,] )[A-Z]")
 
 
 def stated_parts(text: str) -> tuple[str, ...]:
-    """The parts of a sentence that may be its whole answer; empty if the words around them deny or doubt it."""
+    """The parts of a sentence that may be its whole answer: "Lufthansa" of "It says Lufthansa".
+
+    Empty if the words around them deny or doubt them.
+    """
     if not 6 <= len(text) <= _LONGEST or "\n" in text:
         return ()
     return tuple(
@@ -100,7 +103,7 @@ def stated_parts(text: str) -> tuple[str, ...]:
 
 
 def bold_part(prediction: str) -> str | None:
-    """The only words in bold of one sentence that states them."""
+    """The only words in bold of one sentence that states them: 42 of "The total is **42**."; else None."""
     if len(prediction) > _LONGEST or prediction.count("**") != 2 or "\n" in prediction.strip():
         return None
     match = _BOLD.search(prediction)
@@ -115,7 +118,7 @@ def bold_part(prediction: str) -> str | None:
 def _ends_in_a_verb(before: str) -> bool:
     """Whether the words in bold follow the verb, with at most an article between."""
     before = re.sub(r"(?:\b(?:the|an?|el|la|le|il|der|die|das)\s)$", "", before, flags=re.IGNORECASE)
-    return any(match.end() == len(before) for pattern in (_ENGLISH, _ABROAD) for match in pattern.finditer(before))
+    return any(match.end() == len(before) for pattern in (_ENGLISH, _FOREIGN) for match in pattern.finditer(before))
 
 
 def _adds_content(after: str) -> bool:
@@ -141,15 +144,15 @@ def _parts(text: str) -> Iterator[str]:
         if verbs:
             yield from _parts_after_verb(sentence, verbs[0])
             continue
-        foreign_verb = _ABROAD.search(sentence)
+        foreign_verb = _FOREIGN.search(sentence)
         if foreign_verb is not None and not _ENGLISH_WORDS.search(sentence[: foreign_verb.start()]):
             yield from _parts_after_verb(sentence, foreign_verb)
 
 
 def without_remark(sentence: str) -> str:
-    """A sentence without a source or a share that it only adds: ", with 42 %"."""
+    """A sentence without a source or a share at its end: "Spain" of "Spain, with 42 %"."""
     short = _ASIDE.sub("", sentence)
-    return short if trusted(sentence[len(short) :].replace("only", "")) else sentence
+    return short if affirms(sentence[len(short) :].replace("only", "")) else sentence
 
 
 _QUOTE_SIGNS: Final = frozenset('"“”「」『』«»')
@@ -188,9 +191,9 @@ _TAKEN_BACK: Final = frozenset(_TAKEN_BACK_TEXT.split())
 
 
 def _head(text: str) -> str | None:
-    """The answer before what is only added to it: a reason, a remark, an author, an office, a state."""
+    """The answer before a reason, a remark, an author, an office or a state: "Ann Lee" of "Ann Lee, Director"."""
     labelled = _LABELLED.fullmatch(text)
-    if labelled is not None and trusted(text):
+    if labelled is not None and affirms(text):
         return labelled["rest"]
     region = _IN_A_REGION.fullmatch(text)
     if region is not None and is_region(region["region"]):
@@ -201,7 +204,7 @@ def _head(text: str) -> str | None:
             continue
         head = next(match[name] for name in ("head", "titled", "person") if match[name])
         added = text[len(head) :].casefold()
-        if trusted(head) and not _TAKEN_BACK & set(_WORD.findall(added)):
+        if affirms(head) and not _TAKEN_BACK & set(_WORD.findall(added)):
             return head
     return None
 
@@ -217,6 +220,6 @@ def _parts_after_verb(sentence: str, verb: re.Match[str]) -> Iterator[str]:
 
 
 def _states_one_thing(before: str, part: str) -> bool:
-    if _BREAK.search(before) or len(before.split()) > 16 or not trusted(before):
+    if _BREAK.search(before) or len(before.split()) > 16 or not affirms(before):
         return False
     return not (any(sign.isdigit() for sign in part) and any(sign.isdigit() for sign in before))

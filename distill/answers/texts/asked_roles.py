@@ -1,8 +1,8 @@
-"""Whether a sentence gives the gold words the part that its question asks for: the winner, not the team it beats.
+"""Whether a sentence gives the gold words the role that its question asks for.
 
-A sentence may mention the gold answer as something else: Portugal beats Spain, she looks past her phone, the vase is
-on the floor, a sea cow. So every word before the gold words must be one of the question, or one that only states
-something; what follows them must speak of what is asked.
+For "Who wins?" and the gold answer Spain, "Portugal beats Spain" has the gold words in another role. So every word
+before the gold words must be one of the question, or one that only states something ("the answer is"); what follows
+them must be about what is asked.
 """
 
 import re
@@ -18,7 +18,7 @@ from distill.answers.texts.mentions import (
     read_sentence,
     sentences_of,
 )
-from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.texts.stated_polarity import compares
 from distill.answers.words.spelling import OPPOSITES, are_opposites
 from distill.answers.words.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES, TIED
@@ -66,7 +66,10 @@ _LATIN = re.compile(r"[^\W\d_]", re.ASCII)
 
 
 def is_about_another(text: str, gold: str, question: str) -> bool:
-    """Whether an answer that holds the gold words speaks of another thing than its question."""
+    """Whether an answer that holds the gold words is about another thing than its question.
+
+    "The vase is on the floor" holds "floor", and not as the answer to "What is under the vase's table?".
+    """
     if not question:
         return False
     words = core_words(read_sentence(gold).words)
@@ -108,21 +111,24 @@ _QUOTED_AT_END = re.compile(r"[^\"“”.;!?]*[\"“](?P<quoted>[^\"“”]+)[\"
 
 
 def _answers_later(later: str, read: Sentence, asked: set[str]) -> bool:
-    """Whether another sentence speaks of what is asked more than the one with the gold words."""
+    """Whether a later sentence has more words of the question than `read`, the one with the gold words."""
     words = read_sentence(later).words
-    known = {word for word in asked if is_asked(word, {*read.words})} | _STATING | ARTICLES | _ASKING
+    known = {word for word in asked if is_form_of_any(word, {*read.words})} | _STATING | ARTICLES | _ASKING
     refers_back = {*words[:1]} & (PRONOUNS | {"this", "that"})
-    return not refers_back and any(is_asked(word, asked - known) for word in words)
+    return not refers_back and any(is_form_of_any(word, asked - known) for word in words)
 
 
 def acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) -> bool:
-    """Whether the gold words are acted on where the question asks for what acts, or the other way."""
+    """Whether the gold words are acted on where the question asks for what acts, or the other way round.
+
+    "It is addressed to her" gives "her" as the receiver, for "Who signed it?".
+    """
     before = [word for word in words[: inside.start] if word not in ARTICLES - {"that"}]
     after = words[inside.stop : inside.stop + 1]
     if asked[:1] == ["who"] and {*before[-1:]} & {"for", "to", "at", "on", "in", "with"} - {*asked}:
         return True  # it is addressed to her, for "who signed it?"
     if "being" in asked:
-        return bool(after) and after[0] not in _AUXILIARY and is_asked(after[0], {*asked} - _AUXILIARY)
+        return bool(after) and after[0] not in _AUXILIARY and is_form_of_any(after[0], {*asked} - _AUXILIARY)
     place = {"who": 1, "what": 1, "which": 2}.get(next(iter(asked), ""), len(asked))
     verb = {*asked[place : place + 1]} - _AUXILIARY
     if not verb or _AUXILIARY & {*asked[place:]}:
@@ -130,11 +136,11 @@ def acts_otherwise(words: Sequence[str], inside: range, asked: Sequence[str]) ->
     if "by" in words[inside.stop :]:
         return True
     stated = {"by", ":"} & {*before} or {*before[-1:]} & (_BE | {"comes"})
-    return not stated and any(is_asked(word, verb) for word in before)
+    return not stated and any(is_form_of_any(word, verb) for word in before)
 
 
 def is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
-    """Whether a thing of the question has another place: on the table, for what is under it."""
+    """Whether a thing of the question has another place: "on the table", for "What is under the table?"."""
     said, meant = _placed(words), _placed(asked)
     return any(meant.get(thing, place) != place for thing, place in said.items())
 
@@ -149,7 +155,7 @@ def _is_explained_before(read: Sentence, inside: range, written: Sequence[str]) 
     words = read.words
     start = max((index + 1 for index in range(inside.start) if _starts_anew(words, index)), default=0)
     new = [index for index in range(start, inside.start) if _is_new(read, index, inside, asked)]
-    if new and verbs and not any(is_asked(word, verbs) for word in words):
+    if new and verbs and not any(is_form_of_any(word, verbs) for word in words):
         return False  # he sells hats, for "what is he wearing?"
     return not new or (len(new) == 1 and bool(_ASKING & asked) and _only_adds(read, new[0], start, inside))
 
@@ -161,7 +167,7 @@ def _starts_anew(words: Sequence[str], index: int) -> bool:
 
 
 def asked_verbs(asked: Sequence[str]) -> set[str]:
-    """What a question says of its answer: riding, signed, tallest, the bus go."""
+    """The words by which a question describes its answer: "riding" of "What is he riding?", "tallest", "signed"."""
     asked = [*asked[:1], *(word for before, word in pairwise(asked) if not _qualifies(before, word))]
     place = {"who": 1, "which": 2}.get(next(iter(asked), ""), 0)
     done = {word for word in asked if _DONE.fullmatch(word)} | {*asked[place : place + 1][:place]}
@@ -179,7 +185,7 @@ _DONE = re.compile(r"[a-z]{3,}(?:ing|ed|est)")
 
 
 def _only_adds(read: Sentence, index: int, start: int, inside: range) -> bool:
-    """Whether a word that the question lacks leaves no room for another answer: it runs Android."""
+    """Whether a word that the question lacks only states the answer: "runs" in "It runs Android"."""
     words, between = read.words, read.words[index + 1 : inside.start]
     word = words[index]
     if index == start or not (between or (looks_like_verb(word) and words[index - 1] not in ARTICLES)):
@@ -195,7 +201,7 @@ _JOINING: Final = frozenset({"and", "y", "et", "und", "e", "that", "ist", "sind"
 
 def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
     word, after = read.words[index], read.words[index + 1]
-    if not word[0].isalnum() or is_asked(word, asked):
+    if not word[0].isalnum() or is_form_of_any(word, asked):
         return False
     if word in _COPIES and after == "of":
         return True
@@ -209,7 +215,7 @@ def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
         return False  # Boston Red Sox
     if after in _AUXILIARY and not _PLACES.keys() & asked:
         place = index - 2 if read.words[index - 1] in ARTICLES else index - 1
-        if place > 0 and read.words[place] in _PLACES and is_asked(read.words[place - 1], asked - _STATING):
+        if place > 0 and read.words[place] in _PLACES and is_form_of_any(read.words[place - 1], asked - _STATING):
             return False  # the book on the table is by her
     return not (word in KINDS and read.written[index][0].isupper() and index + 1 == inside.start)  # President Lincoln
 
@@ -226,19 +232,20 @@ def _is_explained_after(read: Sentence, inside: range, asked: set[str]) -> bool:
     topics = asked - (_STATING - {"most"}) - ARTICLES - _ASKING
     if not new or (tail[0] not in _BE and not tail[0].endswith("s")):
         return True
-    return all(is_asked(topic, {*read.words}) for topic in topics)
+    return all(is_form_of_any(topic, {*read.words}) for topic in topics)
 
 
 def is_stating(word: str) -> bool:
-    """Whether a lower-case word only states something, or counts or places it."""
+    """Whether a lower-case word only states, counts or places something: is, two, sits."""
     return word in _STATING | ARTICLES | SIZES | COUNTS | POSTURES
 
 
 def _is_unasked(word: str, asked: set[str]) -> bool:
-    return not is_stating(word) and not is_asked(word, asked)
+    return not is_stating(word) and not is_form_of_any(word, asked)
 
 
 def is_about_the_opposite(text: str, gold: tuple[str, ...], question: str) -> bool:
+    """Whether a text is about the opposite of what is asked: the shortest one, where the tallest is asked for."""
     of_question = {*read_sentence(question[:_LONGEST]).words}
     said = {*read_sentence(text).words} - {*gold}
     doing, done = ({word for word in words if _DOING.fullmatch(word)} for words in (of_question, said))

@@ -1,4 +1,4 @@
-"""An answer that says what is and what is not: "a circle, not a square", "The laptop is from Lenovo, not HP"."""
+"""Answers that affirm one thing and deny another: "a circle, not a square"."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ _LONGEST: Final = 120
 
 
 def compare_with_denied(text: str, gold: str, gold_words: Sequence[str]) -> CompareResult | None:
-    """Whether the gold answer is what an answer affirms or what it denies; None where it does not deny one."""
+    """Compares with the part that an answer affirms and the part that it denies; None where it denies nothing.
+
+    "A circle, not a square" is correct for circle, and wrong for square.
+    """
     parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= _LONGEST else None
     if parted is None or _COPULA_END.search(parted["said"]):
         return None

@@ -1,8 +1,8 @@
-"""A gold text within a longer answer: "She holds a red umbrella over her head", "a bottle of Budweiser", "stop sign".
+"""Whether a longer answer states a gold text: "She holds a red umbrella over her head" for "red umbrella".
 
-The question is not known, so the form of the answer decides: the gold words stand together as a part of the sentence,
-the words beside them tie them to no other word (hot dog, Chicago Heights, next to the bus), nothing denies, doubts or
-contrasts anything, and no second answer of the same kind is there (a name beside a name, a colour beside a colour).
+The form of the answer decides. The gold words stand together. The words beside them do not make another thing of
+them ("hot dog" for dog, "next to the bus" for bus). Nothing denies, doubts or contrasts them. And there is no second
+answer of the same kind: "red and blue" for red.
 """
 
 import re
@@ -34,7 +34,7 @@ from distill.answers.words.word_classes import (
     SIDES,
     SIZES,
     TIED,
-    trusted,
+    affirms,
 )
 from distill.answers.words.word_forms import looks_like_verb, plain_forms, same_word_form
 
@@ -63,9 +63,9 @@ class Sentence:
 
 
 def mentions(text: str, gold: str, question: str = "") -> bool:
-    """Whether a text states the gold words within a sentence: its only one, its last, or a first one that stands.
+    """Whether a text states the gold words in its only sentence, its last, or a first one that is not taken back.
 
-    Words that only repeat the `question` name a kind of thing, and no second answer.
+    Words of the `question` are no second answer: "The Nikon camera" states Nikon, for "Which camera is it?".
     """
     if _HAN.search(gold):
         return states_in_han(text, gold, question)
@@ -81,14 +81,14 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
         if (
             aside is not None
             and core_words(read_sentence(aside["aside"]).words) == gold_words
-            and trusted(aside["said"])
+            and affirms(aside["said"])
         ):
             return True
         text = _ASIDE.sub(lambda aside: aside[0] if _TAKEN_BACK.search(aside[0]) else " ", text)
     sentences = _split(text)
     if len(sentences) > 1 and not any(gold_places(read_sentence(sentences[-1]), gold_words)):
         rest = " ".join(sentences[1:])
-        stands = trusted(rest) and not any(gold_places(read_sentence(rest), gold_words))
+        stands = affirms(rest) and not any(gold_places(read_sentence(rest), gold_words))
         return stands and not _names(read_sentence(rest)) and _is_stated_in(sentences[0], gold_words, repeated)
     if any(len(part.split()) <= _FRAGMENT for part in sentences[:-1]):
         return False  # an answer of its own
@@ -100,11 +100,11 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
 
 
 def _is_alone_in(sentence: str, gold: tuple[str, ...], question: str, repeated: frozenset[str]) -> bool:
-    """Whether one clause has the gold words, untied to others, and no room for a second answer."""
+    """Whether one clause has the gold words, ties them to no other word, and holds no second answer."""
     head = _ADDED.sub("", sentence.rstrip(" .!;。"))
     read, asked = read_sentence(head), {*read_sentence(question[:_LONGEST]).words}
     outside = [word for word in read.words if word not in asked.union(gold)]
-    if _JOINS.search(head) or len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not trusted(sentence):
+    if _JOINS.search(head) or len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not affirms(sentence):
         return False
     for inside in gold_places(read, gold):
         before, after = read.words[: inside.start][-1:], read.words[inside.stop :][:1]
@@ -120,9 +120,9 @@ _JOINS = re.compile(r"[,;:()—]|\b(?:and|y|e|et|und|или|と)\b")
 
 
 def ends_with(sentence: str, gold: str, question: str) -> bool:
-    """Whether a sentence ends with the gold words or begins something else after them, with any words before them.
+    """Whether a sentence ends with the gold words, or only adds to them: "the tallest bar is Burgos, as shown".
 
-    Used for a sentence that must state the answer, such as the last one of a chain of thought.
+    For a sentence that must state the answer, such as the last one of a chain of thought.
     """
     gold_words = core_words(read_sentence(gold).words)
     if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(sentence) <= _LONGEST:
@@ -133,7 +133,7 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
     outside = [word for word in read.words if word not in gold_words]
     if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside}:
         return False
-    if not trusted(" ".join(word for word in outside if word not in _LINKING)):
+    if not affirms(" ".join(word for word in outside if word not in _LINKING)):
         return False
     return any(
         _is_no_part(read.words, inside.start)
@@ -156,7 +156,7 @@ _LINKING: Final = frozenset({"what", "who", "which", "so", "also", "and", "both"
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of an answer as they are read here."""
+    """The sentences of an answer, without hedges and with contractions written out: "that is" for "that's"."""
     return _split(_plain_sentence(text))
 
 
@@ -192,8 +192,7 @@ _ASIDE = re.compile(r"\s\([^()]*\)")
 
 
 def core_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Gold words without what may stand before them and the name of their kind: left of "to the left", flat of "it is
-    flat"."""
+    """Gold words without words that may be left out: left of "to the left", flat of "it is flat", 5 of "page 5"."""
     start, end = 0, len(words)
     if end > 1 and words[0] in PRONOUNS:
         start = 2 if end > 2 and words[1] in _BE else 1
@@ -217,7 +216,7 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]
     added = " ".join(re.findall(r"[\w'’]+", sentence[len(head) :])[2:])
     read = read_sentence(head)
     outside = [word for word in read.words if word not in gold]
-    if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not trusted(" ".join((*outside, added))):
+    if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not affirms(" ".join((*outside, added))):
         return False
     for inside in gold_places(read, gold):
         is_free = _is_free_before(read, inside, gold, repeated) and _is_free_after(read, inside.stop, gold, repeated)
@@ -234,7 +233,7 @@ def read_sentence(sentence: str) -> Sentence:
 
 
 def gold_places(read: Sentence, gold: Sequence[str]) -> Iterator[range]:
-    """Where the gold words are, with other articles between them: swing his bat for swing the bat."""
+    """The places of the gold words; articles may differ: "swing his bat" for "swing the bat"."""
     for start in range(len(read.words) - len(gold) + 1):
         index = start
         for meant in gold:
@@ -260,7 +259,7 @@ def _same_word(said: str, meant: str, count: int) -> bool:
 
 
 def _names(read: Sentence) -> bool:
-    """Whether a word has a capital that no place in a sentence explains."""
+    """Whether a word is written as a name: with a capital, and no word that may begin a sentence."""
     return any(
         written[0].isupper() and word not in BEFORE | AFTER | ARTICLES | PRONOUNS | OPENING
         for written, word in zip(read.written, read.words, strict=True)
@@ -272,7 +271,7 @@ _BESIDE: Final = TIED | BEFORE | AFTER | ARTICLES
 
 @lru_cache(maxsize=1024)
 def words_of(question: str) -> frozenset[str]:
-    """The content words of a question in every form."""
+    """The content words of a question in every form: bus and buses."""
     words = {word for word in read_sentence(question[:_LONGEST]).words if len(word) >= _FRAGMENT}
     return (
         frozenset(form for word in words for form in plain_forms(word)) - SET_AGAINST - _BESIDE
@@ -375,7 +374,7 @@ def _is_free_after(read: Sentence, place: int, gold: tuple[str, ...], repeated: 
 
 
 def names_rival(read: Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
-    """Whether another word could be the answer in place of the gold one."""
+    """Whether another word could be the answer instead of the gold one: blue beside red, Spain beside Portugal."""
     outside = [index for index in range(len(read.words)) if index not in inside]
     gold_set = {*gold}
     for kinds in (COLOURS, SIDES):

@@ -1,7 +1,7 @@
-"""Whether two texts of different words are different answers or may mean the same.
+"""Whether two texts of different words are different answers, or may mean the same.
 
-"Wrong" needs evidence: another thing of the same kind in an answer of the same form. A sentence or phrase of other
-words than the gold answer's may be a paraphrase ("to stay safe" for "safety") and stays open.
+"Cat" for "dog" is wrong: another thing of the same kind, in an answer of the same form. "To stay safe" for "safety"
+may be a paraphrase, so it is undecided.
 """
 
 import re
@@ -24,7 +24,7 @@ LONG: Final = 8
 
 
 def compare_other_words(text: str, gold: str, question: str = "") -> CompareResult:
-    """A prediction whose words are not those of the gold answer."""
+    """Compares a prediction whose words are not those of the gold answer: wrong, or undecided with the reason."""
     words, gold_words = tokens(text), tokens(gold)
     if len(gold_words) > LONG:
         return undecided("free_text")
@@ -190,7 +190,7 @@ def _names_another(text: str, gold: str, question: str) -> bool:
 
 
 def _content(words: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The words that the question does not have, without those that only describe the last word."""
+    """The words that the question does not have, without those that only describe: "bus" of "a big red bus"."""
     own = [word for word in words if word not in _FUNCTION_WORDS | PRONOUNS]
     new = [word for word in own if not any(same_word_form(word, other) for other in asked)]
     bare = [word for word in new if word not in KINDS | SIZES | COLOURS]
@@ -198,7 +198,7 @@ def _content(words: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether every longer word has a capital."""
+    """Whether every content word has a capital: "Bank of America"."""
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.casefold() not in _FUNCTION_WORDS]
     return bool(words) and all(word[0].isupper() for word in words)
 
@@ -207,7 +207,7 @@ _FEWEST_LETTERS, _MOST_LETTERS = 2, 6
 
 
 def _may_be_short_for(short: str, name: str) -> bool:
-    """Whether capitals may abbreviate a name: NRW, EEUU; and one word begins as the other does: sun, sunlight."""
+    """Whether `short` may be a short form of `name`: its capitals (NRW, EEUU), or its beginning (sun of sunlight)."""
     letters = re.sub(r"[.\s&-]", "", short)
     words = re.findall(r"[^\W\d_]+", name.casefold())
     if not words:

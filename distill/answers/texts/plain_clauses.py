@@ -31,7 +31,7 @@ from distill.answers.texts.mentions import (
     sentences_of,
     words_of,
 )
-from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.texts.turned_relations import turns_relation
 from distill.answers.words.basic_words import is_colour
 from distill.answers.words.tokens import tokens
@@ -61,7 +61,7 @@ from distill.answers.words.word_classes import (
     TIED,
     TOPICS,
     UNTIED,
-    trusted,
+    affirms,
 )
 from distill.answers.words.word_forms import looks_like_verb
 
@@ -130,12 +130,15 @@ class _Clause:
         if word in MOVING and self.read.words[index - 1] != "made":
             return word not in self.asked
         return word[0].isalnum() and not (
-            is_stating(word) or word in PRONOUNS | KNOWN | OPEN_PREPOSITIONS or is_asked(word, {*self.asked})
+            is_stating(word) or word in PRONOUNS | KNOWN | OPEN_PREPOSITIONS or is_form_of_any(word, {*self.asked})
         )
 
 
 def states_plainly(text: str, gold: str, question: str) -> bool:
-    """Whether `text` is one plain clause that gives the words of `gold` as its answer."""
+    """Whether `text` is one plain clause that gives the words of `gold` as its answer.
+
+    "She wears a pearl necklace" states "necklace", for "What is she wearing?".
+    """
     if not question or max(len(text), len(question)) > _LONGEST or not _LATIN.search(question):
         return False
     if _ASKS_FOR_A_CAUSE.search(question) and (cause := _CAUSE.fullmatch(text.strip(" ."))) is not None:
@@ -175,17 +178,20 @@ def _is_cause(cause: str, gold: str) -> bool:
     said, meant = (tokens(_IT_IS.sub(r"\1 is", part)) for part in (cause, gold))
     rest = said[len(meant) :]
     return (
-        said[: len(meant)] == meant and len(rest) <= _TWO and not {*rest} & (SET_AGAINST | JOINS) and trusted(cause)
+        said[: len(meant)] == meant and len(rest) <= _TWO and not {*rest} & (SET_AGAINST | JOINS) and affirms(cause)
     )
 
 
 def _has_indefinite(gold: str) -> bool:
-    """Whether the gold answer is an object in another language than English: un bolso, eine Katze."""
+    """Whether the gold answer has an indefinite article of another language: un bolso, eine Katze."""
     return gold.partition(" ")[0].casefold() in {"un", "une", "una", "uno", "um", "uma", "ein", "eine", "einen"}
 
 
 def _is_affirmed(clause: _Clause) -> bool:
-    """Whether no word denies, doubts, compares or joins; what describes the gold words may join and place things."""
+    """Whether no word denies, doubts, compares or joins: not "a dog or a cat".
+
+    What describes the gold words may join and place things: "a man with a hat and a tie".
+    """
     words, inside = clause.read.words, clause.inside
     barred = (JOINS | SET_AGAINST | RANKED_BELOW) - clause.asked - {"both"} | {"less", "least"}
     after = {*words[inside.stop :]}
@@ -200,7 +206,10 @@ _WITH: Final = frozenset({"with", "mit", "con", "com", "avec"})
 
 
 def _bare_clause(sentence: str, gold: Sequence[str]) -> str:
-    """A sentence without an aside, without what leads into it, and without a remark at its end."""
+    """A sentence without an aside, a lead-in and a last remark.
+
+    "It is a bus" of "In the image, it is a bus (red), as shown".
+    """
     sentence = _SEEN.sub("see", _USED.sub("is ", sentence))
     sentence = _AT_LEAST.sub("", _ASIDE.sub("", sentence.rstrip(" .!;。")))
     lead_in = _LEAD_IN.match(sentence) or _THUS.match(sentence)
@@ -220,7 +229,7 @@ def _bare_clause(sentence: str, gold: Sequence[str]) -> str:
 
 
 def _adds_nothing(part: str, gold: Sequence[str]) -> bool:
-    """Whether a part of a sentence neither has the gold words, nor denies, nor names another thing."""
+    """Whether a part of a sentence can be left out: it has no gold word, denies nothing and names no rival."""
     read = read_sentence(part)
     words = {*read.words}
     if any(gold_places(read, gold)) or words & (SET_AGAINST - UNTIED):
@@ -236,7 +245,10 @@ def _is_answer(clause: _Clause, written: Sequence[str]) -> bool:
 
 
 def _noun_phrase_start(clause: _Clause) -> int | None:
-    """Where the noun phrase of the gold answer begins; None where a word before it makes it another thing."""
+    """Where the noun phrase of the gold answer begins: at "pearl" for necklace.
+
+    None where a word before it makes it another thing: "a sea cow" for cow.
+    """
     read, inside = clause.read, clause.inside
     index = inside.start
     while index and _is_modifier(clause, index - 1):
@@ -267,7 +279,7 @@ def _describes(read: Sentence, index: int) -> bool:
 
 
 def _is_modifier(clause: _Clause, index: int) -> bool:
-    """Whether a word may describe the noun after it; before a name, only one that is no part of a longer name."""
+    """Whether a word may describe the noun after it: "pearl" in "pearl necklace", no "Red" in "Red Sox"."""
     read = clause.read
     word, written = read.words[index], read.written[index]
     if not word.isalpha() or word in ARTICLES | PRONOUNS | _BE | SIDES | TIED | ATTACHES | OPEN_PREPOSITIONS:
@@ -285,7 +297,7 @@ _TWO: Final = 2
 
 
 def _is_known_before(clause: _Clause, start: int, written: Sequence[str]) -> bool:
-    """Whether the words before the noun phrase are a subject that is asked about and one verb."""
+    """Whether only the subject of the question and one verb are before the noun phrase: "She wears"."""
     read = clause.read
     before = [index for index in range(start) if read.words[index] not in ARTICLES]
     new = [index for index in before if clause.is_new(index) and not _only_places(read.words, index)]
@@ -312,7 +324,7 @@ def _is_known_before(clause: _Clause, start: int, written: Sequence[str]) -> boo
     if ASKS_FOR_ANY & {*written[2:]}:
         return True
     verbs = verbs.union(*(topic for topic in TOPICS if topic & verbs))
-    return not verbs or any(is_asked(one, {*verbs}) for one in read.words)
+    return not verbs or any(is_form_of_any(one, {*verbs}) for one in read.words)
 
 
 def _is_copy(clause: _Clause, start: int) -> bool:
@@ -321,7 +333,7 @@ def _is_copy(clause: _Clause, start: int) -> bool:
 
 
 def _only_places(words: Sequence[str], index: int) -> bool:
-    """Whether a noun only says how much there is, or where: a pile of fries, the name on the cover is."""
+    """Whether a noun only tells an amount or a place: pile in "a pile of fries", cover in "the name on the cover"."""
     after = words[index + 1 : index + 3]
     if words[index] in MEASURES and after[:1] == ("of",):
         return not ARTICLES & {*after}
@@ -330,7 +342,7 @@ def _only_places(words: Sequence[str], index: int) -> bool:
 
 
 def _is_free_after(clause: _Clause) -> bool:
-    """Whether what follows the gold words only describes them, or says what the question asks."""
+    """Whether what follows the gold words only describes them, or repeats the question: "a bus that is red"."""
     read, stop = clause.read, clause.inside.stop
     after = range(stop, len(read.words))
     if not after:
@@ -342,11 +354,11 @@ def _is_free_after(clause: _Clause) -> bool:
     if not new and not {read.words[index] for index in after} & (describes - clause.asked):
         return read.words[stop] not in PERSONS - clause.asked
     if read.words[stop] in ATTACHES and not (clause.is_name and read.words[stop] in ("of", "de")):
-        return clause.is_english or read.words[stop] not in _OF_ABROAD
+        return clause.is_english or read.words[stop] not in _FOREIGN_OF
     return len(after) == 1 and _describes_behind(clause)
 
 
-_OF_ABROAD: Final = frozenset({"de", "du", "des", "del", "da", "do", "von"})
+_FOREIGN_OF: Final = frozenset({"de", "du", "des", "del", "da", "do", "von"})
 
 
 def _describes_behind(clause: _Clause) -> bool:

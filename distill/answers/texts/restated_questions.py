@@ -1,6 +1,7 @@
-"""A sentence of the words of its question and the gold answer, and no others: "Burgos has the lowest temperature".
+"""A sentence of the words of its question and the gold answer, and no others.
 
-The new words of such a sentence are its answer. Languages need no grammar of their own for this.
+"Burgos has the lowest temperature" answers "Which city has the lowest temperature?": its only new word is its answer.
+This needs no grammar, so it holds for many languages.
 """
 
 import re
@@ -12,7 +13,7 @@ from rapidfuzz.distance import Prefix
 
 from distill.answers.texts.answer_sentences import without_remark
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS, SET_AGAINST, trusted
+from distill.answers.words.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS, SET_AGAINST, affirms
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 300
@@ -30,7 +31,7 @@ _ENDING: Final = 3
 
 
 def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
-    """Whether `text` says the words of `gold` first or after "is", and else only what `question` says."""
+    """Whether `text` has the words of `gold` first or after "is", and otherwise only words of `question`."""
     if not question or not gold or max(len(text), len(question)) > _LONGEST:
         return False
     asked = {*tokens(question)}
@@ -44,11 +45,12 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
         return False
     before, after = words[: places[0]], words[places[0] + len(gold) :]
     start = int(words[0] in ARTICLES)  # "o" is an article here, and "or" elsewhere
-    if not trusted(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
+    if not affirms(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
         return False
     is_latin = _LATIN.search(question) is not None
     if not all(
-        word in _SMALL or is_asked(word, asked) or (word in AFTER and not is_latin) for word in (*before, *after)
+        word in _SMALL or is_form_of_any(word, asked) or (word in AFTER and not is_latin)
+        for word in (*before, *after)
     ):
         return False
     if not is_latin:
@@ -59,8 +61,8 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
     return not after and bool(linked) and linked[-1] in _BE
 
 
-def is_asked(word: str, asked: set[str]) -> bool:
-    """Whether a lower-case word of an answer is a form of one of the words asked for."""
+def is_form_of_any(word: str, asked: set[str]) -> bool:
+    """Whether a lower-case word of an answer is a form of one of the words asked for: cities, selling of sells."""
     return any(
         same_word_form(word, other)
         or (
@@ -73,7 +75,7 @@ def is_asked(word: str, asked: set[str]) -> bool:
 
 
 def _has_other_name(text: str, gold: Sequence[str]) -> bool:
-    """Whether a name beside the gold answer may be what acts: Germany beat France."""
+    """Whether there is a name beside the gold answer, which may be what acts: Germany in "Germany beat France"."""
     written = [word.strip(".,;:\"'") for word in text.split()]
     return any(
         word[:1].isupper() and tokens(word) and not {*tokens(word)} & {*gold} and before.casefold() not in _PLACING

@@ -52,7 +52,7 @@ _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|althoug
 
 
 def stated_polarity(text: str, question: str) -> str | None:
-    """Yes or no to a question by a sentence without these words; None where it leaves this open."""
+    """ "yes" or "no" by a sentence without these words: "There isn't any" is "no"; None where it leaves this open."""
     question = _CAN_SEE.sub("is there ", question.strip())
     text = _INDEED.sub("", LED_IN.sub("", text, count=1) if LED_IN.match(text) else text)
     asked = _POLAR_QUESTION.match(question) if max(len(text), len(question)) <= _LONGEST else None
@@ -119,7 +119,7 @@ _SEEN: Final = frozenset({"visible", "present", "there"})
 
 
 def compares(word: str) -> bool:
-    """Whether a word may be a comparative, which can stand before or after what it compares."""
+    """Whether a word may be a comparative: more, fewer, taller. It can stand before or after what it compares."""
     return word in ("more", "fewer", "less", "worse") or (len(word) > _LONGEST_STEM and word.endswith("er"))
 
 
@@ -127,7 +127,7 @@ _LONGEST_STEM: Final = 4
 
 
 def _is_another(word: str, other: str, is_last: bool) -> bool:
-    """Whether one word excludes the other: opposites, and other colours as the last word."""
+    """Whether one word excludes the other: open and closed, or, as last words, two colours."""
     return are_opposites(word, other) or (is_last and word != other and {word, other} <= COLOURS)
 
 

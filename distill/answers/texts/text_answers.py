@@ -1,6 +1,7 @@
-"""Comparison of answers that are words, in English first.
+"""Compares answers that are words, in English first: "a red umbrella" and "She holds a red umbrella".
 
-`distill.answers.verdicts` chooses which comparison applies.
+The comparison goes from the strictest form to the loosest: the same words, another spelling of them ("hot dog" and
+"hotdog"), a sentence that states them, other words. `distill.answers.verdicts` decides which answers come here.
 """
 
 import re
@@ -22,14 +23,14 @@ from distill.answers.texts.plain_clauses import states_plainly
 from distill.answers.texts.restated_questions import restates_question
 from distill.answers.texts.turned_relations import turns_relation, wins_comparison
 from distill.answers.texts.yes_or_no import compare_polar, is_polar
-from distill.answers.words.basic_words import FILLERS_ABROAD, is_same_word, is_translation
+from distill.answers.words.basic_words import FOREIGN_FILLERS, is_same_word, is_translation
 from distill.answers.words.other_scripts import other_scripts
 from distill.answers.words.person_names import names_person, same_person, without_title
 from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
 from distill.answers.words.spelling_variants import compare_spellings, same_things
 from distill.answers.words.tokens import tokens as tokens
 from distill.answers.words.tokens import unabbreviated
-from distill.answers.words.word_classes import ARTICLES, trusted
+from distill.answers.words.word_classes import ARTICLES, affirms
 
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""
@@ -50,17 +51,20 @@ _SPELLABLE: Final = tuple(number for number in (*SMALL, *TENS) if len(number) >=
 
 @lru_cache(maxsize=4096)
 def looks_mathematical(text: str) -> bool:
-    """Whether a text is nothing but an expression, whose value only algebra may tell.
+    """Whether a text is an expression and nothing else: "2x + 3", "√12"; not "the area is 2x".
 
-    Words exclude it: symbolic parsers read a sentence as a product of letters, or stop at its first number.
+    Words exclude it, because symbolic parsers read a sentence as a product of letters, or stop at its first number.
     """
     return len(text) <= 400 and _MATHS.search(text) is not None and _WORDS_OR_SIGNS.search(text) is None
 
 
 def without_number(text: str) -> CompareResult:
-    """A prediction with no number for a numeric gold: wrong, unless its words may stand for one."""
+    """Compares a prediction without a number with a gold number.
+
+    "A dog" is wrong. "Several" and "XII" may stand for a number, so they are undecided.
+    """
     words = set(tokens(text))
-    if NONE_THERE.match(text) and trusted(NONE_THERE.sub("", text)):
+    if NONE_THERE.match(text) and affirms(NONE_THERE.sub("", text)):
         return undecided("none_there")
     if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
         return undecided("number_in_words")
@@ -72,7 +76,7 @@ def _nearly_a_number(word: str) -> bool:
 
 
 def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
-    """A free-text prediction against a gold text."""
+    """Compares a prediction with a gold text: "It's a stop sign." states "stop sign"."""
     if not (text.isascii() and gold.isascii()):
         text, gold = other_scripts(text), other_scripts(gold)
     text, gold, question = in_one_phrase(text), in_one_phrase(gold), in_one_phrase(question)
@@ -89,7 +93,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return polar
     if (
         _without_article(words) == _without_article(gold_words)
-        or _same_words_abroad(words, gold_words)
+        or _same_foreign_word(words, gold_words)
         or same_person(text, gold)
         or names_person(text, gold, question)
     ):
@@ -138,7 +142,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
 
 
 def _forms(gold: str, question: str) -> tuple[str, ...]:
-    """The ways to write a gold answer inside a sentence."""
+    """The ways to write a gold answer inside a sentence: also "Lincoln" for "President Lincoln"."""
     named = without_title(gold) if question else None
     return (
         gold,
@@ -149,13 +153,13 @@ def _forms(gold: str, question: str) -> tuple[str, ...]:
 
 
 def _states(text: str, gold: str, question: str) -> bool:
-    """Whether a sentence has the gold words as what its question asks for."""
+    """Whether a sentence gives the gold words as its answer: Portugal of "Portugal wins", for "Who wins?"."""
     is_there = mentions(text, gold, question) and not is_about_another(text, gold, question)
     return is_there or restates_question(text, tokens(gold), question)
 
 
 def _turned_pair(gold: str, question: str) -> tuple[str, ...]:
-    """The two things of a gold answer in their other order, where the question does not ask for one each."""
+    """ "salt and pepper" as "pepper and salt"; empty where the order may matter: "Who came first and second?"."""
     pair = _PAIR.fullmatch(gold)
     return () if pair is None or _EACH.search(question) else (f"{pair[3]} {pair[2]} {pair[1]}",)
 
@@ -172,7 +176,7 @@ _FIGURE = re.compile(
 
 
 def concludes(sentence: str, gold: str, question: str) -> bool:
-    """Whether the sentence that concludes an answer ends with the gold text."""
+    """Whether the sentence that concludes an answer ends with the gold text: "So the winner is Burgos"."""
     if is_polar(gold) or looks_mathematical(gold) or not (sentence.isascii() and gold.isascii()):
         return False
     gold_words = tokens(gold)
@@ -181,21 +185,21 @@ def concludes(sentence: str, gold: str, question: str) -> bool:
 
 
 def _without_article(words: Sequence[str]) -> Sequence[str]:
-    """Words without the article of another language before them."""
-    return words[1:] if len(words) > 1 and words[0] in _ARTICLES_ABROAD else words
+    """Words without a first article of another language: "das Haus" is "Haus"."""
+    return words[1:] if len(words) > 1 and words[0] in _FOREIGN_ARTICLES else words
 
 
-_ARTICLES_ABROAD: Final = frozenset(
+_FOREIGN_ARTICLES: Final = frozenset(
     ["le", "la", "les", "des", "un", "une", "der", "das", "ein", "eine", "el", "los", "las", "il"]
 )
 
 
-def _same_words_abroad(words: Sequence[str], gold_words: Sequence[str]) -> bool:
-    """Whether both are the same everyday word, also abroad or beside the word for colour; 北京 and 北京市."""
+def _same_foreign_word(words: Sequence[str], gold_words: Sequence[str]) -> bool:
+    """Whether both are one everyday word, in any language: rot and red, "red color" and red, 北京 and 北京市."""
     if len(gold_words) != 1 or not words or len(words) > 5:
         return False
     gold_word = gold_words[0]
-    core = [word for word in words if word not in FILLERS_ABROAD] if len(words) > 1 else words
+    core = [word for word in words if word not in FOREIGN_FILLERS] if len(words) > 1 else words
     if len(core) != 1:
         return False
     shorter, longer = sorted((core[0], gold_word), key=len)
@@ -210,7 +214,7 @@ _PLACE_SIGNS: Final = frozenset(_PLACE_SIGNS_TEXT.split())
 
 
 def _symbols(text: str) -> str:
-    """An expression without what does not change its value."""
+    """An expression without signs that do not change its value: "2\\cdot x" is "2x"."""
     return re.sub(r"\\(?:cdot|times|left|right)|[\s\\{}$×·.]", "", text)
 
 
@@ -272,7 +276,7 @@ def _compare_assigned(text: str, gold: str) -> CompareResult | None:
 
 
 def _compare_word_by_word(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
-    """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
+    """Compares answers of the same form word by word: "on the left" and "on the right", "Figure 3" and "Figure 4"."""
     joined = ("".join(words if words[0] not in ARTICLES else words[1:]), "".join(gold_words))
     if are_opposites(*joined):
         return wrong("opposite")
@@ -306,7 +310,7 @@ def _same_number(left: str, right: str) -> bool:
 
 
 def _script(text: str) -> str:
-    """The writing system of the first letter."""
+    """The writing system of the first letter: "CYRILLIC" of "кот"."""
     if text.isascii():
         return "LATIN"
     return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
@@ -336,7 +340,7 @@ def _compare_numbers_in_order(text: str, gold: str, question: str) -> CompareRes
 def _has_code(text: str, gold: str) -> bool:
     """Whether a sentence has a long number or code, grouped in any way: 010-6234 5678."""
     code = re.sub(r"[\s/-]", "", gold)
-    if not _CODE.fullmatch(code) or len(_DIGIT.findall(code)) < _DIGITS_OF_A_CODE or not trusted(text):
+    if not _CODE.fullmatch(code) or len(_DIGIT.findall(code)) < _DIGITS_OF_A_CODE or not affirms(text):
         return False
     spaced = r"[\s/-]?".join(map(re.escape, code))
     return len(read_quantities(text)) <= len(read_quantities(gold)) and (
@@ -392,4 +396,4 @@ def _same_label(text: str, gold: str) -> bool:
     """The gold words, a name with its number, as they are in a short sentence: It leaves from track 4."""
     words, phrase = f" {' '.join(tokens(text))} ", f" {' '.join(tokens(gold))} "
     is_name = re.search(r"[^\W\d_]{3}", gold) is not None and not looks_mathematical(text)
-    return is_name and phrase in words and len(words.split()) <= 12 and trusted(text)
+    return is_name and phrase in words and len(words.split()) <= 12 and affirms(text)

@@ -1,13 +1,14 @@
-"""Sentences that turn a relation of their question: Germany exceeds France, 6 fewer for "how many more".
+"""Sentences that turn a relation of their question around.
 
-Only the order of words is read: the sentence turns the relation, keeps it, or leaves it open.
+"Germany exceeds France" turns "Which country exceeds Germany?" around, and "6 fewer" turns "How many more?". Only the
+order of the words is read.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.texts.restated_questions import is_asked
+from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
 from distill.answers.words.word_classes import ARTICLES
@@ -19,9 +20,9 @@ _DO: Final = frozenset({"do", "does", "did"})
 _BY: Final = frozenset({"by", "von", "par", "por"})
 _THE: Final = ARTICLES | {"der", "die", "das", "den", "dem", "le", "la", "les", "el", "los", "las", "il", "o", "os"}
 _ENGLISH: Final = frozenset({"who", "what", "which", "whom"})
-_WHO_ABROAD: Final = frozenset({"wer", "qui", "quién", "quem", "chi"})
-_WHICH_ABROAD: Final = frozenset({"welche", "welcher", "welches", "quel", "quelle", "qué", "que", "qual", "quale"})
-_ASKING: Final = _ENGLISH | _WHO_ABROAD | _WHICH_ABROAD
+_FOREIGN_WHO: Final = frozenset({"wer", "qui", "quién", "quem", "chi"})
+_FOREIGN_WHICH: Final = frozenset({"welche", "welcher", "welches", "quel", "quelle", "qué", "que", "qual", "quale"})
+_ASKING: Final = _ENGLISH | _FOREIGN_WHO | _FOREIGN_WHICH
 """Questions that ask who acts or who is acted on. Where, when and how ask for neither."""
 _NOT_A_RELATION: Final = _BE | _DO | _THE | _ASKING | {"of", "and", "or", "de", "du"}
 _COMPARED = re.compile(
@@ -31,20 +32,25 @@ _COMPARED = re.compile(
 
 
 def turns_relation(text: str, gold: Sequence[str], question: str) -> bool:
-    """Whether `text` puts, or may put, the words of `gold` in the place that another thing has in the `question`."""
+    """Whether `text` gives, or may give, the words of `gold` the role of another thing in the `question`.
+
+    "Ana is taller than Eva" gives Ana the other role, for "Who is shorter?".
+    """
     if not question or not gold or max(len(text), len(question)) > _LONGEST:
         return False
     asked, said = _words(question), _words(text)
     asking = next((word for word in asked if word in _ASKING), "")
     compared = _COMPARED.search(text)
-    if compared is not None and not is_asked((compared["other"] or compared["word"]).casefold(), {*asked, *gold}):
+    if compared is not None and not is_form_of_any(
+        (compared["other"] or compared["word"]).casefold(), {*asked, *gold}
+    ):
         return True  # Ana is taller than Eva, for "who is shorter?"
     gold = [word for word in gold if word not in _THE] or [*gold]
     places = [start for start in range(len(said)) if said[start : start + len(gold)] == gold]
     if len(places) != 1 or not asking:
         return False
     # Other languages put the verb before what acts too (was zeigt der Hund?): there both must be things that act.
-    if asking in _WHICH_ABROAD and not _has_article(text, gold[0]):
+    if asking in _FOREIGN_WHICH and not _has_article(text, gold[0]):
         return False
     names = {word.casefold() for word in re.findall(r"(?<=\s)[^\W\d_a-z]\w+", question)}
     names = names if gold[0].capitalize() in text else set()
@@ -69,7 +75,7 @@ def _is_turned(asked: list[str], index: int, said: list[str], gold: range, are_n
     between = said[place + 1 : gold.start] if is_first else said[gold.stop : place]
     if not relations or not between or between[-1] in _BE:
         return False
-    if not any(is_asked(word, relations) for word in between) and (not are_names or _BE & {*between}):
+    if not any(is_form_of_any(word, relations) for word in between) and (not are_names or _BE & {*between}):
         return False
     is_passive = bool(_BY & {*between}) != bool(_BY & {*asked})
     return (acts == is_first) == is_passive
@@ -92,7 +98,7 @@ _LESS: Final = frozenset({"fewer", "less", "lower", "smaller", "shorter", "young
 
 
 def turns_around(text: str, question: str) -> bool:
-    """Whether an answer turns the difference of its question: 6 fewer for "how many more"."""
+    """Whether an answer turns the difference of its question around: "6 fewer" for "How many more?"."""
     asked, said = _MORE_THAN.search(question) if question else None, _MORE_THAN.search(text)
     if asked is None or said is None:
         return False
@@ -113,7 +119,10 @@ _SIGN = re.compile(r"\b(?:more|fewer|less|(?!or\b|her\b|other\b|number\b)\w{2,}e
 
 
 def wins_comparison(text: str, gold: Sequence[str], question: str) -> bool:
-    """Whether `text` compares two things that its `question` offers, and `gold` is the one asked for."""
+    """Whether `text` compares two things that its `question` offers, and `gold` is the one asked for.
+
+    "Tea is hotter than milk" gives tea, for "Which is hotter, tea or milk?", and milk, for "Which is colder, ...?".
+    """
     stated = _COMPARISON.fullmatch(text.strip(" .")) if len(text) <= _LONGEST else None
     signs = {sign.casefold() for sign in _SIGN.findall(question)}
     if stated is None or len(signs) != 1 or not re.search(r"\bor\b", question):

@@ -1,4 +1,7 @@
-"""Yes and no, true and false, in English and other languages: what an answer says to a question of this kind."""
+"""Compares answers that are yes or no, true or false, in English and other languages.
+
+An answer may have the word ("Yes, it is") or repeat its question ("The door is not open", 没戴).
+"""
 
 import re
 from collections.abc import Sequence
@@ -26,12 +29,12 @@ _SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!:])\s(?:it is\s)
 
 
 def compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
-    """Yes or no, true or false against the word of a gold answer; None where the gold answer is none of them."""
+    """Compares a text with a gold yes, no, true or false; None where the gold answer is none of them."""
     if gold in _POLAR:
         return _compare_english(text, words, _POLAR[gold], question)
-    if gold not in _POLAR_ABROAD:
+    if gold not in _FOREIGN_POLAR:
         return None
-    return _compare_abroad(text, words, gold, question) or undecided("no_yes_or_no")
+    return _compare_foreign(text, words, gold, question) or undecided("no_yes_or_no")
 
 
 def _compare_english(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult:
@@ -100,7 +103,10 @@ _FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\
 
 
 def _repeats(words: Sequence[str], question: str) -> str | None:
-    """Yes or no where an answer repeats the words of a question, or denies them; None where it says other words."""
+    """ "yes" where an answer repeats words of its question, "no" where it denies them; None for other words.
+
+    "The door is open" repeats "Is the door open?".
+    """
     if not _FORM.match(question) or " or " in question:
         return None
     said = [word for word in words if word not in _SMALL_WORDS]
@@ -138,7 +144,7 @@ def _is_other_subject(subject: Sequence[str], words: Sequence[str], question: st
 _QUANTIFIERS: Final = frozenset({"always", "every", "all", "each", "both", "only", "never", "most"})
 _FEWEST_TURNED: Final = 3
 _LONGEST_QUESTION: Final = 400
-_POLAR_ABROAD: Final = {
+_FOREIGN_POLAR: Final = {
     word: verdict
     for verdict, words in (
         ("yes", "oui sí si ja jawohl sim 是 是的 对 对的 没错 有 はい ええ نعم أجل اجل हाँ हां जी да evet 네 예"),
@@ -149,31 +155,31 @@ _POLAR_ABROAD: Final = {
 
 
 def is_polar(text: str) -> bool:
-    """Whether a gold answer is yes, no, true or false."""
+    """Whether a gold answer is yes, no, true or false, in any language: sí, nein, 是."""
     words = tokens(text)
-    return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
+    return len(words) == 1 and (words[0] in _POLAR or words[0] in _FOREIGN_POLAR)
 
 
 _FIRST_WORDS = re.compile(r"\s*[^\s\d,.!;:，。、،।]+(?:\s[^\s\d,.!;:，。、،।]+)?\s*[,.!;:，。、،।]")
 
 
-def _compare_abroad(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
-    """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
+def _compare_foreign(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
+    """Compares with a gold yes or no of another language; an English word counts where it stands alone."""
     words = words[1:] if len(words) > 1 and words[0] == "जी" else words
     first = words[0] if words else ""
-    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
+    verdict = _FOREIGN_POLAR.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
     if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
         verdict = None
-    verdict = verdict or _repeats_in_han(text, question) or _repeats_abroad(text, question)
+    verdict = verdict or _repeats_in_han(text, question) or _repeats_foreign(text, question)
     if verdict is None:
         return None
-    return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
+    return correct("same_words") if verdict == _FOREIGN_POLAR[gold] else wrong("other_words")
 
 
-_NOT_ABROAD: Final = frozenset(
+_FOREIGN_NOT: Final = frozenset(
     {"nicht", "kein", "keine", "keinen", "ne", "n'", "pas", "no", "non", "não", "не", "нет"}
 )
-_OR_ABROAD = re.compile(
+_FOREIGN_OR = re.compile(
     r"\b(?:oder|ou|или|nicht|pas|no|non|não|не)\b|(?<=\S\s)\bo\b(?=\s(?!homem\b)\w)", re.IGNORECASE
 )
 _LED_IN = re.compile(
@@ -181,16 +187,16 @@ _LED_IN = re.compile(
 )
 
 
-def _repeats_abroad(text: str, question: str) -> str | None:
-    """Yes or no where a European answer has only words of its question, denies them or turns one: ist nicht offen."""
+def _repeats_foreign(text: str, question: str) -> str | None:
+    """As `_repeats`, for other European languages: "Die Tür ist nicht offen", or "Die Tür ist geschlossen"."""
     words = tokens(_LED_IN.sub("", text, count=1))
-    denied = any(word in _NOT_ABROAD for word in words)
-    said = [word for word in words if word not in _NOT_ABROAD | _SMALL_ABROAD]
-    if not said or not question or _OR_ABROAD.search(question):
+    denied = any(word in _FOREIGN_NOT for word in words)
+    said = [word for word in words if word not in _FOREIGN_NOT | _FOREIGN_SMALL]
+    if not said or not question or _FOREIGN_OR.search(question):
         return None
-    asked = [word for word in tokens(question[:_LONGEST_QUESTION]) if word not in _SMALL_ABROAD]
+    asked = [word for word in tokens(question[:_LONGEST_QUESTION]) if word not in _FOREIGN_SMALL]
     other = [word for word in said if word not in asked]
-    turned = other and any(_is_opposite_abroad(other[0], word) for word in asked)
+    turned = other and any(_is_foreign_opposite(other[0], word) for word in asked)
     places = [asked.index(word) for word in said if word in asked]
     if len(other) > 1 or (other and (not turned or denied)):
         return None
@@ -200,7 +206,7 @@ def _repeats_abroad(text: str, question: str) -> str | None:
     return "no" if denied or turned else "yes"
 
 
-_OPPOSITES_ABROAD_TEXT: Final = """
+_FOREIGN_OPPOSITES_TEXT: Final = """
     offen/geschlossen offen/zu geöffnet/geschlossen geöffnet/zu auf/zu an/aus voll/leer groß/klein alt/jung
     mehr/weniger heiß/kalt erlaubt/verboten gleich/verschieden ouvert/fermé ouverte/fermée ouverts/fermés
     ouvertes/fermées plein/vide pleine/vide allumé/éteint plus/moins vieux/jeune autorisé/interdit grand/petit
@@ -209,21 +215,21 @@ _OPPOSITES_ABROAD_TEXT: Final = """
     aberta/fechada abertos/fechados abertas/fechadas cheio/vazio cheia/vazia ligado/desligado mais/menos sentado/pé
     aperto/chiuso aperta/chiusa aperti/chiusi pieno/vuoto acceso/spento più/meno
 """
-_OPPOSITES_ABROAD: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_ABROAD_TEXT.split())
+_FOREIGN_OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _FOREIGN_OPPOSITES_TEXT.split())
 
 
-def _is_opposite_abroad(word: str, other: str) -> bool:
-    """Whether two words of one language exclude each other; another colour does."""
+def _is_foreign_opposite(word: str, other: str) -> bool:
+    """Whether two words of one language exclude each other: offen and geschlossen, rot and blau."""
     if is_colour(word) and is_colour(other):
         return not is_same_word(word, other)
-    return frozenset((word, other)) in _OPPOSITES_ABROAD
+    return frozenset((word, other)) in _FOREIGN_OPPOSITES
 
 
-_SMALL_ABROAD_TEXT: Final = (
+_FOREIGN_SMALL_TEXT: Final = (
     "es ist gibt da der die das ein eine einen auf il elle y a n'y est un une de d' le la les el los las hay está são"
     " o os as um uma é è gli lo c'est sont sind"
 )
-_SMALL_ABROAD: Final = frozenset(_SMALL_ABROAD_TEXT.split())
+_FOREIGN_SMALL: Final = frozenset(_FOREIGN_SMALL_TEXT.split())
 
 
 _ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
@@ -244,7 +250,7 @@ def _repeats_in_han(text: str, question: str) -> str | None:
 
 
 def _whole_in_han(said: str, question: str) -> str | None:
-    """Yes or no where an answer is its whole Chinese or Japanese question, or this with one denial."""
+    """Yes or no where an answer is its whole Chinese or Japanese question, or this with one denial: 飲みません."""
     asked, stated = (_MOOD_IN_HAN.sub("", part) for part in (question.strip("？? "), said))
     if not _ASKS_WHOLE.search(question) or len(asked) < _LONGEST_VERB or set("不没沒未") & set(asked):
         return None

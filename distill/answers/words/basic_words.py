@@ -53,7 +53,7 @@ for _concept, _languages in enumerate(_CONCEPTS):
         for _word in {other_scripts(word) for word in _words}:
             _MEANINGS.setdefault(_word, []).append((_concept, _language))
 _COLOUR_WORDS_TEXT: Final = """color colour couleur farbe de cor colore 颜色 色 رنگ اللون لون بلون रंग का की के"""
-FILLERS_ABROAD: Final = frozenset(map(other_scripts, _COLOUR_WORDS_TEXT.split()))
+FOREIGN_FILLERS: Final = frozenset(map(other_scripts, _COLOUR_WORDS_TEXT.split()))
 """Words of a colour and its case beside the colour itself: de couleur rouge, लाल रंग."""
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from distill.answers.words.spelling import without_accents
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import SET_AGAINST, trusted
+from distill.answers.words.word_classes import SET_AGAINST, affirms
 
 _TITLE = re.compile(
     r"(?:(?P<title>dr|mr|mrs|ms|miss|prof|professor|sir|doctor|mister|madam|captain|capt|senator|sen|reverend|rev|colonel|col|sergeant|sgt)\b\.?\s+)+",
@@ -50,7 +50,7 @@ def names_person(text: str, gold: str, question: str) -> bool:
     if max(len(text), len(gold)) > _LONGEST or _ASKS_WHO.search(question) is None:
         return False
     sentence = _NAME_IN_SENTENCE.fullmatch(text)
-    if sentence is not None and trusted(sentence["rest"]):
+    if sentence is not None and affirms(sentence["rest"]):
         text = sentence["name"].strip()
     if not all(word[:1].isupper() or word.isupper() or word.casefold() in _PARTICLES for word in _WORD.findall(text)):
         return False
@@ -76,12 +76,12 @@ _MOST_NAMES: Final = 6
 
 def without_title(name: str) -> str | None:
     """A name of several words without its title: Emily Watson for Ms. Emily Watson; None without one."""
-    title = _TITLE.match(name) or _TITLE_ABROAD.match(name)
+    title = _TITLE.match(name) or _FOREIGN_TITLE.match(name)
     rest = name[title.end() :] if title is not None else ""
     return rest if len(_WORD.findall(rest)) > 1 else None
 
 
-_TITLE_ABROAD = re.compile(r"(?:Herrn?|Frau|Mme|Mlle|M\.|Sra?\.|Señora?|Dña\.|D\.)\s")
+_FOREIGN_TITLE = re.compile(r"(?:Herrn?|Frau|Mme|Mlle|M\.|Sra?\.|Señora?|Dña\.|D\.)\s")
 
 
 def _same_given(left: str, right: str) -> bool:

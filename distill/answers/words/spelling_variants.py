@@ -1,4 +1,4 @@
-"""Answers that are the same words written otherwise: shortened, with figures, without accents, as a formula, abroad.
+"""Answers that are the same words written otherwise: shortened, with figures, without accents, as a formula, foreign.
 
 Two Main St. and 2 Main Street, III and 3, Dept of Roads, CAFFÈ and caffe, CO2, an international telephone number. It
 finds only that two answers are the same, never that they differ, except for names of countries.
@@ -112,7 +112,7 @@ _ORDINAL = re.compile(
     r"|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b",
     re.IGNORECASE,
 )
-_ORDINALS_ABROAD_TEXT: Final = """
+_FOREIGN_ORDINALS_TEXT: Final = """
     первого|premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
     второго|deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
     третьего|troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
@@ -122,11 +122,11 @@ _ORDINALS_ABROAD_TEXT: Final = """
     восьмого|huitième|achte|achten|octavo|ottavo девятого|neuvième|neunte|neunten|noveno|nono
     десятого|dixième|zehnte|zehnten|décimo|decimo
 """
-ORDINALS_ABROAD: Final = {
-    name: value for value, names in enumerate(_ORDINALS_ABROAD_TEXT.split(), start=1) for name in names.split("|")
+FOREIGN_ORDINALS: Final = {
+    name: value for value, names in enumerate(_FOREIGN_ORDINALS_TEXT.split(), start=1) for name in names.split("|")
 }
-_ORDINAL_ABROAD = re.compile(
-    rf"\b({'|'.join(sorted(ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
+_FOREIGN_ORDINAL = re.compile(
+    rf"\b({'|'.join(sorted(FOREIGN_ORDINALS, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
 )
 _ROMANS: Final = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
@@ -261,7 +261,7 @@ def _words_in_figures(text: str) -> tuple[str, ...]:
     for start, end, value in reversed([(start, end, value) for value, start, end in spelled(text)]):
         text = f"{text[:start]} {value.normalize():f} {text[end:]}"
     text = re.sub(r"(?<=\d)x\b", " times", text.casefold())
-    text = _ORDINAL_ABROAD.sub(lambda word: f"{ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
+    text = _FOREIGN_ORDINAL.sub(lambda word: f"{FOREIGN_ORDINALS[word[1]]}th" if word[1] else f"{word[2]}th", text)
     text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
     text = re.sub(r"\b(\d+) ?\(\1\)", r"\1", text)  # ten (10) days

@@ -167,8 +167,8 @@ SET_AGAINST: Final = frozenset(_SET_AGAINST_TEXT.split())
 _WORD = re.compile(r"[\u0900-\u0963\u0970-\u097f]+|[^\W_]+(?:['’-][^\W_]+)*")
 
 
-def trusted(words: str) -> bool:
-    """Whether the words around a part do not deny it, doubt it or contrast it with something."""
+def affirms(words: str) -> bool:
+    """Whether the words around a part do not deny it, doubt it or contrast it: not "it may be"."""
     return not any(word in SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))
 
 
@@ -176,11 +176,10 @@ _JOINING_TEXT: Final = """and also so which who what why how both only can may w
 before after until while next near beside behind opposite across seem meant think believe guess assume mai"""
 _SETS_APART: Final = SET_AGAINST - {*_JOINING_TEXT.split()}
 _ASKED = re.compile(r"\?\s*\S")
-"""7? No, 8."""
 
 
 def sets_apart(text: str, known: str = "") -> bool:
-    """Whether a text denies or contrasts something with a word that its question and gold answer lack, or asks."""
+    """Whether a text denies or contrasts something with a word that `known` lacks, or asks: "7? No, 8."."""
     words = {*_WORD.findall(text.casefold())}
     denied = any(word in _SETS_APART or word.endswith(("n't", "n’t")) for word in words - {*_WORD.findall(known)})
     return denied or _ASKED.search(text) is not None

@@ -88,7 +88,7 @@ def test_a_bare_number_is_a_year_from_1500_to_2099(year: int, known: bool) -> No
         (solution_sets._read_limit, 60, "at least", "3"),
         (text_answers.looks_mathematical, 400, "x^2 +", "1"),
         (lambda text: [*expressions.readings(text, "3", with_units=True)], 300, "x^2 +", "1"),
-        (foreign_number_words.spelled_abroad, foreign_number_words.LONGEST, "drei Hunde,", "zwei Katzen"),
+        (foreign_number_words.foreign_numbers, foreign_number_words.LONGEST, "drei Hunde,", "zwei Katzen"),
         (lambda unit: measure_units.size_in(unit, "m"), 30, "km", ""),
         (lambda unit: measure_units.size_in("km", unit), 30, "metre", ""),
         (lambda text: place_names._country_code(text), 60, "", "Spain"),
