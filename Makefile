@@ -77,7 +77,7 @@ check: lint types test
 
 # With the Python that has torch for your card; no test suite, ten minutes.
 gpu-check:
-	PYTHONPATH=.:benchmarks/train:tests/support $(GPU_PYTHON) benchmarks/train/gpu_check.py
+	PYTHONPATH=.:benchmarks/train $(GPU_PYTHON) benchmarks/train/gpu_check.py
 
 # The documentation as a site: dist/site/index.html. Needs no network.
 docs: $(VENV)/.ready

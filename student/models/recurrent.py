@@ -1,8 +1,9 @@
 """Rows of a packed line in layers that carry a state from token to token: gated delta rule, short convolution.
 
 Causal attention is kept apart by masks or bounds; these layers read neither, and would carry the end of one row into
-the next without an error. Each row goes through such a layer alone, unless kernels are there that take bounds. Does
-not cover attention (student/models/attention.py).
+the next without an error. Each row goes through such a layer alone, unless kernels are there that take bounds. The
+decoder is asked for the bounds: a decoder layer need not pass them on (LFM2's doesn't in transformers 5.17). Does not
+cover attention (student/models/attention.py).
 """
 
 from importlib.util import find_spec
@@ -21,28 +22,39 @@ _KERNELS = {"linear_attention": ("fla", "causal_conv1d"), "conv": ("causal_conv1
 _BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 
+class _Line:
+    """The bounds of the rows of the line that the decoder works on; None where a line is a row."""
+
+    bounds: torch.Tensor | None = None
+
+    def note(self, _decoder: Any, _args: Any, options: dict[str, Any]) -> None:
+        self.bounds = options.get("cu_seq_lens_q")
+
+
 def separate_rows(model: PreTrainedModel) -> None:
     """Make such layers of the language model start from an empty state at each row of a packed line."""
     kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
     if not set(kinds) & MIXERS.keys():
         return
-    for kind, layer in zip(kinds, model.get_decoder().layers, strict=True):
-        if kind in MIXERS:
-            _separate(layer.get_submodule(MIXERS[kind]), fused=all(map(find_spec, _KERNELS[kind])))
-
-
-def _separate(mixer: Any, *, fused: bool) -> None:
-    if "_forward_of_row" in vars(mixer):
-        return
-    # Bound to the module, not closures over it: a deep copy then separates by itself.
-    mixer._fused_rows = fused
-    mixer._forward_of_row = mixer.forward
-    mixer.forward = MethodType(_forward_by_rows, mixer)
+    decoder, line = model.get_decoder(), _Line()
+    mixers = {
+        layer.get_submodule(MIXERS[kind]): all(map(find_spec, _KERNELS[kind]))
+        for kind, layer in zip(kinds, decoder.layers, strict=True)
+        if kind in MIXERS
+    }
+    new = {mixer: fused for mixer, fused in mixers.items() if "_forward_of_row" not in vars(mixer)}
+    if new:
+        decoder.register_forward_pre_hook(line.note, with_kwargs=True)
+    for mixer, fused in new.items():
+        # Bound to the module, not closures over it: a deep copy then separates by itself.
+        mixer._fused_rows, mixer._line = fused, line
+        mixer._forward_of_row = mixer.forward
+        mixer.forward = MethodType(_forward_by_rows, mixer)
 
 
 def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-    """States [lines, tokens, width]; `cu_seq_lens_q` has the bounds of the rows of a line."""
-    bounds = options.get("cu_seq_lens_q")
+    """States [lines, tokens, width] of rows, one after the other in a line."""
+    bounds = self._line.bounds
     if bounds is None:
         whole: torch.Tensor = self._forward_of_row(hidden_states, *args, **options)
         return whole
@@ -51,9 +63,8 @@ def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **optio
         numbers, tokens = torch.arange(len(sizes), device=sizes.device), hidden_states.shape[1]
         # With the length of the result given, it does not wait for the device.
         row_of_token = torch.repeat_interleave(numbers, sizes, output_size=tokens)
-        at_once: torch.Tensor = self._forward_of_row(
-            hidden_states, *args, **options, seq_idx=row_of_token[None].to(torch.int32)
-        )
+        fused = options | {"seq_idx": row_of_token[None].to(torch.int32)}
+        at_once: torch.Tensor = self._forward_of_row(hidden_states, *args, **fused)
         return at_once
     alone = {name: value for name, value in options.items() if name not in _BOUNDS}
     rows = torch.split(hidden_states, row_sizes(bounds), 1)

@@ -65,6 +65,7 @@ def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
             if not losses[-1] < losses[0]:
                 problems.append(f"{name}: the loss went from {losses[0]:.3f} to {losses[-1]:.3f}")
             ran.append(name)
+            print(f"{name}: {losses}", file=sys.stderr, flush=True)
         except MISSING as error:
             skipped.append(f"{name} ({str(error).splitlines()[0][:80]})")
         except Exception as error:

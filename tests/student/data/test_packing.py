@@ -1,7 +1,9 @@
 """Rows that share a line don't see each other, and packing changes neither loss nor gradients nor the steps."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,10 +161,25 @@ def test_without_bounds_a_recurrent_layer_would_carry_one_row_into_the_next(kind
     mixer = model.get_decoder().layers[0].get_submodule(recurrent.MIXERS[model.config.text_config.layer_types[0]])
     outputs = []
     mixer.register_forward_hook(lambda _, __, output: outputs.append(output[0, second:].detach()))
-    mixer.forward = lambda *args, cu_seq_lens_q=None, **more: mixer._forward_of_row(*args, **more)
+    mixer.forward = lambda *args, **more: _without_bounds(mixer._forward_of_row, *args, **more)
     for ids in (layout.inputs["input_ids"], poisoned):
         model(**{**layout.inputs, "input_ids": ids}, use_cache=False)
     assert not torch.equal(*outputs)
+
+
+def test_rows_stay_apart_where_a_decoder_layer_passes_no_bounds_on(world: Path, tmp_path: Path):
+    # As the layers of LFM2 in transformers 5.17.
+    model, processor = worlds.student("lfm2-vl", world)
+    layout = layout_of(model, processor, worlds.rows(tmp_path, 3), "one line")
+    expected = model(**layout.inputs, use_cache=False).logits
+    for layer in model.get_decoder().layers:
+        if hasattr(layer, "conv"):
+            layer.conv.forward = partial(_without_bounds, layer.conv.forward)
+    assert torch.equal(model(**layout.inputs, use_cache=False).logits, expected)
+
+
+def _without_bounds(forward: Any, *args: Any, **options: Any) -> torch.Tensor:
+    return forward(*args, **{name: value for name, value in options.items() if name not in recurrent._BOUNDS})
 
 
 def test_best_fit_loses_no_place_and_overfills_no_bin():
