@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from gain_fit import GainPair, fit_model, left_out, pair_of, student_of
 
 from distill.ablation.runner import AskedArms, ablate, place
 from distill.artifacts.journal import read_jsonl
@@ -37,7 +38,7 @@ from distill.recipe.loading import derived_recipe, load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
 from distill.reports.text_table import interval, percent, table
-from distill.stats.gain_model import MEASURES, GainPair, fit_model, left_out, pair_of, student_of
+from distill.stats.gain_model import MEASURES
 from distill.stats.intervals import paired, wilson
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"

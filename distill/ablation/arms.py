@@ -61,7 +61,7 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
         raise Impossible(f"{name}: {untimed(name)} trains nothing that could take as long as {REFERENCE}")
     share = 1.0 if budget is None else budget.share
     made = _arm(recipe, untimed(name), seed, budget, share)
-    return replace(made, name=name, about=f"{made.about}; in the seconds of {REFERENCE}")
+    return replace(made, about=f"{made.about}; in the seconds of {REFERENCE}")
 
 
 def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: float) -> Arm:
@@ -93,7 +93,7 @@ def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: flo
     values["seed"] = seed
     values["eval"] = {**values.get("eval", {}), "arms": {STUDENT: measured}, "students": {}, "gallery": 0}
     made = derived_recipe(recipe, values, f"arm {name}")
-    return Arm(name=name, about=about, recipe=made, stage=measured, rounds=draft.rounds)
+    return Arm(about=about, recipe=made, stage=measured, rounds=draft.rounds)
 
 
 def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -> str:

@@ -30,7 +30,6 @@ class Budget:
 class Arm:
     """What one arm trains and measures."""
 
-    name: str
     about: str
     recipe: Recipe
     stage: str

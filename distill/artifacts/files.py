@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import orjson
 
 from distill import redact
-from distill.errors import BusyError, StorageError
+from distill.errors import BusyError, DataError, StorageError
 from distill.local_paths import refuse_address
 from distill.machine.file_locks import try_lock
 
@@ -126,6 +126,24 @@ def _replace(new: Path, path: Path) -> None:
             return
         time.sleep(_REPLACE_WAIT_S)
     new.replace(path)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`."""
+    if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
+        raise DataError(f"{out}: it already exists; give a new folder")
+    temporary = out.with_name(f".{out.name}.tmp")
+    with storage_errors(out):
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if out.exists():
+                out.rmdir()
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -62,7 +62,6 @@ class PictureText:
     """Every label in lower case, with a number or not."""
     joined: str
     """All text in lower case without spaces and signs, picture by picture and line by line."""
-    lines: tuple[str, ...]
     digits: frozenset[str]
     """Every run of digits, also of those that look like letters."""
     bare_digits: frozenset[str]
@@ -111,7 +110,6 @@ def read_layout(pictures: Sequence[Sequence[TextLine]]) -> PictureText | None:
         scores=scores,
         labels=frozenset(labels),
         joined="\n".join(squeeze(line.text) for line in lines),
-        lines=tuple(line.text for line in lines),
         digits=frozenset(digits),
         bare_digits=frozenset(map(bare, digits)),
         mean_score=sum(line.score for line in lines) / len(lines),

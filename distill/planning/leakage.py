@@ -66,11 +66,6 @@ class Leakage:
             lines.append("warning: training data stands in evaluation data; a score there is too high")
         return "\n".join([*lines, *self._missing()])
 
-    def lines(self) -> list[str]:
-        """One sentence for each pair of sources."""
-        counted = [f"{'warning: ' if overlap.leaking else ''}{overlap}" for overlap in self.overlaps]
-        return [*counted, *self._missing()]
-
     def _missing(self) -> list[str]:
         return [f"note: [data.{name}] was not compared: {why}" for name, why in self.not_compared.items()]
 

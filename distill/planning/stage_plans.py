@@ -37,7 +37,6 @@ class StagePlan:
     memory: "Memory"
     dtype: str
     cost: "Cost"
-    checkpointed: "Cost"
     tokens_per_s: float | None
     """Measured in this run, on the machine that it used."""
     step: "Callable[..., StepKernels]"
@@ -154,7 +153,6 @@ class StagePlanner:
             memory=self._memory[key],
             dtype=self._recipe.student.dtype,
             cost=Cost.of(student, self._roles),
-            checkpointed=Cost.of(student, self._roles, checkpointing=True),
             tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / METRICS),
             step=functools.cache(functools.partial(self.step, stage)),
         )

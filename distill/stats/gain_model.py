@@ -1,49 +1,24 @@
-"""How much a teacher's rationales gain a student over answers alone: a few non-negative terms, fitted to known pairs.
+"""How much a teacher's rationales gain a student over answers alone: a few non-negative terms.
 
     gain = taught * (sight * use of the picture + fit * student fit) - left * (1 - taught) - cost
 
 The gain of a pair is the accuracy of a student trained on one teacher's traces minus that of the same student trained
 as long on answers alone. Every coefficient is at least 0, so the prediction never falls where a teacher answers more
 questions rightly, where the student uses the picture more, or where the traces fit it better. `left` is what a
-student loses on questions that its teacher leaves out, `cost` what learning to reason costs in any case. A small
-ridge pulls each coefficient towards 0. The interval is that of a student of which no pair is known: its width comes
-from leaving out one student at a time, and counts students, because errors of one student go together.
+student loses on questions that its teacher leaves out, `cost` what learning to reason costs in any case. The interval
+is that of a student of which no pair is known. benchmarks/evaluate/gain_fit.py fits the coefficients to known pairs.
 """
 
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from distill.errors import DataError
 
 TERMS = ("cost", "left", "sight", "fit")
 MEASURES = ("taught", "blind_gap", "rank_surprisal")
 """What a prediction needs of a pair: share of questions, nats a token, ratio (student/inference/likelihood.py)."""
-RIDGE = 0.01
-FEWEST_STUDENTS = 3
 _MARGIN = 0.1
 """Share of the seen range by which a measure may lie outside of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GainPair:
-    """What was measured of a teacher and a student before training, and what training gained, from -1 to 1."""
-
-    world: str
-    student: str
-    teacher: str
-    measures: Mapping[str, float]
-    gain: float
-    ci95: tuple[float, float]
-    pass_rate: float
-    """Share of the teacher's traces that are right."""
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval of the gain leaves one sign."""
-        return self.ci95[0] > 0 or self.ci95[1] < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,53 +85,6 @@ def terms(measures: Mapping[str, float]) -> list[float]:
 
 def point(coefficients: Mapping[str, float], measures: Mapping[str, float]) -> float:
     return math.fsum(coefficients[name] * value for name, value in zip(TERMS, terms(measures), strict=True))
-
-
-def coefficients(pairs: Sequence[GainPair]) -> dict[str, float]:
-    """Non-negative least squares with a small ridge towards 0."""
-    import numpy as np
-    from scipy.optimize import nnls
-
-    rows = np.array([terms(pair.measures) for pair in pairs])
-    gains = np.array([pair.gain for pair in pairs])
-    ridge = math.sqrt(RIDGE) * np.eye(len(TERMS))
-    values, _ = nnls(np.vstack([rows, ridge]), np.concatenate([gains, np.zeros(len(TERMS))]))
-    return dict(zip(TERMS, map(float, values), strict=True))
-
-
-def left_out(pairs: Sequence[GainPair], group: Callable[[GainPair], object]) -> list[float]:
-    """The prediction of each pair by coefficients of the pairs of the other groups."""
-    predictions = []
-    for pair in pairs:
-        others = [other for other in pairs if group(other) != group(pair)]
-        if not others:
-            raise DataError("gain: nothing is left out, because all pairs are of one group")
-        predictions.append(point(coefficients(others), pair.measures))
-    return predictions
-
-
-def student_of(pair: GainPair) -> object:
-    return pair.world, pair.student
-
-
-def pair_of(pair: GainPair) -> object:
-    return pair.world, pair.student, pair.teacher
-
-
-def fit_model(pairs: Sequence[GainPair]) -> GainModel:
-    """Raises DataError below FEWEST_STUDENTS students: the spread between fewer says nothing."""
-    students = len({student_of(pair) for pair in pairs})
-    if students < FEWEST_STUDENTS:
-        raise DataError(f"gain: pairs of {students} students; {FEWEST_STUDENTS} at least")
-    errors = [pair.gain - predicted for pair, predicted in zip(pairs, left_out(pairs, student_of), strict=True)]
-    measured = {name: [pair.measures[name] for pair in pairs] for name in MEASURES}
-    return GainModel(
-        coefficients=coefficients(pairs),
-        spread=math.sqrt(statistics.fmean(error * error for error in errors)),
-        ranges={name: (min(values), max(values)) for name, values in measured.items()},
-        pairs=len(pairs),
-        students=students,
-    )
 
 
 def _within(value: float, low: float, high: float) -> bool:

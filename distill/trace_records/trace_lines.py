@@ -24,7 +24,7 @@ _OPTIONAL: dict[str, type | tuple[type, ...]] = {
     "stop_reason": str,
     "choice": (dict, type(None)),
 }
-_USAGE = ("prompt", "image", "reasoning", "answer")
+USAGE = ("prompt", "image", "reasoning", "answer")
 _TOO_MANY = 1 << 32
 """No request has so many tokens."""
 
@@ -43,7 +43,7 @@ def trace_fault(record: Mapping[str, Any]) -> str:
         return "its id is not hexadecimal"
     if record["outcome"] not in _OUTCOMES:
         return f"its outcome is {record['outcome'][:40]!r}"
-    for name in _USAGE:
+    for name in USAGE:
         count = record["usage"].get(name)
         if type(count) is not int or not 0 <= count < _TOO_MANY:
             return f"its usage.{name} is no number of tokens"

@@ -101,10 +101,6 @@ class DiskCache:
             self._refresh()
         return True
 
-    def close(self) -> None:
-        os.close(self._data)
-        os.close(self._index)
-
     def _find(self, name: str) -> _Entry | None:
         entry = self._entries.get(name)
         if entry is None and os.fstat(self._index).st_size > self._read:

@@ -6,7 +6,6 @@ environment (student.evaluation.lmms_judge) scores the replies. Starts no server
 """
 
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.files import write_json, write_text
+from distill.artifacts.files import new_folder, write_json, write_text
 from distill.data import reader
 from distill.data.arrow import table_of
 from distill.data.gold_answers import VOTES
@@ -64,20 +63,9 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
 
     Raises DataError when something is at `out`, or when a source has no question with a gold answer.
     """
-    if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
-        raise DataError(f"{out}: it already exists; give a new folder")
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        tasks = [
-            _write(recipe, source, temporary / source, out.absolute() / source) for source in dict.fromkeys(sources)
-        ]
-        if out.exists():
-            out.rmdir()
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return tasks
+    final = out.absolute()
+    with new_folder(out) as folder:
+        return [_write(recipe, source, folder / source, final / source) for source in dict.fromkeys(sources)]
 
 
 def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:

@@ -6,9 +6,6 @@ The plain form keeps Qwen2; vLLM serves it through its Transformers backend only
 (student/training/checkpoints/saved_model.py leaves merged checkpoints) or verification (student/export/verify.py).
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from transformers import (
     ProcessorMixin,
 )
 
-from distill.artifacts.files import write_json, write_text
+from distill.artifacts.files import new_folder, write_json, write_text
 from distill.artifacts.integrity import require_run
 from distill.artifacts.layout import RECIPE, model_folder
 from distill.artifacts.manifest import Manifest
@@ -63,7 +60,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
     recipe, name = finished_stage(run, stage)
-    with new_folder(out) as folder:
+    with refused_writes(out), new_folder(out) as folder:
         student, processor = trained_student(recipe, run, name)
         save(to_vllm_native(student) if native else student, processor, folder)
         write_model_card(recipe, run, folder, name, server_arguments(folder))
@@ -82,24 +79,6 @@ def trained_student(recipe: Recipe, run: Path, stage: str) -> tuple[PreTrainedMo
     require_saved(run, stage, digests=True)
     source = model_folder(run, stage)
     return siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=recipe.trusts_student_code)
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`."""
-    if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
-        raise DataError(f"{out}: it already exists; give a new folder")
-    temporary = out.with_name(f".{out.name}.tmp")
-    with refused_writes(out):
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir(parents=True)
-            yield temporary
-            if out.exists():
-                out.rmdir()
-            temporary.rename(out)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def choose_stage(recipe: Recipe, run: Path, stage_name: str | None = None) -> str:

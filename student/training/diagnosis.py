@@ -139,13 +139,17 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     steps, epoch = newest["step"], newest["epoch"]
     if not math.isfinite(first + last):
         lost = next(line["step"] for line in facts.log if line["loss"] is None or not math.isfinite(line["loss"]))
-        yield _high(facts, f"The loss is no number at step {lost:,}: the weights are destroyed", "certain")
+        yield _rate(
+            facts, "high", f"The loss is no number at step {lost:,}: the weights are destroyed", 0.1, "certain"
+        )
         return
     if last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
-        yield _high(
+        yield _rate(
             facts,
+            "high",
             f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the steps destroy "
             "what the student knew",
+            0.1,
             "certain" if worst > 2 * first else "likely",
         )
         return
@@ -163,10 +167,12 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",
         )
     elif learning:
-        yield _slow(
+        yield _rate(
             facts,
+            "low",
             f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
             f"likeliest token is right in only {newest['token_accuracy']:.0%}",
+            10,
         )
     else:
         yield from _form(facts)
@@ -181,7 +187,7 @@ def _form(facts: StageFacts) -> Iterator[Finding]:
         f"The think tags and the end of a turn still cost {losses[-1]:.2f} nats a token ({losses[0]:.2f} at first)"
     )
     if losses[-1] > losses[0] * UNCHANGED:
-        yield _slow(facts, f"{problem}: the student did not learn the form of a reply")
+        yield _rate(facts, "low", f"{problem}: the student did not learn the form of a reply", 10)
     else:
         yield Finding(
             name="chat_template",
@@ -192,24 +198,11 @@ def _form(facts: StageFacts) -> Iterator[Finding]:
         )
 
 
-def _high(facts: StageFacts, problem: str, certainty: Certainty) -> Finding:
+def _rate(facts: StageFacts, name: str, problem: str, factor: float, certainty: Certainty = "likely") -> Finding:
+    """A finding whose remedy is another learning rate: the one of the stage, multiplied with `factor`."""
     rate = facts.stage.learning_rate
-    return Finding(
-        name="learning_rate_high",
-        problem=problem,
-        certainty=certainty,
-        change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate / 10:g}",
-    )
-
-
-def _slow(facts: StageFacts, problem: str) -> Finding:
-    rate = facts.stage.learning_rate
-    return Finding(
-        name="learning_rate_low",
-        problem=problem,
-        certainty="likely",
-        change=f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * 10:g}",
-    )
+    change = f"{_key(facts, 'learning_rate')}, now {rate:g}: try {rate * factor:g}"
+    return Finding(name=f"learning_rate_{name}", problem=problem, certainty=certainty, change=change)
 
 
 def _preference(facts: StageFacts) -> Iterator[Finding]:

@@ -22,11 +22,12 @@ from distill.artifacts.snapshot import read_snapshot, write_snapshot
 from distill.data import sample_files
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
+from distill.trace_records.trace_lines import USAGE
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy
 from teacher.store.question_plan import DoneRows, QuestionPlan
-from teacher.store.trace_index import OUTCOMES, USAGE, TraceIndex
+from teacher.store.trace_index import OUTCOMES, TraceIndex
 
 _SCHEMA = pa.schema(
     [

@@ -18,12 +18,12 @@ from distill.artifacts.json_lines import record_at
 from distill.artifacts.layout import part_number, part_path
 from distill.artifacts.snapshot import PrefixDigest, read_snapshot, write_snapshot
 from distill.errors import StorageError
+from distill.trace_records.trace_lines import USAGE
 from distill.types import Outcome
 from teacher.messages.completion import ROW_FAULTS
 from teacher.scheduling.sampling_policy import TraceStatus
 
 OUTCOMES = tuple(str(outcome) for outcome in Outcome)
-USAGE = ("prompt", "image", "reasoning", "answer")
 _ENTRY = struct.Struct("<BIQIIII")
 """Outcome, number of the part, position of the line in it, token counts."""
 _usage_of = itemgetter(*USAGE)

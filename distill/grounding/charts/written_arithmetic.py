@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 from distill.grounding.arithmetic.canonical_text import MARK
 from distill.grounding.arithmetic.expressions import evaluate_expression
-from distill.grounding.numbers_in_text import Item, word_set
+from distill.grounding.numbers_in_text import TOKEN, Item, word_set
 
-_TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
 _OPERATIVE = re.compile(
     r"[-+*/=×÷·≈⇒→]|\b(?:plus|minus|times|x|divided|multiplied|equals?|gives?|giving|makes?|yields?|get|totals?|is|comes)\b"
 )
@@ -47,7 +46,7 @@ def read_operator(gap: str) -> str:
     joined = ""
     count = words = 0
     result = comma = False
-    tokens = _TOKEN.findall(_NOTE.sub(" ", gap))
+    tokens = TOKEN.findall(_NOTE.sub(" ", gap))
     for index, token in enumerate(tokens):
         if token in "()[]":
             joined += "(" if token in "([" else ")"

@@ -36,7 +36,7 @@ _TEMPLATE = """\
 def tokens_around(processor: ProcessorMixin) -> Around:
     """The markers that Idefics3's processor puts around an image that is not split."""
     ids = processor.tokenizer.convert_tokens_to_ids
-    return Around(before=ids(MARKERS[0]), inside=ids(MARKERS[2]), after=ids(MARKERS[0]))
+    return Around(inside=ids(MARKERS[2]), after=ids(MARKERS[0]))
 
 
 def image_ids(processor: ProcessorMixin, shuffle: int) -> list[int]:

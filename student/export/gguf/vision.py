@@ -34,7 +34,6 @@ _PADDING = 32  # channels beside those that carry the image: the constant one, a
 class Around:
     """Token ids that the student sees around the image tokens of an image."""
 
-    before: int
     inside: int
     """Stands directly before the first image token."""
     after: int

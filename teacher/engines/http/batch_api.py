@@ -33,7 +33,6 @@ _PIECE = 1 << 20
 class BatchState:
     """What a server says of a batch."""
 
-    id: str
     status: str
     files: tuple[str, ...]
     """The answers and the errors of a batch, if there are any."""
@@ -100,7 +99,7 @@ class BatchApi:
         found = await self._call("GET", f"batches/{batch}")
         files = tuple(str(found[key]) for key in ("output_file_id", "error_file_id") if found.get(key))
         status, errors = str(found.get("status")).lower(), _reasons(found.get("errors"))
-        return BatchState(id=batch, status=status, files=files, errors=errors)
+        return BatchState(status=status, files=files, errors=errors)
 
     async def download(self, file: str, into: IO[bytes]) -> None:
         """Append the content of a file, and a line end."""

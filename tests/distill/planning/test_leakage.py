@@ -119,7 +119,7 @@ def test_the_words_of_a_template_and_pictures_without_content_leak_nothing(tmp_p
     found = leakage.measure_leakage(recipe, training=["questions"])
     assert not found.leaking and not found.refusal()
     assert found.overlaps[0].texts == 8
-    assert "no picture and no question in common" in found.lines()[0]
+    assert "no picture and no question in common" in str(found.overlaps[0])
 
 
 @pytest.mark.parametrize("picture_of", [{}, {"image": "white.png"}])
@@ -210,7 +210,7 @@ def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_r
     found = leakage.refuse_leakage(allowed, tmp_path / "run", ["questions"])
     assert found.summary().splitlines()[2].split()[:6] == ["questions", "test", "15", "1", "2", "6"]
     assert "warning: training data stands in evaluation data" in found.summary()
-    assert found.lines()[0].startswith("warning: [data.questions] and [data.test] overlap: 3 of 15 rows")
+    assert str(found.overlaps[0]).startswith("[data.questions] and [data.test] overlap: 3 of 15 rows")
     assert _fields(allowed, {}) == _fields(by_row, {})
 
 
@@ -260,5 +260,5 @@ def test_what_cannot_be_read_or_compared_in_time_is_named_and_raises_nothing(tmp
     found = leakage.measure_leakage(recipe, limit_s=0.0)
     assert "captions.jsonl does not exist" in found.not_compared["captions"]
     assert "only its first 256 rows were" in found.not_compared["questions"]
-    assert len([line for line in found.lines() if line.startswith("note: ")]) == 2
+    assert found.summary().count("\nnote: ") == 2
     assert found.overlaps[0].rows == 256 and found.leaking  # what was found by then counts

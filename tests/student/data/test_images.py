@@ -278,7 +278,6 @@ def test_what_was_torn_is_never_read(tmp_path):
     cache = DiskCache(tmp_path, max_bytes=1000)
     for name in "abc":
         assert cache.put(name, [name.encode() * 100], {"of": name})
-    cache.close()
     with (tmp_path / INDEX).open("ab") as file:
         file.write(b'["d",300,100,1')
     with (tmp_path / DATA).open("r+b") as file:

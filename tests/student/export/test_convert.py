@@ -10,6 +10,7 @@ import transformers
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration, PreTrainedModel, Qwen2Config
 from typer.testing import CliRunner
 
+from distill.artifacts import files
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import DataError, ModelError, StaleError
@@ -181,7 +182,7 @@ def test_before_the_last_stage_the_last_finished_one_is_exported(tmp_path: Path)
 
 def test_the_folder_in_which_a_command_runs_is_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="give a new folder"), convert.new_folder(Path()):
+    with pytest.raises(DataError, match="give a new folder"), files.new_folder(Path()):
         pass
     with pytest.raises(DataError, match="give a new folder"):
         lmms_tasks.write(load("tiny"), ["test"], Path())
