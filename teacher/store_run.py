@@ -223,7 +223,16 @@ def _ask_units(
         agent.store.delete([f"run/generate/{MANIFEST}"])
     rounds = _rounds(recipe, plan)
     names = [each["teachers"] for each in plan["rounds"]]
-    with UnitPlans(recipe, models, names, agent, queue, scratch, progress, plan["attempt"]) as source:
+    with UnitPlans(
+        recipe,
+        models,
+        rounds=names,
+        agent=agent,
+        queue=queue,
+        scratch=scratch,
+        progress=progress,
+        planned_by=plan["attempt"],
+    ) as source:
         while units := _open_units(plan, set(committed_units(agent.store)), queue.set_aside):
             queue.add(units)
             _work_round(rounds[units[0].round], progress, source, agent, queue)

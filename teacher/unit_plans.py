@@ -48,6 +48,7 @@ class UnitPlans:
         self,
         recipe: Recipe,
         models: Mapping[str, Model],
+        *,
         rounds: Sequence[Sequence[str]],
         agent: AgentRecord,
         queue: UnitQueue,

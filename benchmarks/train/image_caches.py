@@ -110,11 +110,9 @@ def steps(
     refs = [ref for example in examples.rows for ref in example.row.images]
     kept: list[ImageSource] = []
     images_encoder = image_tokens.ImageEncoder(
-        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS
+        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS, folder=folder
     )
-    cpu, seconds = timed(
-        lambda: kept.append(image_tokens.token_store(images_encoder, refs, folder=folder, max_bytes=1 << 34))
-    )
+    cpu, seconds = timed(lambda: kept.append(image_tokens.token_store(images_encoder, refs, max_bytes=1 << 34)))
     images = len({ref.sha256 for ref in refs})
     size = sum(file.stat().st_size for path in folder.glob("tokens-*") for file in path.iterdir())
     print(f"tokens of {images} images: {cpu / images * 1e3:.1f} ms of CPU an image, {size / images / 1e3:.0f} kB")

@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
+from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
-from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
@@ -120,13 +120,17 @@ class TokenStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEncoder:
-    """A student's way from images to tokens: its tower and projector, and the store that has their pixels."""
+    """A student's way from images to tokens: its tower and projector, and the store that has their pixels.
+
+    `folder` is that of the caches of a run; tokens are kept there.
+    """
 
     model: PreTrainedModel
     parts: Parts
     store: ImageStore
     image_id: int
     max_pixels: int
+    folder: Path
 
     def tokens(self, ref: ImageRef) -> int:
         """The number of tokens that the processor writes for an image."""
@@ -141,27 +145,26 @@ class ImageEncoder:
 def for_stage(
     encoder: ImageEncoder,
     examples: Examples,
+    recipe: Recipe,
     stage: Stage,
-    settings: Student,
     *,
     count: tuple[int, int],
-    folder: Path,
     device: torch.device,
-    sharers: int,
     on_progress: ProgressCallback,
 ) -> ImageStore | TokenStore:
     """What a stage's batches take images from: pixels, or tokens where keeping those pays; says which and why.
 
-    `count`: what `encoder.count` says of the rows; `sharers`: what `sharing` says of the stage.
+    `count`: what `encoder.count` says of the rows.
     """
-    model, (images, tokens) = encoder.model, count
+    assert recipe.student is not None
+    settings, model, (images, tokens) = recipe.student, encoder.model, count
     limit_bytes = int(settings.image_tokens_gb * 1e9)
     choice = choose(
         settings.image_tokens,
         Need(
             trained=stage.train,
             images=images,
-            uses=int(examples.columns.images.sum()) * _passes(stage, examples) * sharers,
+            uses=int(examples.columns.images.sum()) * _passes(stage, examples) * sharing(recipe.stages, stage),
             bytes=tokens * _width(model) * model.dtype.itemsize,
             limit_bytes=limit_bytes,
             device=device.type,
@@ -180,7 +183,7 @@ def for_stage(
     model.to(device)
     try:
         refs = distinct_images(examples)
-        return token_store(encoder, refs, folder=folder, max_bytes=limit_bytes, on_image=lambda done, _: say(done))
+        return token_store(encoder, refs, max_bytes=limit_bytes, on_image=lambda done, _: say(done))
     except (ModelError, StorageError) as error:
         # Other stages may have taken the room, or the disk is full: that costs time, not the run.
         if settings.image_tokens == "on" and isinstance(error, ModelError):
@@ -229,16 +232,15 @@ def token_store(
     encoder: ImageEncoder,
     refs: Sequence[ImageRef],
     *,
-    folder: Path,
     max_bytes: int,
     on_image: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenStore:
     """The tokens of these images, computed as far as they are not kept yet; the model then takes them for pixels.
 
-    `folder`: where the caches of a run lie. `on_image` hears how many are done. Raises ModelError when the model
-    makes another number of tokens of an image than its processor writes.
+    `on_image` hears how many are done. Raises ModelError when the model makes another number of tokens of an image
+    than its processor writes.
     """
-    cache = DiskCache(folder / f"tokens-{_identity(encoder)[:16]}", max_bytes=max_bytes)
+    cache = DiskCache(encoder.folder / f"tokens-{_identity(encoder)[:16]}", max_bytes=max_bytes)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds damaged entries while the tower is still loaded.
     missing = [ref for ref in images if _FORM not in cache or cache.get(ref.sha256) is None]

@@ -298,18 +298,17 @@ class StageRun:
             store=self.store,
             image_id=self.encoder.image_id,
             max_pixels=self.max_pixels,
+            folder=self.run / "train" / CACHE,
         )
         count = processes.share(encoder.count(self.examples) if processes.is_main() else None)
         with own_disks.writer_first():
             self.images = image_tokens.for_stage(
                 encoder,
                 self.examples,
+                self.recipe,
                 self.stage,
-                self.settings,
                 count=count,
-                folder=self.run / "train" / CACHE,
                 device=self.device,
-                sharers=image_tokens.sharing(self.recipe.stages, self.stage),
                 on_progress=self.on_progress,
             )
 

@@ -43,7 +43,16 @@ def plans(tmp_path: Path) -> Iterator[UnitPlans]:
     progress = GenerateProgress(lambda _: None, done=0, total=2, outcomes={})
     rounds = [[teacher.name for teacher in recipe.teachers]]
     models = question_plan.check_teachers(recipe)
-    plans = UnitPlans(recipe, models, rounds, agent, queue, tmp_path, progress, "planned")
+    plans = UnitPlans(
+        recipe,
+        models,
+        rounds=rounds,
+        agent=agent,
+        queue=queue,
+        scratch=tmp_path,
+        progress=progress,
+        planned_by="planned",
+    )
     with files_in(tmp_path / "files", recipe), plans:
         yield plans
 

@@ -15,6 +15,7 @@ from distill.artifacts import layout
 from distill.artifacts.journal import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress
@@ -50,13 +51,13 @@ def ids_of(encoder, store, row):
 
 
 def tokens(model, parts, store, encoder, refs, folder, **more):
-    settings = {"folder": folder, "max_bytes": 10**9, **more}
-    return image_tokens.token_store(image_encoder(model, parts, store, encoder), refs, **settings)
+    settings = {"max_bytes": 10**9, **more}
+    return image_tokens.token_store(image_encoder(model, parts, store, encoder, folder), refs, **settings)
 
 
-def image_encoder(model, parts, store, encoder):
+def image_encoder(model, parts, store, encoder, folder):
     return image_tokens.ImageEncoder(
-        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS
+        model=model, parts=parts, store=store, image_id=encoder.image_id, max_pixels=PIXELS, folder=folder
     )
 
 
@@ -192,18 +193,17 @@ def test_tokens_that_the_processor_does_not_announce_are_an_error(world, tmp_pat
         tokens(model, parts, store, encoder, [ref], tmp_path)
 
 
-def source(encoder, examples, folder, said, **settings):
+def source(encoder, examples, said, **settings):
     """What a stage over these examples takes images from."""
     images = image_tokens.distinct_images(examples)
+    stage = Stage(name="reason", data="traces", train=("language",), epochs=2)
     return image_tokens.for_stage(
         encoder,
         examples,
-        Stage(name="reason", data="traces", train=("language",), epochs=2),
-        Student(model="any", **settings),
+        Recipe(student=Student(model="any", **settings), stages=(stage,)),
+        stage,
         count=(len(images), 4 * len(images)),
-        folder=folder,
         device=torch.device("cpu"),
-        sharers=1,
         on_progress=said.append,
     )
 
@@ -213,11 +213,11 @@ def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world,
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
     said: list[Progress] = []
-    encoding = image_encoder(model, parts, store, encoder)
-    assert source(encoding, examples, tmp_path, said, image_tokens="auto") is store
+    encoding = image_encoder(model, parts, store, encoder, tmp_path)
+    assert source(encoding, examples, said, image_tokens="auto") is store
     assert said[-1].facts["kept"] == "no" and "its processor writes" in str(said[-1].facts["because"])
     with pytest.raises(ModelError):
-        source(encoding, examples, tmp_path, said, image_tokens="on")
+        source(encoding, examples, said, image_tokens="on")
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
@@ -225,9 +225,9 @@ def test_a_stage_for_whose_tokens_those_of_others_leave_no_room_is_trained_from_
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
     halves = [encode.encode(some, encoder, store, encode.RowLimits(500, PIXELS)) for some in (rows[:2], rows[2:])]
     limit = {"image_tokens": setting, "image_tokens_gb": 3 * 4 * 32 * 4 / 1e9}  # three images
-    encoding, said = image_encoder(model, parts, store, encoder), list[Progress]()
-    assert isinstance(source(encoding, halves[0], tmp_path, said, **limit), image_tokens.TokenStore)
-    assert source(encoding, halves[1], tmp_path, said, **limit) is store
+    encoding, said = image_encoder(model, parts, store, encoder, tmp_path), list[Progress]()
+    assert isinstance(source(encoding, halves[0], said, **limit), image_tokens.TokenStore)
+    assert source(encoding, halves[1], said, **limit) is store
     assert said[-1].facts["kept"] == "no" and "no room" in str(said[-1].facts["because"])
 
 
