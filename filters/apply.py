@@ -32,6 +32,7 @@ from filters.dataset.writer import DatasetWriter, LocalDataset
 from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.run_signals import corpus_duplicates, human_verdicts, question_duplicates
+from filters.run_signals.shared_keys import Shared
 from filters.signals import registry, schema
 from filters.signals.base import Extractor
 from filters.signals.schema import MODELS
@@ -106,7 +107,8 @@ def apply(
                 known = measured.signals
                 signals = tuple(known)
                 watch.measured(traces.count, traces.count)
-            side = _measure_side(recipe, traces, signals, measurers, labels, folder, watch)
+            shared = measured.shared if measured is not None else None
+            side = _measure_side(recipe, traces, signals, shared, measurers, labels, folder, watch)
             tables = Tables(signals=signals, side=side, columns=registry.columns(recipe))
             result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known)
             counts, outputs = result.write()
@@ -228,6 +230,8 @@ class MeasuredElsewhere:
     index: PlannedTraces
     signals: Mapping[Path, Output]
     """The files that `filters.tables.measure.measure` would write, in order."""
+    shared: Shared | None = None
+    """The texts among which near duplicates are; None: all."""
 
 
 def _measure_locally(
@@ -255,6 +259,7 @@ def _measure_side(
     recipe: Recipe,
     traces: PlannedTraces,
     signals: tuple[Path, ...],
+    shared: Shared | None,
     measurers: Mapping[str, ModelSignal],
     labels: Mapping[str, TraceLabel],
     folder: Path,
@@ -264,9 +269,8 @@ def _measure_side(
     settings, scheme = recipe.filter, corpus_scheme(recipe)
     side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
-        side["corpus"] = (
-            corpus_duplicates.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),
-        )
+        threshold = settings.corpus.threshold
+        side["corpus"] = (corpus_duplicates.write(traces, signals, folder / "corpus", scheme, threshold, shared),)
         give_back_memory()
     if "question" in settings.signals:
         traces.copy_samples()

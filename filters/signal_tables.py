@@ -1,17 +1,21 @@
 """The files of signals of a run in a store, made by all agents.
 
-    filter/tables/<fingerprint>/*   attempts and commits: for each range of samples the digest of its file
+    filter/tables/<fingerprint>/*   attempts and commits: for each range of samples the digest of its file, and the
+                                    keys of its texts (filters/key_units.py)
     run/filter/files/<sha256>       the files, which are those of a run in a folder
 
 The agent that decides reads finished files; it puts no rows in order.
 """
 
 import shutil
-import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from distill.artifacts.files import Output, describe
 from distill.artifacts.layout import part_path
@@ -20,19 +24,22 @@ from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import AgentRecord
-from distill.units.commits import Attempt, Unit, committed_units, read_file
+from distill.units.commits import Attempt, Commit, Unit, append_piece, read_file, read_piece
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, pull_file
-from distill.units.unit_queue import UnitQueue, remove_all_leftovers
+from distill.units.unit_queue import remove_all_leftovers
 from filters.apply import corpus_scheme
+from filters.run_signals.shared_keys import keys_by_bucket
 from filters.signal_units import SignalUnits
 from filters.tables import measure
 from filters.tables.trace_index import partition_count
+from filters.unit_rounds import work_together
 
 TABLE_UNITS = "filter/tables"
 """Units of all filters are below it, by the fingerprint of what their files depend on."""
-_TABLE = "table.json"
-_LOOK_S = 0.5
+_TABLE, _KEYS = "table.json", "keys"
+_BUCKETS = 256
+"""Most buckets of the keys of texts."""
 _PULLED_AT_ONCE = 4
 """Files that are written at the same time."""
 
@@ -42,6 +49,8 @@ class SignalTables:
     """The files of signals, as one agent works on them."""
 
     signals: SignalUnits
+    _known: dict[Unit, tuple[Commit, list[list[Any]]]] = field(default_factory=dict)
+    """Commits with their pieces of keys, which are read once."""
 
     @property
     def store(self) -> ObjectStore:
@@ -60,24 +69,31 @@ class SignalTables:
         work = self.work
         return [Unit(round=0, partition=f"{number:05d}", work=work) for number in range(self.partitions)]
 
+    @property
+    def buckets(self) -> int:
+        """Of the keys of texts; 0 where near duplicates are not looked for."""
+        return min(self.partitions, _BUCKETS) if corpus_scheme(self.signals.recipe) is not None else 0
+
     def write(self, agent: AgentRecord) -> None:
         """Let this process write files until all are committed. Raises DistillError where units are set aside."""
-        recipe, units = self.signals.recipe, self.units
-        open_units = set(units).difference(committed_units(self.store, self.work))
-        queue = UnitQueue(agent, open_units, work=self.work, retries=recipe.engine.retries)
-        agent.live = lambda: {"units": queue.at_work}
-        workers = recipe.filter.workers or available_cores()
-        while not queue.ended:
-            drawn: list[Unit] = []
-            while len(drawn) < workers and (unit := queue.draw()) is not None:
-                drawn.append(unit)
-            if not drawn:
-                time.sleep(_LOOK_S)
-            # Rows are sorted and compressed outside the interpreter's lock.
-            for unit in thread_map(self._commit, drawn, workers):
-                queue.done(unit)
-        queue.require_all()
+        recipe = self.signals.recipe
+        # Rows are sorted and compressed outside the interpreter's lock.
+        threads = recipe.filter.workers or available_cores()
+        work_together(agent, self.units, self._commit, threads=threads, retries=recipe.engine.retries)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def read_keys(self, bucket: int) -> Iterator[bytes]:
+        """The keys of a bucket of the texts of each file, in the order of the files."""
+
+        def read(unit: Unit) -> bytes:
+            if unit not in self._known:
+                commit = finished_commit(self.store, unit)
+                self._known[unit] = commit, orjson.loads(read_file(self.store, unit, commit, _TABLE))["keys"]
+            commit, pieces = self._known[unit]
+            key, remedy = f"{unit.folder}/{commit.attempt}/{_KEYS}", f"delete {unit.commit_key}"
+            return read_piece(self.store, key, pieces[bucket], remedy)
+
+        return thread_map(read, self.units)
 
     def pull(self, folder: Path) -> tuple[dict[Path, Output], list[int]]:
         """Write all files to a new folder: their digests by path, in order, and those of what they are made from."""
@@ -97,24 +113,27 @@ class SignalTables:
     def _folder(self) -> Path:
         return self.signals.traces.scratch / "tables"
 
-    def _commit(self, unit: Unit) -> Unit:
+    def _commit(self, unit: Unit) -> None:
         path = self._folder / f"{unit.partition}.parquet"
-        output, content = self._make(unit, path)
+        rows, output, content = self._make(unit, path)
         if not self._is_there(output):
             self.store.put(_key(output), path)
         path.unlink()
         attempt = Attempt(store=self.store, unit=unit)
-        attempt.put_file(_TABLE, canonical({"output": asdict(output), "content": f"{content:032x}"}))
-        attempt.commit({"traces": output.count or 0})
-        return unit
+        file, scheme = BytesIO(), corpus_scheme(self.signals.recipe)
+        parts = keys_by_bucket(rows, scheme, self.buckets) if scheme is not None else ()
+        keys = [append_piece(file, part) for part in parts]
+        attempt.put_file(_KEYS, file.getvalue())
+        attempt.put_file(_TABLE, canonical({"output": asdict(output), "content": f"{content:032x}", "keys": keys}))
+        attempt.commit({"traces": len(rows)})
 
-    def _make(self, unit: Unit, path: Path) -> tuple[Output, int]:
-        """Write the file of a range; its digest, and that of the traces and samples of its rows."""
-        rows = self.signals.read_range(int(unit.partition), self.partitions)
+    def _make(self, unit: Unit, path: Path) -> tuple[pa.Table, Output, int]:
+        """Write the file of a range; its rows, its digest, and that of the traces and samples of its rows."""
+        rows = self.signals.read_range(int(unit.partition), self.partitions).sort_by("id")
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = corpus_scheme(self.signals.recipe)
         content = measure.write_measured(rows, path, self.signals.inputs.extractors, scheme)
-        return describe(path, len(rows)), content
+        return rows, describe(path, len(rows)), content
 
     def _pull(self, unit: Unit, folder: Path) -> tuple[Path, Output, int]:
         table = orjson.loads(read_file(self.store, unit, finished_commit(self.store, unit), _TABLE))

@@ -10,12 +10,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from distill.artifacts.files import atomic_path
 from distill.artifacts.integrity import traces_digest
 from distill.artifacts.layout import PLACES, PLAN, SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import canonical, fingerprint
@@ -25,21 +29,36 @@ from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback
 from distill.units.agent_record import AgentRecord
-from distill.units.commits import Attempt, Commit, Unit, append_piece, committed_units, read_file, read_piece
+from distill.units.commits import (
+    Attempt,
+    Commit,
+    Unit,
+    append_piece,
+    committed_units,
+    compress,
+    decompress,
+    read_file,
+    read_piece,
+)
 from distill.units.run_state import SIGNAL_UNITS, traces_of
-from distill.units.stored_run import collected_journals, finished_commit, generate_units
+from distill.units.stored_run import collected_journals, finished_commit, generate_units, journals_of, pull_journals
 from distill.units.unit_queue import UnitQueue, remove_all_leftovers
 from filters.apply import FilterInputs, corpus_scheme
 from filters.run_signals import question_duplicates
 from filters.tables import measure
 from filters.tables.id_columns import ids_of, split_rows
 from filters.tables.journal_pieces import Maker
-from filters.tables.trace_index import UnitIndex, partition_count, partitions_of
+from filters.tables.trace_index import PlannedTraces, partition_count, partitions_of, read_lines
+from filters.tables.unit_index import UnitIndex
 from filters.tables.workers import Workers
 from filters.unit_traces import UnitTraces, read_table
 
 _ROWS, _PIECES, _MAKERS, _HASHES = "signals", "pieces.json", "makers.json", "image_hashes.jsonl"
-_FORMAT = 2
+_COPIES = "copies.jsonl.zst"
+_FIRST_TRACES, _FIRST_SAMPLES = 16_384, 2_048
+"""Traces of a run with the smallest ids, and traces of the samples with the smallest ids, about, that are copied.
+Checks compare 4,000 selected traces."""
+_FORMAT = 3
 """Raised when the objects of a measured partition change."""
 _PIECE_ROWS = 10_000
 """Traces of the run for each range of pieces, at most: the recipe's default for the files, so that most of these are
@@ -137,6 +156,9 @@ class SignalUnits:
             rows = pa.concat_tables([pq.read_table(file).replace_schema_metadata(None) for file in files])
             attempt.put_file(PLACES, folder / SAMPLE_PARTS / PLACES)
             attempt.put_file(_MAKERS, canonical([[asdict(maker), count] for maker, count in index.makers.items()]))
+            copied = np.flatnonzero(self._is_copied(index) & (index.journal >= 0))
+            lines = b"".join(read_lines(index.journals, index.locations(copied)))
+            attempt.put_file(_COPIES, compress(lines), count=len(copied))
         self._put(attempt, rows)
         attempt.commit({"traces": len(rows)})
         return len(rows)
@@ -181,6 +203,44 @@ class SignalUnits:
     def read_hashes(self) -> bytes:
         """The hashes of the images of all questions, as lines."""
         return b"".join(thread_map(lambda unit: self._read_file(unit, _HASHES), self.units))
+
+    def bring_copies(self, index: PlannedTraces, numbers: NDArray[np.int32], path: Path) -> None:
+        """Let an index read the traces that every partition has copied from a file; `numbers` tell their partitions.
+
+        Pages and checks show the traces with the smallest ids, and those of the samples with the smallest ids.
+        """
+        is_copied = self._is_copied(index)
+        rows, starts, size = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            copies = thread_map(lambda unit: decompress(self._read_file(unit, _COPIES)), self.units)
+            for number, lines in enumerate(copies):
+                rows.append(np.flatnonzero(is_copied & (numbers == number)))
+                ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
+                assert len(ends) == len(rows[-1]), "a copied trace is missing"
+                starts.append(size + np.concatenate([[0], ends])[: len(ends)])
+                size += file.write(lines)
+        found = np.concatenate(rows)
+        order = np.argsort(found)
+        index.copies, index.copied, index.copy_start = path, found[order], np.concatenate(starts)[order]
+
+    def bring_journals(self, generate: Path, paths: Iterable[Path]) -> None:
+        """Fetch journals that are not on this machine, below the folder `generate` of a run directory."""
+        missing = {path.relative_to(generate).as_posix() for path in paths if not path.exists()}
+        journals = (journal for each in journals_of(self.traces.plan).values() for journal in each)
+        pull_journals(self.store, (journal for journal in journals if journal.name in missing), generate.parent)
+
+    @property
+    def journals(self) -> list[str]:
+        """The journals of the run, by their names in the folder of the whole run."""
+        return [journal.name for each in journals_of(self.traces.plan).values() for journal in each]
+
+    def _is_copied(self, index: PlannedTraces) -> NDArray[np.bool_]:
+        """Which planned traces each partition copies, so that no journal is read for them."""
+        return (index.ids < self._border(_FIRST_TRACES)) | (index.sample_ids < self._border(_FIRST_SAMPLES))
+
+    def _border(self, count: int) -> np.bytes_:
+        """An id below which about so many traces of the run are; ids are hexadecimal digests."""
+        return np.bytes_(f"{(count << 32) // self.planned:08x}" if count < self.planned else "g")
 
     def read_indexes(self) -> Iterator[UnitIndex]:
         """The journals of each partition, as the agent that measured it read them."""

@@ -2,21 +2,23 @@
 
     filter/signals/<fingerprint>/*   the signals of each partition (filters/signal_units.py)
     filter/tables/<fingerprint>/*    the files of signals (filters/signal_tables.py)
+    filter/keys/<fingerprint>/*      texts that may be near duplicates (filters/key_units.py)
     filter/dataset/*                 the rows of the dataset, while agents write them (filters/stored_dataset.py)
     run/filter/*                     the finished stage
 
 Each process is an agent: it claims a partition of the run, measures its traces and commits their signals. When all
-are measured, all agents write the files of signals. Then one agent collects these and the traces in its scratch
-folder, where the filter of a run in a folder decides, and all agents write the dataset. So a run in a store has the
-decisions and the dataset of a run in a folder.
+are measured, all agents write the files of signals, and look for texts that may be near duplicates. Then one agent
+collects these in its scratch folder, where the filter of a run in a folder decides, and all agents write the dataset.
+So a run in a store has the decisions and the dataset of a run in a folder.
 """
 
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from distill.artifacts.layout import PLAN, RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
+from distill.artifacts.layout import RECIPE, SAMPLE_PARTS, SAMPLES, SIGNALS
 from distill.artifacts.manifest import MANIFEST, Manifest, differences, fingerprint
 from distill.data import sample_files
 from distill.errors import StaleError
@@ -28,19 +30,21 @@ from distill.units import image_shards
 from distill.units.agent_record import joined
 from distill.units.stored_run import (
     finished_plan,
-    pull_generate,
+    pull_finished_plan,
     pull_manifest,
     write_bytes,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from filters.apply import REMEDY, FilterInputs, MeasuredElsewhere, apply, check, only_inputs_differ, read_inputs
+from filters.key_units import KeyUnits
+from filters.placed_rows import TracePartitions
 from filters.run_signals import question_duplicates
 from filters.signal_tables import SignalTables
 from filters.signal_units import SignalUnits
 from filters.stored_dataset import DatasetUnits, StoredDataset
 from filters.tables.run_signal_tables import ModelSignal
-from filters.tables.trace_index import index_of_units
-from filters.unit_traces import SamplePartitions, UnitTraces
+from filters.tables.unit_index import index_of_units
+from filters.unit_traces import UnitTraces
 
 _MAKERS, _HASHES = "makers.json", "image_hashes.jsonl"
 _LOOK_S = 0.5
@@ -74,12 +78,13 @@ def filter_in_store(
     traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch)
     signals = SignalUnits(traces=traces, inputs=inputs)
     tables = SignalTables(signals=signals)
+    keys = KeyUnits(tables=tables)
 
     def find() -> Manifest | None:
         return _read_finished(store, inputs, scratch / "finished", fresh=fresh)
 
     def make(rows: DatasetUnits) -> Manifest:
-        pull_generate(store, run)
+        pull_finished_plan(store, run)
         if measurers:
             planned = sample_files.read_samples(run / "generate" / SAMPLES)
             image_shards.fetch_shards(store, plan["attempt"], set(image_shards.stored_refs(planned)))
@@ -90,30 +95,34 @@ def filter_in_store(
             write_bytes(hashes, signals.read_hashes())
         shutil.rmtree(folder / SIGNALS, ignore_errors=True)
         outputs, contents = tables.pull(folder / SIGNALS)
-        index, numbers = index_of_units(run / "generate", folder / SAMPLE_PARTS, signals.read_indexes(), contents)
-        partitions = SamplePartitions([unit.partition for unit in units], index.sample_ids, numbers)
+        index, numbers = index_of_units(
+            run / "generate", folder / SAMPLE_PARTS, signals.journals, signals.read_indexes(), contents
+        )
+        index.bring_journals = partial(signals.bring_journals, run / "generate")
+        signals.bring_copies(index, numbers, scratch / "copies.jsonl")
+        partitions = TracePartitions([unit.partition for unit in units], index, numbers)
         manifest = apply(
             recipe,
             run,
             measurers=measurers,
             dataset=StoredDataset(units=rows, fields=inputs.fields, partitions=partitions),
-            measured=MeasuredElsewhere(index=index, signals=outputs),
+            measured=MeasuredElsewhere(index=index, signals=outputs, shared=keys.read()),
             on_progress=on_progress,
         )
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         push_stage(store, "filter", folder, manifest.outputs)
         rows.remove()
-        signals.remove_leftovers()
-        tables.remove_leftovers()
+        for each in (signals, tables, keys):
+            each.remove_leftovers()
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
         if (finished := find()) is not None:
             return finished
-        shutil.rmtree(scratch / "units", ignore_errors=True)
-        (scratch / PLAN).unlink(missing_ok=True)
+        traces.forget()
         signals.measure(agent, on_progress)
         tables.write(agent)
+        keys.find(agent)
         rows = DatasetUnits(agent=agent, signals=signals)
         return agent.make_once("filter", find, lambda: make(replace(rows, leads=True)), rows.help)
 

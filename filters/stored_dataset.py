@@ -22,7 +22,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,23 +49,19 @@ from filters.dataset.writer import (
     RowsTask,
     Written,
     file_name,
-    file_tables,
     read_rows,
     row_groups,
     rows_task,
     write_files,
 )
+from filters.placed_rows import FILE, PLACE, TracePartitions, rows_by_partition, with_signals
 from filters.signal_units import SignalUnits
-from filters.signals.schema import SIDE
-from filters.tables.id_columns import ids_of, split_rows
-from filters.tables.signal_database import identifier, signals_of
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
-from filters.unit_traces import SamplePartitions, UnitTraces
+from filters.unit_traces import UnitTraces
 
 _FOLDER = "filter/dataset"
-_FILE, _PLACE = "dataset_file", "dataset_place"
-_PLACED = SCHEMA.append(pa.field(_PLACE, pa.int64()))
+_PLACED = SCHEMA.append(pa.field(PLACE, pa.int64()))
 _ROWS, _PIECES, _FILES = "rows", "pieces.json", "files.json"
 _BY_PARTITION, _BY_FILE = 0, 1
 """The two rounds."""
@@ -163,16 +158,16 @@ class DatasetUnits:
     def _make_rows(self, unit: Unit, workers: Workers) -> None:
         """The rows of a partition, those of one file after those of another."""
         table = pq.read_table(pa.BufferReader(self.store.read(_rows_key(unit.work, unit.partition))))
-        table = _with_signals(table, self.signals.read(unit.partition))
+        table = with_signals(table, self.signals.read(unit.partition))
         attempt = Attempt(store=self.store, unit=unit)
         with self.traces.opened(unit.partition, images=True, workers=workers) as (folder, traces):
-            numbers = pc.unique(table[_FILE]).to_pylist()
-            parts = (table.filter(pc.equal(table[_FILE], number)) for number in numbers)
+            numbers = pc.unique(table[FILE]).to_pylist()
+            parts = (table.filter(pc.equal(table[FILE], number)) for number in numbers)
             tasks = (
                 (
                     folder / f"{number}.parquet",
-                    part[_PLACE],
-                    rows_task(traces, self.traces.recipe, part.drop_columns([_FILE, _PLACE])),
+                    part[PLACE],
+                    rows_task(traces, self.traces.recipe, part.drop_columns([FILE, PLACE])),
                 )
                 for number, part in zip(numbers, parts, strict=True)
             )
@@ -224,57 +219,38 @@ class StoredDataset:
     units: DatasetUnits
     fields: Mapping[str, Any]
     """What the result of the stage depends on."""
-    partitions: SamplePartitions
+    partitions: TracePartitions
 
     def start(self, task: DatasetTask) -> "_Writing":
         """Let the other agents begin, and say how this one goes on."""
-        recipe, folder = self.units.traces.recipe, task.folder
-        tables = file_tables(
-            task.open_database(), task.index, recipe, select=recipe.filter.select, columns=_columns_to_send()
-        )
+        folder, store = task.folder, self.units.store
+        files, parts = rows_by_partition(task, self.units.traces.recipe.filter.select, self.partitions)
         folder.mkdir(parents=True, exist_ok=True)
-        tables_folder = folder.with_name(f".{folder.name}.rows")
-        count, paths = self._write_tables(tables, tables_folder)
+        tables = folder.with_name(f".{folder.name}.rows")
+        shutil.rmtree(tables, ignore_errors=True)
+        tables.mkdir()
+        paths: dict[str, Path] = {}
+        for name, rows in parts:
+            paths[name] = tables / f"{name}.parquet"
+            pq.write_table(rows, paths[name], use_dictionary=False)
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{_FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
         self.units.remove(but=work)
-        for _ in thread_map(lambda item: self.units.store.put(_rows_key(work, item[0]), item[1]), paths.items()):
+        for _ in thread_map(lambda item: store.put(_rows_key(work, item[0]), item[1]), paths.items()):
             pass
-        shutil.rmtree(tables_folder)
+        shutil.rmtree(tables)
         writing = _Writing(
-            units=self.units, work=work, partitions=list(paths), files=count, folder=folder, workers=task.workers
+            units=self.units, work=work, partitions=list(paths), files=files, folder=folder, workers=task.workers
         )
         writing.begin(_BY_PARTITION)
         return writing
 
     def bring_images(self, samples: Sequence[Sample]) -> None:
         """Fetch the images of some samples to this machine."""
-        numbers = self.partitions.numbers(np.array([sample.id for sample in samples], np.bytes_)).tolist()
-        by_partition: dict[str, list[Sample]] = {}
-        for sample, number in zip(samples, numbers, strict=True):
-            by_partition.setdefault(self.partitions.names[number], []).append(sample)
-        for partition, shown in by_partition.items():
+        for partition, shown in self.partitions.split(samples).items():
             image_shards.fetch_shards(
                 self.units.store, self.units.traces.plan["attempt"], image_shards.stored_refs(shown).keys(), partition
             )
-
-    def _write_tables(self, tables: Iterator[pa.Table], folder: Path) -> tuple[int, dict[str, Path]]:
-        """The number of files, and for each partition the rows that it has in them."""
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        placed = []
-        for number, table in enumerate(tables):
-            table = table.append_column(_FILE, pa.array(np.full(len(table), number)))
-            placed.append(table.append_column(_PLACE, pa.array(np.arange(len(table)))))
-        rows = pa.concat_tables(placed)
-        numbers = self.partitions.numbers(ids_of(rows["sample_id"]))
-        is_empty = [name for name in rows.column_names if rows[name].null_count == len(rows)]
-        paths: dict[str, Path] = {}
-        for number, own in split_rows(rows.drop_columns(["sample_id", *is_empty]), numbers):
-            name = self.partitions.names[number]
-            paths[name] = folder / f"{name}.parquet"
-            pq.write_table(own, paths[name], use_dictionary=False)
-        return len(placed), paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,22 +309,6 @@ class _Writing:
         return [listed[name] for name in sorted(listed)]
 
 
-def _columns_to_send() -> str:
-    """SQL of what an agent does not know of a trace that it has measured: what was measured across partitions."""
-    names = ["id", "sample_id", *(name for _, schema in SIDE.values() for name in schema.names)]
-    return ", ".join(f"signals.{identifier(name)}" for name in names)
-
-
-def _with_signals(rows: pa.Table, measured: pa.Table) -> pa.Table:
-    """The rows with the signals of the partition that they belong to, as it was measured."""
-    signals = measured.select(signals_of(measured.schema).names).take(
-        pc.index_in(rows["id"], value_set=measured["id"].combine_chunks())
-    )
-    for name in rows.drop_columns("id").column_names:
-        signals = signals.append_column(name, rows[name])
-    return signals
-
-
 def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) -> None:
     """Raise DataError for a question whose images are no objects of a store: other machines may have them."""
     for sample in traces.samples_of(unreadable).values():
@@ -371,7 +331,7 @@ def _write_piece(task: tuple[Path, pa.ChunkedArray, RowsTask]) -> tuple[Path, di
     with pq.ParquetWriter(path, _PLACED, compression="zstd") as writer:
         for group, _ in row_groups(read_rows(rows, unreadable)):
             table = pa.Table.from_pylist(group, schema=SCHEMA)
-            writer.write_table(table.append_column(_PLACE, places.slice(start, len(group))))
+            writer.write_table(table.append_column(PLACE, places.slice(start, len(group))))
             start += len(group)
     return path, unreadable
 
@@ -387,7 +347,7 @@ def _read_placed(path: Path) -> Iterator[tuple[int, Row]]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=_BATCH):
             for row in batch.to_pylist():
-                yield row.pop(_PLACE), row
+                yield row.pop(PLACE), row
 
 
 def _rows_key(work: str, partition: str) -> str:

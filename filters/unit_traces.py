@@ -1,7 +1,7 @@
 """The traces of one partition of a run in a store, on this machine while an agent works on them."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from distill.artifacts.files import atomic_path
 from distill.artifacts.layout import PLAN, SAMPLE_PARTS, SAMPLES
 from distill.data import sample_files
 from distill.data.images import stored_images
@@ -21,7 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.commits import Commit, Unit, read_file
 from distill.units.stored_run import collect_units, generate_units, samples_key, write_bytes
-from filters.tables.id_columns import Ids
+from filters.tables.id_columns import ids_of, order_of
 from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
 
@@ -52,27 +51,36 @@ class UnitTraces:
         stored_images.forget(brought)
         shutil.rmtree(folder)
 
+    def forget(self) -> None:
+        """Remove what earlier commands have left in the scratch folder."""
+        shutil.rmtree(self.scratch / "units", ignore_errors=True)
+        self._sorted_plan.unlink(missing_ok=True)
+
     def _write_plan(self, generate: Path) -> None:
         """The rows of the run's plan for the samples of a partition."""
-        whole = self.scratch / PLAN
-        if not whole.exists():
-            write_bytes(whole, self.store.read(f"run/generate/{PLAN}"))
-        samples = pq.read_table(generate / SAMPLES, columns=["id"])["id"]
-        pq.write_table(pq.read_table(whole, filters=pc.field("sample_id").isin(samples)), generate / PLAN)
+        if not self._sorted_plan.exists():
+            self._sort_plan()
+        with pa.memory_map(str(self._sorted_plan)) as mapped:
+            plan = pa.ipc.open_file(mapped).read_all()
+            rows = np.empty(0, np.int64)
+            if len(plan):
+                planned = ids_of(plan["sample_id"])
+                samples = np.sort(ids_of(pq.read_table(generate / SAMPLES, columns=["id"])["id"]))
+                first, last = (np.searchsorted(planned, samples, side) for side in ("left", "right"))
+                rows = np.concatenate([np.arange(*ends) for ends in zip(first, last, strict=True)] or [rows])
+            pq.write_table(plan.take(pa.array(rows)), generate / PLAN)
 
+    @property
+    def _sorted_plan(self) -> Path:
+        return self.scratch / "plan.arrow"
 
-class SamplePartitions:
-    """The partition of every sample that has traces."""
-
-    def __init__(self, names: Sequence[str], sample_ids: Ids, numbers: NDArray[np.int32]) -> None:
-        """`numbers` are those of the partitions among the `names`, for each trace; -1 for one that is not there."""
-        live = np.flatnonzero(numbers >= 0)
-        self._ids, first = np.unique(sample_ids[live], return_index=True)
-        self.names, self._numbers = names, numbers[live[first]]
-
-    def numbers(self, sample_ids: Ids) -> NDArray[np.int32]:
-        """The partitions that these samples are in, by their numbers among the `names`."""
-        return self._numbers[np.searchsorted(self._ids, sample_ids)]
+    def _sort_plan(self) -> None:
+        """Write the run's plan in the order of the samples, so that the rows of some are found without the others."""
+        plan = pq.read_table(pa.BufferReader(self.store.read(f"run/generate/{PLAN}")))
+        if len(plan):
+            plan = plan.take(pa.array(order_of(ids_of(plan["sample_id"])))).combine_chunks()
+        with atomic_path(self._sorted_plan) as temporary, pa.ipc.new_file(temporary, plan.schema) as writer:
+            writer.write_table(plan)
 
 
 def read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:

@@ -70,7 +70,12 @@ class ResultWriter:
             database, counted = self._decide(unreadable)
             writing = self.dataset.start(
                 writer.DatasetTask(
-                    open_database=self._database, index=self.traces, folder=temporary, workers=self.workers
+                    open_database=self._database,
+                    tables=self.tables,
+                    decisions=self.folder / DECISIONS,
+                    index=self.traces,
+                    folder=temporary,
+                    workers=self.workers,
                 )
             )
             described = self._describe(database, counted)

@@ -9,6 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,15 @@ def pull_generate(store: ObjectStore, run: Path) -> Manifest:
     Raises StaleError where it is not finished.
     """
     plan = finished_plan(store)
+    manifest = pull_finished_plan(store, run)
+    collect_units(store, plan, run)
+    return manifest
+
+
+def pull_finished_plan(store: ObjectStore, run: Path) -> Manifest:
+    """`pull_generate` without the traces."""
     write_bytes(run / RECIPE, store.read(f"run/{RECIPE}"))
     pull_plan(store, run)
-    collect_units(store, plan, run)
     write_bytes(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
     manifest = pull_manifest(store, run)
     assert manifest is not None
@@ -115,28 +122,22 @@ def collect_units(
     Without `units`, all units of the plan are collected. Raises StaleError for a unit that is open, and for a
     directory that holds traces.
     """
-    rounds = [each["teachers"] for each in plan["rounds"]]
-    engines: dict[str, dict[str, Any]] = {name: {} for teachers in rounds for name in teachers}
+    engines: dict[str, dict[str, Any]] = {name: {} for each in plan["rounds"] for name in each["teachers"]}
     for name in engines:
-        if leads_outside(name):
-            raise DataError(f"{store.address}: {PLAN_KEY} names a teacher {name!r}, which is no name of a teacher")
         if part_paths(folder := run / "generate" / name, ".jsonl"):
             raise StaleError(f"{folder}: holds traces; collect the units of a store in a new run directory")
+    journals = journals_of(plan, units)
 
-    def collect(numbered: tuple[int, Unit]) -> tuple[Commit, dict[str, dict[str, Any]]]:
-        number, unit = numbered
+    def collect(unit: Unit) -> tuple[Commit, dict[str, dict[str, Any]]]:
         commit, known = finished_commit(store, unit), {}
-        for name in rounds[unit.round]:
-            part = part_path(run / "generate" / name, number, ".jsonl")
-            write_bytes(part, read_traces(store, unit, commit, name))
-            if (key := f"{name}/{ENGINES}") in commit.files:
-                known[name] = orjson.loads(read_file(store, unit, commit, key))
+        for journal in journals[unit]:
+            write_bytes(run / "generate" / journal.name, read_traces(store, unit, commit, journal.teacher))
+            if (key := f"{journal.teacher}/{ENGINES}") in commit.files:
+                known[journal.teacher] = orjson.loads(read_file(store, unit, commit, key))
         return commit, known
 
-    collected = list(generate_units(plan) if units is None else units)
     commits: dict[Unit, Commit] = {}
-    found = thread_map(collect, enumerate(collected), _JOURNALS_AT_ONCE)
-    for unit, (commit, known) in zip(collected, found, strict=True):
+    for unit, (commit, known) in zip(journals, thread_map(collect, journals, _JOURNALS_AT_ONCE), strict=True):
         commits[unit] = commit
         for name in known:
             engines[name] |= known[name]
@@ -146,13 +147,48 @@ def collect_units(
     return commits
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJournal:
+    """The traces of a teacher in a unit, and the journal that holds them in a folder."""
+
+    unit: Unit
+    teacher: str
+    name: str
+    """Below `generate/`."""
+
+
+def journals_of(plan: Mapping[str, Any], units: Iterable[Unit] | None = None) -> dict[Unit, list[StoredJournal]]:
+    """The journals that `collect_units` writes. DataError for a name of a teacher that leads out of the folder."""
+    rounds = [each["teachers"] for each in plan["rounds"]]
+    if outside := [name for teachers in rounds for name in teachers if leads_outside(name)]:
+        raise DataError(f"{PLAN_KEY} names a teacher {outside[0]!r}, which is no name of a teacher")
+    return {
+        unit: [
+            StoredJournal(unit=unit, teacher=name, name=part_path(Path(name), number, ".jsonl").as_posix())
+            for name in rounds[unit.round]
+        ]
+        for number, unit in enumerate(generate_units(plan) if units is None else units)
+    }
+
+
+def pull_journals(store: ObjectStore, journals: Iterable[StoredJournal], run: Path) -> None:
+    """Write journals to a run directory, each of which has none of its name."""
+
+    def pull(journal: StoredJournal) -> None:
+        commit = finished_commit(store, journal.unit)
+        write_bytes(run / "generate" / journal.name, read_traces(store, journal.unit, commit, journal.teacher))
+
+    for _ in thread_map(pull, journals, _JOURNALS_AT_ONCE):
+        pass
+
+
 def collected_journals(plan: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """For each partition the journals of `collect_units`, by their names when it collects this partition alone."""
     names: dict[str, dict[str, str]] = {partition: {} for partition in plan["partitions"]}
-    for number, unit in enumerate(generate_units(plan)):
-        for teacher in plan["rounds"][unit.round]["teachers"]:
-            alone, whole = (part_path(Path(teacher), each, ".jsonl") for each in (unit.round, number))
-            names[unit.partition][alone.as_posix()] = whole.as_posix()
+    for unit, journals in journals_of(plan).items():
+        for journal in journals:
+            alone = part_path(Path(journal.teacher), unit.round, ".jsonl")
+            names[unit.partition][alone.as_posix()] = journal.name
     return names
 
 

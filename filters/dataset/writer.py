@@ -29,7 +29,7 @@ from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
 from filters.signals.families.answer import accepted_answer
 from filters.signals.schema import FACTS
-from filters.tables.signal_database import order, text
+from filters.tables.signal_database import Tables, order, text
 from filters.tables.trace_index import Location, PlannedTraces, read_samples_at, read_traces
 from filters.tables.workers import SERIAL, Workers
 
@@ -63,7 +63,7 @@ _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
 _PLAIN = Select()
 SELECTED = "SELECT id FROM decisions WHERE selected"
-_WEIGHT = "row_weight"
+WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
 """Traces that are sorted at once, with all their columns: 100,000 of them take 200 MB."""
 _BATCH = 4096
@@ -109,6 +109,8 @@ class DatasetTask:
 
     open_database: Callable[[], duckdb.DuckDBPyConnection]
     """A new connection to `signals` and `decisions`, for one thread."""
+    tables: Tables
+    decisions: Path
     index: PlannedTraces
     folder: Path
     """It is new."""
@@ -183,15 +185,21 @@ def file_tables(
     *,
     select: Select = _PLAIN,
     chosen: str = SELECTED,
-    columns: str = "signals.*",
 ) -> Iterator[pa.Table]:
-    """These signals of the chosen traces and what each row counts, in their order: a table for each file.
+    """The signals of the chosen traces and what each row counts, in their order: a table for each file.
 
     A file whose rows are very large is cut in several.
     """
     load_answer_types(recipe)
     ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
-    return _cut(_chosen(database, index, chosen, select, columns), dataset_file_rows(count))
+    return _cut(_chosen(database, index, chosen, select, "signals.*"), dataset_file_rows(count))
+
+
+def ordered_ids(
+    database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: Select
+) -> Iterator[pa.RecordBatch]:
+    """The id of each selected trace and what its row counts, in the order of the rows."""
+    return _chosen(database, index, SELECTED, select, "signals.id")
 
 
 def rows_task(index: PlannedTraces, recipe: Recipe, table: pa.Table) -> RowsTask:
@@ -199,7 +207,7 @@ def rows_task(index: PlannedTraces, recipe: Recipe, table: pa.Table) -> RowsTask
     sample_files, samples = index.sample_locations(table["sample_id"].to_pylist())
     return RowsTask(
         signals=table,
-        journals=index.journals,
+        journals=index.files,
         traces=index.locations(index.rows_of(table["id"].to_pylist())),
         sample_files=sample_files,
         samples=samples,
@@ -286,7 +294,7 @@ def _chosen(
     for low, high in index.ranges(index.planned if select.curriculum else _SORTED_ROWS):
         try:
             yield from database.sql(
-                f"""SELECT {columns}, CAST((\n{select.weight}\n) AS DOUBLE) AS {_WEIGHT}
+                f"""SELECT {columns}, CAST((\n{select.weight}\n) AS DOUBLE) AS {WEIGHT}
                 FROM signals SEMI JOIN ({chosen}) USING (id)
                 WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
             ).to_arrow_reader(_BATCH)
@@ -314,7 +322,7 @@ def read_rows(task: RowsTask, unreadable: dict[str, str]) -> Iterator[Row]:
     names, values = _signals_of(task.signals)
     samples = read_samples_at(task.sample_files, task.samples)
     traces = read_traces(task.journals, task.traces)
-    for trace, asked, row_values in zip(traces, task.signals[_WEIGHT].to_pylist(), values, strict=True):
+    for trace, asked, row_values in zip(traces, task.signals[WEIGHT].to_pylist(), values, strict=True):
         sample = samples[trace.sample_id]
         if shown[0] != sample.id:
             shown = (sample.id, _pictures(sample, task.max_pixels, unreadable))
@@ -327,7 +335,7 @@ def read_rows(task: RowsTask, unreadable: dict[str, str]) -> Iterator[Row]:
 def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
     """The names of the signals that a table has values of, and the values of each row."""
     # FACTS.names is a new list at each look.
-    no_signals = {*FACTS.names, _WEIGHT}
+    no_signals = {*FACTS.names, WEIGHT}
     names = [
         name
         for name, column in zip(table.column_names, table.columns, strict=True)

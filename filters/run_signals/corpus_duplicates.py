@@ -23,10 +23,11 @@ from distill.artifacts.integrity import digested_path, is_whole
 from distill.artifacts.layout import part_path
 from distill.errors import StaleError
 from filters.matching.near_duplicates import LshIndex as Texts
+from filters.run_signals.shared_keys import Shared
 from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
 from filters.tables import run_signal_tables
-from filters.tables.id_columns import Ids, digest_array, ids_of, text_array
+from filters.tables.id_columns import Ids, digest_array, ids_of, order_of, text_array
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import PlannedTraces
 from filters.text.minhash import Digests, Scheme, Signatures, jaccard, shingle_texts, sign
@@ -55,18 +56,33 @@ class _Measured:
     """The row of the trace that represents its words."""
     names: Hashes
     templates: Hashes
+    by_file: NDArray[np.int64]
+    """The traces in the order of the files, then of their rows."""
+    starts: NDArray[np.int64]
+    """Where the traces of each file begin in this order, and where the last ones end."""
 
 
-def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
-    """Write the side table of all measured traces below `folder`, which also holds the index of their texts."""
+def write(
+    index: PlannedTraces,
+    signals: tuple[Path, ...],
+    folder: Path,
+    scheme: Scheme,
+    threshold: float,
+    shared: Shared | None = None,
+) -> Path:
+    """Write the side table of all measured traces below `folder`, which also holds the index of their texts.
+
+    `signals` are the files of the partitions of the index. With `shared`, only these texts share a key with another
+    one, and the index holds no other.
+    """
     path = part_path(folder, 0, ".parquet")
     schema = _SCHEMA.with_metadata({_MADE_BY: orjson.dumps(scheme.as_fields()).decode()})
     for leftover in folder.rglob(".*.tmp"):  # by a run that was killed
         leftover.unlink()
     measured = _read_measured(index, signals)
     ids, words = measured.ids, measured.words
-    texts = _update_text_index(index, signals, measured, folder / "index", scheme, threshold)
-    groups = _groups(texts, words)
+    texts = _update_text_index(index, signals, measured, folder / "index", scheme, threshold, shared)
+    groups = _groups(texts, measured, scheme)
     preferred = _preferred_traces(signals, ids, groups)
     duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
     jaccard_values = np.full(len(ids), np.nan)
@@ -96,32 +112,36 @@ def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme:
 
 
 def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured:
-    # A planned trace is measured when a journal holds it, so the ids are known, in their order.
+    # A planned trace is measured when a journal holds it, so the ids are known, in their order; those of a
+    # partition are the rows of its file.
     is_live = index.journal >= 0
-    ids = index.ids if is_live.all() else index.ids[is_live]
+    ids, partition = (index.ids, index.partition) if is_live.all() else (index.ids[is_live], index.partition[is_live])
+    by_file = np.argsort(partition, kind="stable")
+    starts = np.searchsorted(partition[by_file], np.arange(len(signals) + 1))
     words, names, templates = np.empty(len(ids), "S16"), np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
-    count = 0
-    for path in signals:
-        columns = pq.read_table(path, columns=["id", "words", "names", "template"])
-        count += len(columns)
-        rows = np.searchsorted(ids, ids_of(columns["id"]))
+    for path, start, end in zip(signals, starts[:-1], starts[1:], strict=True):
+        columns = pq.read_table(path, columns=["words", "names", "template"])
+        assert len(columns) == end - start, "a trace has no signals"
+        rows = by_file[start:end]
         words[rows] = ids_of(columns["words"])
         names[rows] = columns["names"].to_numpy()
         templates[rows] = columns["template"].to_numpy()
-    assert count == len(ids), "a trace has no signals"
     # By words, then the most names, then the order of the ids: the first of each run stands for all of it.
-    order = np.lexsort((~names, words)).astype(np.uint32)
+    by_names = np.argsort(~names, kind="stable")
+    order = by_names[order_of(words[by_names])].astype(np.uint32)
     is_first = np.ones(len(ids), bool)
     is_first[1:] = words[order[1:]] != words[order[:-1]]
-    starts = np.flatnonzero(is_first)
+    firsts = np.flatnonzero(is_first)
     representative = np.empty(len(ids), np.uint32)
-    representative[order] = np.repeat(order[starts], np.diff(starts, append=len(ids)))
+    representative[order] = np.repeat(order[firsts], np.diff(firsts, append=len(ids)))
     return _Measured(
         ids=ids,
         words=words,
         representative=representative,
         names=names[representative],
         templates=templates[representative],
+        by_file=by_file,
+        starts=starts,
     )
 
 
@@ -132,13 +152,17 @@ def _update_text_index(
     folder: Path,
     scheme: Scheme,
     threshold: float,
+    shared: Shared | None,
 ) -> Texts:
-    """The index of exactly the texts that the traces have now."""
-    is_text = (measured.representative == np.arange(len(measured.representative))) & (
-        measured.words != sign([""], scheme).digests[0]
-    )
+    """The index of exactly the texts that the traces have now, or of those that share a key."""
+    is_text = (measured.representative == np.arange(len(measured.representative))) & _has_words(measured, scheme)
+    if shared is not None:
+        files, rows = shared
+        is_shared = np.zeros(len(is_text), bool)
+        is_shared[measured.representative[measured.by_file[measured.starts[files] + rows]]] = True
+        is_text &= is_shared
     representatives = np.flatnonzero(is_text).astype(np.uint32)
-    representatives = representatives[np.argsort(measured.words[representatives])]
+    representatives = representatives[order_of(measured.words[representatives])]
     current_digests, names = measured.words[representatives], measured.names[representatives]
     try:
         texts = Texts.open(folder, scheme, threshold)
@@ -159,46 +183,57 @@ def _update_text_index(
         is_kept[is_kept] = names[position_of(texts.digests[is_kept])] == texts.names[is_kept]
         texts.keep(is_kept, read)
     new_digests = np.setdiff1d(current_digests, texts.digests) if len(texts) else current_digests
-    digests = np.empty(len(new_digests), "S16")
-    start = 0
-    for text_digests, _ in _first_signatures(signals, new_digests):
-        digests[start : start + len(text_digests)] = text_digests
-        start += len(text_digests)
-    assert start == len(digests), "a text without a signature"
-    texts.add(
-        digests,
-        names[position_of(digests)],
-        (signatures for _, signatures in _first_signatures(signals, new_digests)),
-        read,
-    )
+    places = _first_places(measured, representatives[position_of(new_digests)])
+    digests = measured.words[measured.by_file[places]]
+    texts.add(digests, names[position_of(digests)], _read_signatures(signals, measured.starts, places), read)
     return texts
 
 
-def _first_signatures(signals: tuple[Path, ...], wanted_digests: Digests) -> Iterator[tuple[Digests, Signatures]]:
-    """Digest and signature of each wanted text where it first occurs, partition by partition."""
-    is_missing = np.ones(len(wanted_digests), dtype=bool)
-    for path in signals if len(wanted_digests) else ():
+def _has_words(measured: _Measured, scheme: Scheme) -> NDArray[np.bool_]:
+    has_words: NDArray[np.bool_] = measured.words != sign([""], scheme).digests[0]
+    return has_words
+
+
+def _first_places(measured: _Measured, representatives: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Where in the order of the files each of these texts first occurs, in this order."""
+    is_wanted = np.zeros(len(measured.ids), bool)
+    is_wanted[representatives] = True
+    of_places = measured.representative[measured.by_file]
+    places = np.flatnonzero(is_wanted[of_places])
+    return np.sort(places[np.unique(of_places[places], return_index=True)[1]])
+
+
+def _read_signatures(
+    signals: tuple[Path, ...], starts: NDArray[np.int64], places: NDArray[np.int64]
+) -> Iterator[Signatures]:
+    """The signatures at these places, which are in order; parts of files that have none of them are not read."""
+    borders = np.searchsorted(places, starts)
+    for path, file_start, first, last in zip(signals, starts, borders[:-1], borders[1:], strict=False):
+        if first == last:
+            continue
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH, columns=["words", "signature"]):
-                batch_digests = ids_of(batch["words"])
-                positions = np.minimum(np.searchsorted(wanted_digests, batch_digests), len(wanted_digests) - 1)
-                fresh_rows = np.flatnonzero((wanted_digests[positions] == batch_digests) & is_missing[positions])
-                fresh_rows = fresh_rows[np.unique(positions[fresh_rows], return_index=True)[1]]
-                is_missing[positions[fresh_rows]] = False
-                if len(fresh_rows):
-                    signatures = b"".join(batch["signature"].take(pa.array(fresh_rows)).to_pylist())
-                    yield batch_digests[fresh_rows], np.frombuffer(signatures, np.uint32).reshape(len(fresh_rows), -1)
+            start = int(file_start)
+            for number in range(file.num_row_groups):
+                end = start + file.metadata.row_group(number).num_rows
+                rows = places[first:last]
+                rows = rows[(rows >= start) & (rows < end)] - start
+                if len(rows):
+                    column = file.read_row_group(number, columns=["signature"])["signature"].take(pa.array(rows))
+                    yield ids_of(column).view(np.uint32).reshape(len(rows), -1)
+                start = end
 
 
-def _groups(texts: Texts, words: Digests) -> NDArray[np.int64]:
+def _groups(texts: Texts, measured: _Measured, scheme: Scheme) -> NDArray[np.int64]:
     """For each trace the number of its group; -1 where it has no words."""
+    # A text that is not in the index is alone in its group.
+    groups = np.where(_has_words(measured, scheme), len(texts) + measured.representative.astype(np.int64), -1)
     digests = texts.digests
     if not len(digests):
-        return np.full(len(words), -1, np.int64)
-    order = np.argsort(digests)
-    positions = np.minimum(np.searchsorted(digests[order], words), len(digests) - 1)
+        return groups
+    order = order_of(digests)
+    positions = np.minimum(np.searchsorted(digests[order], measured.words), len(digests) - 1)
     rows = order[positions]
-    return np.where(digests[rows] == words, texts.components()[rows], -1)
+    return np.where(digests[rows] == measured.words, texts.components()[rows], groups)
 
 
 def _templates(templates: Hashes, groups: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

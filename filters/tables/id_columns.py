@@ -40,6 +40,26 @@ def text_array(ids: Ids) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(ids))
 
 
+def order_of(ids: Ids) -> NDArray[np.int64]:
+    """The order of ids or digests; equal ones stay in their order.
+
+    The first eight bytes of each are compared as a number: numpy sorts numbers ten times as fast as texts.
+    """
+    if ids.itemsize >= 8:
+        heads = heads_of(ids)
+        order = np.argsort(heads, kind="stable")
+        same = np.flatnonzero(heads[order[1:]] == heads[order[:-1]])
+        if not (ids[order[same + 1]] < ids[order[same]]).any():
+            return order
+    return np.argsort(ids, kind="stable")
+
+
+def heads_of(ids: Ids) -> NDArray[np.uint64]:
+    """The first eight bytes of each id or digest as a number; numbers have the order of these bytes."""
+    heads = np.ascontiguousarray(ids).view(np.uint8).reshape(len(ids), ids.itemsize)[:, :8]
+    return np.ascontiguousarray(heads).view(">u8").ravel().astype(np.uint64)
+
+
 def split_rows(table: pa.Table, numbers: NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each number in their order, by increasing number."""
     order = np.argsort(numbers, kind="stable")

@@ -124,10 +124,9 @@ def measured_by(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> str
 def write_measured(rows: pa.Table, path: Path, extractors: tuple[Extractor, ...], scheme: Scheme | None) -> int:
     """Write rows that were measured elsewhere as the file of a partition that `measure` would write.
 
-    `rows` have the columns of such a file, and each sample with all its traces. Returns the digest of the partition's
-    traces and samples.
+    `rows` are sorted by id, have the columns of such a file, and each sample with all its traces. Returns the digest
+    of the partition's traces and samples.
     """
-    rows = rows.sort_by("id")
     of_samples = dict(zip(rows["sample_id"].to_pylist(), rows["content"].to_pylist(), strict=True))
     content_digest = sum(map(int.from_bytes, of_samples.values())) % (1 << 128)
     _write_file(path, rows, registry.identity(extractors), scheme, f"{content_digest:032x}")

@@ -7,9 +7,8 @@ hashes: it holds whole samples, whatever the order of the journals and of the pl
 partition.
 """
 
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -67,6 +66,14 @@ class PlannedTraces:
     makers: Counter[Maker] = field(default_factory=Counter)
     bring_images: Callable[[Sequence[Sample]], None] = lambda samples: None
     """Makes the images of some samples readable on this machine."""
+    bring_journals: Callable[[Sequence[Path]], None] = lambda journals: None
+    """Makes these journals readable on this machine."""
+    copies: Path | None = None
+    """A file on this machine with the records of some traces, too."""
+    copied: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """These traces, in order."""
+    copy_start: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Where the line of each starts there."""
 
     @property
     def count(self) -> int:
@@ -81,7 +88,20 @@ class PlannedTraces:
         return np.flatnonzero((self.partition == partition) & (self.journal >= 0))
 
     def locations(self, rows: NDArray[np.int64]) -> list[Location]:
-        return list(zip(self.journal[rows].tolist(), self.start[rows].tolist(), strict=True))
+        journal, start = self.journal[rows], self.start[rows]
+        if self.copies is not None and len(self.copied):
+            places = np.minimum(np.searchsorted(self.copied, rows), len(self.copied) - 1)
+            is_copied = self.copied[places] == rows
+            journal = np.where(is_copied, len(self.journals), journal)
+            start = np.where(is_copied, self.copy_start[places], start)
+        numbers = np.unique(journal).tolist()
+        self.bring_journals([self.journals[number] for number in numbers if number < len(self.journals)])
+        return list(zip(journal.tolist(), start.tolist(), strict=True))
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of `locations`, by their numbers."""
+        return self.journals if self.copies is None else [*self.journals, self.copies]
 
     def ranges(self, traces: int) -> list[tuple[str, str]]:
         """Ranges of sample ids in order, the upper end not in them, that hold about so many traces each."""
@@ -94,7 +114,7 @@ class PlannedTraces:
 
     def traces(self, ids: Sequence[str]) -> Iterator[Trace]:
         """The traces with these ids, in their order."""
-        return read_traces(self.journals, self.locations(self.rows_of(ids)))
+        return read_traces(self.files, self.locations(self.rows_of(ids)))
 
     def items(self) -> Iterator[tuple[str, Sample, Trace]]:
         """Every live trace with its id and sample, in the order of samples, then traces; one partition in memory."""
@@ -103,7 +123,7 @@ class PlannedTraces:
             samples = {sample.id: sample for sample in read_partition(self.samples, partition)}
             rows = self.rows(partition)
             rows = rows[np.lexsort((self.ids[rows], self.sample_ids[rows]))]
-            for next_trace in read_traces(self.journals, self.locations(rows)):
+            for next_trace in read_traces(self.files, self.locations(rows)):
                 yield next_trace.id, samples[next_trace.sample_id], next_trace
 
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
@@ -142,7 +162,7 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
-    planned, teachers = _read_plan(generate, samples, partition_rows=partition_rows)
+    planned, teachers = read_plan(generate, samples, partition_rows=partition_rows)
     ids = planned.ids
     errors: dict[int, tuple[int, Maker]] = {}
     for records in workers.map(read_piece, pieces(planned.journals)):
@@ -158,50 +178,27 @@ def index(generate: Path, samples: Path, partition_rows: int, workers: Workers =
         planned.digests[partition] = _add_digest(planned.digests[partition], content(sample))
 
     planned.asked_start = _copy_samples(planned, add_digest)
-    _write_places(planned, generate)
+    write_places(planned, generate)
     return planned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitIndex:
-    """What an index of some partitions of a run in a store tells of them."""
-
-    places: pa.Table
-    """The id of each live trace, its journal in the folder of the unit, and where its line starts."""
-    journals: Mapping[str, str]
-    """What each journal is called in the folder of the whole run."""
-    makers: Mapping[Maker, int]
-
-
-def index_of_units(
-    generate: Path, samples: Path, units: Iterable[UnitIndex], digests: Sequence[int]
-) -> tuple[PlannedTraces, NDArray[np.int32]]:
-    """What `index` gives, put together from the indexes of units: no journal is read; the unit of each trace, or -1.
-
-    `digests` are those of the partitions. Raises DataError where units and journals do not belong together.
-    """
-    planned, _ = _read_plan(generate, samples, len(digests))
-    unit_numbers = np.full(len(planned.ids), -1, np.int32)
-    numbers = {path.relative_to(generate).as_posix(): number for number, path in enumerate(planned.journals)}
-    for unit_number, unit in enumerate(units):
-        rows = _rows_of(planned.ids, ids_of(unit.places["id"]))
-        journals = unit.places["journal"].combine_chunks().dictionary_encode()
-        names = [unit.journals.get(name, "") for name in journals.dictionary.to_pylist()]
-        if (rows < 0).any() or not numbers.keys() >= set(names):
-            raise DataError(f"{generate}: the traces of some units are not those of the run; filter it again")
-        planned.journal[rows] = np.array([numbers[name] for name in names], np.int32)[journals.indices.to_numpy()]
-        planned.start[rows] = unit.places["start"].to_numpy()
-        planned.makers.update(unit.makers)
-        unit_numbers[rows] = unit_number
-    planned.digests = list(digests)
-    shutil.rmtree(planned.samples, ignore_errors=True)
-    _write_places(planned, generate)
-    return planned, unit_numbers
 
 
 def read_traces(journals: Sequence[Path], locations: Sequence[Location]) -> Iterator[Trace]:
     """The traces at these locations, in their order."""
     return map(trace, _records_at(journals, locations))
+
+
+def read_lines(files: Sequence[Path], locations: Sequence[Location]) -> Iterator[bytes]:
+    """The lines at these locations, in their order."""
+    opened: dict[int, IO[bytes]] = {}
+    try:
+        for number, start in locations:
+            if number not in opened:
+                opened[number] = files[number].open("rb")
+            opened[number].seek(start)
+            yield opened[number].readline()
+    finally:
+        for file in opened.values():
+            file.close()
 
 
 def read_samples_at(files: Sequence[Path], locations: Sequence[Location]) -> dict[str, Sample]:
@@ -223,7 +220,7 @@ def trace(record: dict[str, Any]) -> Trace:
 _PLANNED = ("id", "sample_id", "teacher")
 
 
-def _read_plan(
+def read_plan(
     generate: Path, samples: Path, count: int | None = None, *, partition_rows: int = 1
 ) -> tuple[PlannedTraces, Ids]:
     """The planned traces in `count` partitions, none of which is known to be live, and the teacher of each."""
@@ -273,11 +270,12 @@ def _borders(count: int) -> list[str]:
 
 def _rows_in(ids: Ids, requested_ids: Sequence[str]) -> list[int]:
     """The row of each id; -1 for an id that is not planned."""
-    rows: list[int] = _rows_of(ids, np.array(requested_ids, np.bytes_)).tolist()
+    rows: list[int] = rows_of_ids(ids, np.array(requested_ids, np.bytes_)).tolist()
     return rows
 
 
-def _rows_of(ids: Ids, requested_ids: Ids) -> NDArray[np.int64]:
+def rows_of_ids(ids: Ids, requested_ids: Ids) -> NDArray[np.int64]:
+    """The row of each id; -1 for an id that is not planned."""
     if not len(ids):
         return np.full(len(requested_ids), -1)
     rows = np.minimum(np.searchsorted(ids, requested_ids), len(ids) - 1)
@@ -341,7 +339,8 @@ def _copy_samples(planned: PlannedTraces, on_copied: Callable[[int, Sample], Non
     return starts
 
 
-def _write_places(planned: PlannedTraces, generate: Path) -> None:
+def write_places(planned: PlannedTraces, generate: Path) -> None:
+    """Write beside the samples where the record of each trace is."""
     names = pa.array([journal.relative_to(generate).as_posix() for journal in planned.journals], pa.string())
     live_rows = np.flatnonzero(planned.journal >= 0)
     schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])

@@ -29,7 +29,8 @@ from filters import store_run
 from filters.apply import apply
 from filters.store_run import filter_in_store
 from filters.tables import measure, trace_index
-from filters.tables.trace_index import UnitIndex, index_of_units, partition_count
+from filters.tables.trace_index import partition_count
+from filters.tables.unit_index import UnitIndex, index_of_units
 from teacher.store_run import generate_in_store
 
 
@@ -237,7 +238,7 @@ def test_an_index_of_other_traces_is_refused(world: World, tmp_path: Path, place
     table = pa.table({"id": [world.planned()[0]], "journal": [first], "start": [0]} | places)
     unit = UnitIndex(places=table, journals={first: first}, makers={})
     with pytest.raises(DataError, match="not those of the run"):
-        index_of_units(run, tmp_path / "samples", [unit], [0])
+        index_of_units(run, tmp_path / "samples", [first], [unit], [0])
 
 
 def test_a_damaged_file_of_a_stage_is_not_pulled(world: World, tmp_path: Path) -> None:

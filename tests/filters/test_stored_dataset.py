@@ -25,7 +25,7 @@ from distill.units.commits import Attempt
 from distill.units.run_state import read_run_state
 from distill.units.stored_run import finished_plan, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_stage
-from filters import store_run, stored_dataset
+from filters import placed_rows, store_run, stored_dataset
 from filters.apply import apply, read_inputs
 from filters.dataset import writer
 from filters.matching import image_match
@@ -89,7 +89,8 @@ def test_rows_of_many_partitions_come_into_files_of_several_row_groups(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
-    monkeypatch.setattr(writer, "dataset_file_rows", lambda rows: 20)
+    for module in (writer, placed_rows):
+        monkeypatch.setattr(module, "dataset_file_rows", lambda rows: 20)
     monkeypatch.setattr(stored_dataset, "_BATCH", 2)
     units = committed(monkeypatch)
     filter_in_store(world.recipe(), address(world), world.folder / "first")
