@@ -108,7 +108,8 @@ def apply(
                 signals = tuple(known)
                 watch.measured(traces.count, traces.count)
             shared = measured.shared if measured is not None else None
-            side = _measure_side(recipe, traces, signals, shared, measurers, labels, folder, watch)
+            side = _find_copies(recipe, traces, signals, shared, folder)
+            side |= _measure_side(recipe, traces, measurers, labels, folder, watch)
             tables = Tables(signals=signals, side=side, columns=registry.columns(recipe))
             result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known)
             counts, outputs = result.write()
@@ -255,23 +256,29 @@ def _measure_locally(
     )
 
 
+def _find_copies(
+    recipe: Recipe, traces: PlannedTraces, signals: tuple[Path, ...], shared: Shared | None, folder: Path
+) -> dict[str, tuple[Path, ...]]:
+    """Near duplicates of the whole run, if the recipe asks for them; their file by the name of the family."""
+    scheme, threshold = corpus_scheme(recipe), recipe.filter.corpus.threshold
+    if scheme is None:
+        return {}
+    path = corpus_duplicates.write(traces, signals, folder / "corpus", scheme, threshold, shared)
+    give_back_memory()
+    return {"corpus": (path,)}
+
+
 def _measure_side(
     recipe: Recipe,
     traces: PlannedTraces,
-    signals: tuple[Path, ...],
-    shared: Shared | None,
     measurers: Mapping[str, ModelSignal],
     labels: Mapping[str, TraceLabel],
     folder: Path,
     watch: "_Watch",
 ) -> dict[str, tuple[Path, ...]]:
-    """Every signal that the recipe asks for across partitions, or by models; the files of each family."""
-    settings, scheme = recipe.filter, corpus_scheme(recipe)
+    """All else that the recipe asks for across partitions, of people or of models; the files of each family."""
+    settings = recipe.filter
     side: dict[str, tuple[Path, ...]] = {}
-    if scheme is not None:
-        threshold = settings.corpus.threshold
-        side["corpus"] = (corpus_duplicates.write(traces, signals, folder / "corpus", scheme, threshold, shared),)
-        give_back_memory()
     if "question" in settings.signals:
         traces.copy_samples()
         side["question"] = (
