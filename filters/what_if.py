@@ -1,49 +1,72 @@
 """`distill filter --what-if`: what another policy would keep and select, by the signals already measured.
 
-Nothing is measured and nothing is written: one query reads the signals, applies rules and ranks, and counts. The
-rules, ranks and places are those of `filters.decisions.decide`.
+Nothing is measured and nothing is written: rules are applied to the signals, traces are ranked and counted. The
+decisions are those of `filters.decisions.decide`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts import integrity, manifest
-from distill.artifacts.layout import DECISIONS, SIGNALS, part_paths
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.layout import SIGNALS, part_paths
+from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.filter import DEFAULT_RULES, Filter, Select
+from distill.recipe.sections.filter import DEFAULT_RULES, Select
 from distill.reports.text_table import table
-from filters.decisions import decide
 from filters.decisions import rules as conditions
-from filters.decisions.copies import preferred_copies
+from filters.decisions.array_decisions import ArrayDecisions, PolicyArrays
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
+from filters.decisions.trace_arrays import GROUPS, Flags, TraceArrays
 from filters.signals.schema import FACTS, SIDE
-from filters.tables.signal_database import (
-    Tables,
-    connect,
-    identifier,
-    join_aligned,
-    parquet_rows,
-    ranges,
-    signals_of,
-    text,
-)
+from filters.tables.signal_database import parquet_rows, signals_of
 
-_GROUPS = ("teacher", "domain", "difficulty")
 _SHOWN = 3
-_AT_ONCE = 2_000_000
-"""Traces that are ranked at once: a million need some 150 MB."""
-_FLAGS_A_NUMBER = 30
 _STATE = "_state"
+
+
+class LastTraces:
+    """The traces of the filter stage that was looked at last. One comparison after another uses them."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._key: tuple[Any, ...] = ()
+
+    def of(self, folder: Path, columns: pa.Schema, threads: int | None) -> PolicyArrays:
+        """The traces of a filter folder, read anew where another stage has finished or other columns are known."""
+        status = (folder / MANIFEST).stat()
+        key = (folder, status.st_ino, status.st_mtime_ns, status.st_size, tuple(columns.names))
+        if key != self._key:
+            self._key = ()
+            traces = TraceArrays(folder, columns, threads=threads)
+            self.policies = PolicyArrays(traces)
+            self.reasons = _reasons_before(traces)
+            self.groups = _group_names(traces)
+            self._key = key
+        return self.policies
+
+    def unreadable(self) -> dict[str, Flags]:
+        """The traces of samples whose images could not be read when the dataset was written, by that reason."""
+        if UNREADABLE_IMAGE not in self.reasons:
+            return {}
+        traces = self.policies.traces
+        numbers = traces.database.execute(
+            "SELECT file_row_number AS number FROM "
+            f"{parquet_rows([traces.decisions], 'file_row_number = true')} "
+            f"WHERE list_contains(list_transform(reasons, lambda reason: reason.rule), '{UNREADABLE_IMAGE}')"
+        ).fetchnumpy()["number"]
+        of_question = np.zeros(len(traces.questions), np.bool_)
+        of_question[traces.question[numbers]] = True
+        return {UNREADABLE_IMAGE: of_question[traces.question]}
 
 
 class PolicyCounts(NamedTuple):
@@ -69,8 +92,10 @@ class Comparison:
     """What the comparison cannot show, because it was measured otherwise or not at all."""
 
 
-def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Comparison:
+def what_if(recipe: Recipe, run: Path, *, threads: int | None = None, last: LastTraces | None = None) -> Comparison:
     """Compare the policy of `recipe` with the decisions of a run's finished filter stage.
+
+    `last` keeps the traces for the next policy: it then reads only what is new to them.
 
     Raises RecipeError for a policy that cannot be right, StaleError when nothing was filtered yet, DataError when the
     shares of a mix cannot be met.
@@ -80,33 +105,25 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     done = integrity.require_finished(
         run, "filter", next_step="run `distill filter` first; then policies can be compared"
     )
-    database = connect(Tables.of(folder, columns), more={"decisions": folder / DECISIONS}, threads=threads)
-    database.execute(f"""
-        CREATE TEMP VIEW before AS SELECT *, file_row_number AS number
-        FROM {parquet_rows([folder / DECISIONS], "file_row_number = true")}""")
-    reasons_before = _reasons_before(database)
-    unreadable = _unreadable(database) if UNREADABLE_IMAGE in reasons_before else []
-    policy = _Policy(tuple(rules), recipe.filter.select, recipe.seed, _traces(database, recipe.filter), unreadable)
-    try:
-        traces = preferred_copies(database, rules, recipe.filter.select.order, policy.drops(), policy.traces)
-        policy = replace(policy, traces=f"(FROM {traces}) AS signals")
-        tally = _tally(database, policy, pq.read_metadata(folder / DECISIONS).num_rows)
-    except duckdb.Error as error:
-        raise conditions.faulty_expression(
-            database, conditions.expressions(rules, recipe.filter.select), error
-        ) from None
-    reasons_after = _ordered(tally.reasons)
-    groups = _by_name(database, tally.groups)
-    return Comparison(
-        total=_sum(groups.values()),
-        groups={name: _counts_by_value(groups, position) for position, name in enumerate(_GROUPS)},
-        reasons={
-            name: (reasons_before.get(name, 0), reasons_after.get(name, 0))
-            for name in {**reasons_before, **reasons_after}
-        },
-        moved={name: (tally.counts_moved[name], _ids(folder / DECISIONS, tally.moved[name])) for name in _MOVED},
-        notes=tuple(_notes(recipe, columns, rules, done)),
-    )
+    last, select = last or LastTraces(), recipe.filter.select
+    with last.lock:
+        policies = last.of(folder, columns, threads)
+        traces = policies.traces
+        try:
+            decisions = policies.decide(rules, select, recipe.seed, last.unreadable())
+        except duckdb.Error as error:
+            raise conditions.faulty_expression(
+                traces.database, conditions.expressions(rules, select), error
+            ) from None
+        before, after = last.reasons, _ordered(_reasons(decisions, select))
+        groups = _by_group(traces, decisions, last.groups)
+        return Comparison(
+            total=_sum(groups.values()),
+            groups={name: _counts_by_value(groups, position) for position, name in enumerate(GROUPS)},
+            reasons={name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}},
+            moved=_moved(traces, decisions),
+            notes=tuple(_notes(recipe, columns, rules, done)),
+        )
 
 
 def as_text(comparison: Comparison) -> str:
@@ -151,6 +168,13 @@ def _check_policy(recipe: Recipe, folder: Path) -> tuple[pa.Schema, list[Conditi
         return columns, conditions.check(recipe.filter, columns)
 
 
+def _group_names(traces: TraceArrays) -> list[tuple[str, ...]]:
+    """Teacher, domain and difficulty of each group."""
+    names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in GROUPS)
+    rows = traces.database.execute(f"SELECT hash({', '.join(GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
+    return [tuple(names) for _, *names in sorted(rows)]
+
+
 def _ids(decisions: Path, numbers: Sequence[int]) -> tuple[str, ...]:
     """The ids of the traces with these numbers: their rows in the decision table."""
     ids = []
@@ -164,18 +188,9 @@ def _ids(decisions: Path, numbers: Sequence[int]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _unreadable(database: duckdb.DuckDBPyConnection) -> list[str]:
-    """Samples whose images could not be read when the dataset was written."""
-    rows = database.execute(
-        "SELECT DISTINCT sample_id FROM (SELECT sample_id, unnest(reasons) AS reason FROM decisions) "
-        f"WHERE reason.rule = '{UNREADABLE_IMAGE}' ORDER BY 1"
-    ).fetchall()
-    return [sample_id for (sample_id,) in rows]
-
-
-def _reasons_before(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def _reasons_before(traces: TraceArrays) -> dict[str, int]:
     # A rule is named by its name, a limit of the selection by its condition.
-    rows: list[tuple[str, int]] = database.execute(
+    rows: list[tuple[str, int]] = traces.database.execute(
         f"SELECT CASE WHEN reason.rule = '{NOT_SELECTED}' THEN reason.condition ELSE reason.rule END, count(*) "
         "FROM (SELECT unnest(reasons) AS reason FROM decisions) GROUP BY 1"
     ).fetchall()
@@ -187,170 +202,46 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name)) if counts[name]}
 
 
-def _traces(database: duckdb.DuckDBPyConnection, settings: Filter) -> str:
-    """SQL of the traces: the signals that the policy reads, and `was_kept` and `was_selected` of the run.
-
-    `number` is the place of a trace in the order of the ids.
-
-    Side tables that nothing reads are not joined.
-    """
-    read = " ".join([*(rule.drop for rule in settings.rules), *settings.select.order]).lower()
-    read += " ".join(mix.by for mix in settings.select.mix).lower()
-    by_key: dict[str, list[str]] = {"id": [], "sample_id": []}
-    columns = ["before.id", "number", "before.kept AS was_kept", "before.selected AS was_selected"]
-    for name, (key, schema) in SIDE.items():
-        if any(column.lower() in read for column in schema.names):
-            by_key[key].append(f"side_{name}")
-            columns += [identifier(column) for column in schema.names] if key == "id" else []
-    earlier = f"SELECT {', '.join(columns)} FROM {join_aligned(database, 'before', by_key['id'])}"
-    by_sample = "".join(f" LEFT JOIN {name} USING (sample_id)" for name in by_key["sample_id"])
-    return f"(FROM local JOIN ({earlier}) USING (id){by_sample})"
+def _reasons(decisions: ArrayDecisions, select: Select) -> dict[str, int]:
+    """How many traces each rule drops, and each limit leaves out."""
+    kept, within_teacher, best = (
+        int(np.count_nonzero(flags)) for flags in (decisions.kept, decisions.teacher_best, decisions.best)
+    )
+    return {
+        **{name: int(np.count_nonzero(flags)) for name, flags in decisions.dropped.items()},
+        f"per_teacher = {select.per_teacher}": kept - within_teacher,
+        f"per_question = {select.per_question}": within_teacher - best,
+        **decisions.beyond,
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Policy:
-    """A policy on the traces of a run, as SQL."""
-
-    rules: tuple[Condition, ...]
-    select: Select
-    seed: int
-    traces: str
-    unreadable: list[str]
-
-    def drops(self) -> dict[str, str]:
-        """SQL of whether each rule drops a trace, by the rule's name."""
-        listed = ", ".join(map(text, self.unreadable))
-        drops = {rule.name: decide.drops(rule) for rule in self.rules}
-        return drops | ({UNREADABLE_IMAGE: f"sample_id IN ({listed})"} if listed else {})
-
-    def flags(self) -> list[str]:
-        """State of a trace before selection: its last decision, and the rules that drop it now."""
-        return ["was_kept", "was_selected", *self.drops()]
-
-    def ranked(self, within: str) -> str:
-        """Every trace with what the rules and its question's limits make of it.
-
-        Sorting is most of the work, so a trace is as few numbers as possible: a question and a group are hashes,
-        flags are bits of `flags_0`, `flags_1` and so on. A trace's id is its `number`, except in a mix, whose chance
-        is made from ids. Two of a million questions have the same hash with a probability of one to 37 million.
-        """
-        drops = [f"{sql} AS {identifier(_dropped_by(name))}" for name, sql in self.drops().items()]
-        kept = " OR ".join(identifier(_dropped_by(name)) for name in self.drops()) or "false"
-        bits = ["was_kept", "was_selected", *(identifier(_dropped_by(name)) for name in self.drops())]
-        numbers = [
-            " + ".join(
-                f"{1 << place} * {bit}::INTEGER" for place, bit in enumerate(bits[start : start + _FLAGS_A_NUMBER])
-            )
-            for start in range(0, len(bits), _FLAGS_A_NUMBER)
-        ]
-        order = (identifier(entry.removeprefix("-")) for entry in self.select.order)
-        columns = [
-            *("number", "hash(sample_id) AS question", f"hash({', '.join(_GROUPS)}) AS groups", "kept", *order),
-            *(f"{sql} AS flags_{place}" for place, sql in enumerate(numbers)),
-            *(["teacher"] if self.select.per_teacher is not None else []),
-            *(
-                ["id", f"CASE WHEN kept THEN {decide.kind_of(self.select)} END AS kind"]
-                if decide.mixed(self.select)
-                else []
-            ),
-        ]
-        judged = f"""
-            SELECT {", ".join(dict.fromkeys(columns))} FROM (
-                SELECT *, NOT ({kept}) AS kept FROM (
-                    SELECT {", ".join(["*", *drops])} FROM {self.traces} WHERE {within}))"""
-        return decide.ranked(self.select, judged, question="question", tie="number")
-
-
-def _dropped_by(rule: str) -> str:
-    return f"dropped by {rule}"
-
-
-_MOVED: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    "newly kept": lambda of: of["kept"] and not of["was_kept"],
-    "newly dropped": lambda of: of["was_kept"] and not of["kept"],
-    "newly selected": lambda of: of["selected"] and not of["was_selected"],
-    "no longer selected": lambda of: of["was_selected"] and not of["selected"],
-}
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Counts of a comparison, added up over parts of the traces."""
-
-    groups: dict[int, list[int]] = field(default_factory=dict)
-    """Counts by the hash of teacher, domain and difficulty."""
-    reasons: Counter[str] = field(default_factory=Counter)
-    counts_moved: Counter[str] = field(default_factory=Counter)
-    moved: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in _MOVED})
-    """The numbers of the first traces that moved."""
-
-    def add(self, rows: Iterable[Sequence[Any]], policy: _Policy) -> None:
-        """Add rows of `_query`."""
-        select, names = policy.select, policy.flags()
-        for group, count, numbers, kept, teacher_best, best, selected, *flags in rows:
-            bits = (number >> place & 1 for number in flags for place in range(_FLAGS_A_NUMBER))
-            known = dict(zip(names, bits, strict=False)) | {"kept": kept, "selected": selected}
-            seen = (True, known["was_kept"], kept, known["was_selected"], selected)
-            counts = self.groups.setdefault(group, [0] * len(seen))
-            self.groups[group] = [before + count * bool(flag) for before, flag in zip(counts, seen, strict=True)]
-            for name in names[2:]:
-                self.reasons[name] += count * known[name]
-            self.reasons[f"per_teacher = {select.per_teacher}"] += count * (kept and not teacher_best)
-            self.reasons[f"per_question = {select.per_question}"] += count * (kept and teacher_best and not best)
-            for name, has_moved in _MOVED.items():
-                if has_moved(known):
-                    self.counts_moved[name] += count
-                    self.moved[name] = sorted([*self.moved[name], *numbers])[:_SHOWN]
-
-
-def _tally(database: duckdb.DuckDBPyConnection, policy: _Policy, rows: int) -> _Tally:
-    """One pass over the traces; a mix needs the counts of all traces first, so their ranks are kept for a second."""
-    tally, select = _Tally(), policy.select
-    parts = [within.format("sample_id") for within in ranges(rows, _AT_ONCE)]
-    if not decide.mixed(select):
-        for within in parts:
-            ranked = f"SELECT *, kept AND best AS selected FROM ({policy.ranked(within)})"
-            tally.add(database.execute(_query(ranked)).fetchall(), policy)
-        return tally
-    for number, within in enumerate(parts):
-        start = "INSERT INTO ranked" if number else "CREATE TEMP TABLE ranked AS"
-        database.execute(f"{start} {policy.ranked(within)}")
-    counts = database.execute("SELECT kind, count(*) FROM ranked WHERE kept AND best GROUP BY kind").fetchall()
-    decide.create_quotas(database, counts, select)
-    database.execute(f"""
-        CREATE TEMP TABLE placed AS
-        SELECT *, place <= quota AS selected
-        FROM (SELECT *, {decide.place_in_kind(policy.seed)} AS place FROM ranked WHERE kept AND best)
-        JOIN quotas USING (kind)""")
-    beyond = database.execute(
-        f"SELECT {decide.limit_of_dataset(select)}, count(*) FROM placed WHERE NOT selected GROUP BY 1"
-    ).fetchall()
-    tally.reasons.update(dict(beyond))
-    everything = """
-        SELECT * FROM placed
-        UNION ALL BY NAME SELECT *, false AS selected FROM ranked WHERE NOT (kept AND best)"""
-    tally.add(database.execute(_query(everything)).fetchall(), policy)
-    return tally
-
-
-def _query(traces: str) -> str:
-    """Counts and the first numbers of the traces in the same state."""
-    return f"""
-        SELECT groups, count(*), min(number, {_SHOWN}), kept, teacher_best, best, selected, COLUMNS('flags_[0-9]+')
-        FROM ({traces}) GROUP BY ALL"""
-
-
-def _by_name(
-    database: duckdb.DuckDBPyConnection, counts: Mapping[int, Sequence[int]]
+def _by_group(
+    traces: TraceArrays, decisions: ArrayDecisions, names: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], PolicyCounts]:
-    """Counts by teacher, domain and difficulty."""
-    names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in _GROUPS)
-    rows = database.execute(f"SELECT hash({', '.join(_GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
+    """Counts by teacher, domain and difficulty; `names` are those of the groups."""
+    flags = (None, traces.was_kept, decisions.kept, traces.was_selected, decisions.selected)
+    counts = (
+        np.bincount(traces.group if each is None else traces.group[each], minlength=len(names)).tolist()
+        for each in flags
+    )
     named: dict[tuple[str, ...], PolicyCounts] = {}
-    for group, *key in rows:  # an empty value has the name of a missing one
-        if group in counts:
-            named[tuple(key)] = _sum([named.get(tuple(key), PolicyCounts()), PolicyCounts(*counts[group])])
+    for name, *each in zip(names, *counts, strict=True):  # an empty value has the name of a missing one
+        named[name] = _sum([named.get(name, PolicyCounts()), PolicyCounts(*each)])
     return named
+
+
+def _moved(traces: TraceArrays, decisions: ArrayDecisions) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """How many traces are newly kept and so on, with the ids of the first."""
+    moved = {
+        "newly kept": decisions.kept & ~traces.was_kept,
+        "newly dropped": traces.was_kept & ~decisions.kept,
+        "newly selected": decisions.selected & ~traces.was_selected,
+        "no longer selected": traces.was_selected & ~decisions.selected,
+    }
+    return {
+        name: (int(np.count_nonzero(flags)), _ids(traces.decisions, np.flatnonzero(flags)[:_SHOWN].tolist()))
+        for name, flags in moved.items()
+    }
 
 
 def _counts_by_value(groups: Mapping[tuple[str, ...], PolicyCounts], position: int) -> dict[str, PolicyCounts]:

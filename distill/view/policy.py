@@ -21,7 +21,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.recipe_text import edit_recipe_text
 from distill.view.trace_table import TraceTable
 from filters.decisions.rules import check
-from filters.what_if import what_if
+from filters.what_if import LastTraces, what_if
 
 _RULES, _PER_QUESTION = "filter.rules", "filter.select.per_question"
 _RULE: Final = re.compile(r"(?P<body>\[\[filter\.rules\]\].*?)(?P<rest>(?:\n(?:[ \t]*#[^\n]*|[ \t]*))*)\Z", re.DOTALL)
@@ -46,14 +46,14 @@ def policy(table: TraceTable) -> dict[str, Any]:
     return {"rules": rules, "per_question": recipe.filter.select.per_question}
 
 
-def compare_policy(table: TraceTable, asked: Mapping[str, Any]) -> dict[str, Any]:
+def compare_policy(table: TraceTable, asked: Mapping[str, Any], last: LastTraces | None = None) -> dict[str, Any]:
     """What the rules and `per_question` that are asked for would change, and their lines for the recipe.
 
-    Raises RecipeError for a policy that cannot be right.
+    `last` keeps the traces for the next policy. Raises RecipeError for a policy that cannot be right.
     """
     recipe = _recipe(table)
     section, changed = _changed(recipe, table.run / RECIPE, asked)
-    found = what_if(recipe.model_copy(update={"filter": changed.filter}), table.run)
+    found = what_if(recipe.model_copy(update={"filter": changed.filter}), table.run, last=last)
     return {
         "total": found.total._asdict(),
         "groups": {

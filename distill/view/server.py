@@ -32,6 +32,7 @@ from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
+from filters.what_if import LastTraces
 
 HOST: Final = "127.0.0.1"
 _PAGE: Final = {
@@ -72,6 +73,7 @@ class ViewServer:
         self.token = token or secrets.token_urlsafe(24)
         self.table = TraceTable(run)
         self.students = Students(run, other)
+        self.compared = LastTraces()
         self.journal: LabelJournal | None = None
         self.labelling_off = ""
         """Why no label is taken; empty where labels are."""
@@ -291,7 +293,8 @@ class ViewServer:
         return _json(await asyncio.to_thread(policy, self.table))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        return _json(await asyncio.to_thread(compare_policy, self.table, await _object(request)))
+        asked = await _object(request)
+        return _json(await asyncio.to_thread(compare_policy, self.table, asked, self.compared))
 
     async def _write_policy(self, request: web.Request) -> web.Response:
         if self.recipe is None:

@@ -15,7 +15,7 @@ from filters.decisions.rules import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
+class CopyKind:
     """One kind of copies."""
 
     name: str
@@ -28,29 +28,29 @@ class _Kind:
     """SQL of the kind's columns where nothing is repeated."""
 
 
-_KINDS = (
-    _Kind(
+KINDS = (
+    CopyKind(
         name="question",
         key="sample_id",
         is_copy="question_duplicate_of IS NOT NULL",
         original="question_duplicate_of",
         preferred={"question_duplicate_of": "NULL"},
     ),
-    _Kind(
+    CopyKind(
         name="exact",
         key="id",
         is_copy="exact_duplicate",
         original="duplicate_of",
         preferred={"exact_duplicate": "false"},
     ),
-    _Kind(
+    CopyKind(
         name="near",
         key="id",
         is_copy="near_duplicate",
         original="duplicate_of",
         preferred={"near_duplicate": "false", "duplicate_of": "NULL", "duplicate_jaccard": "NULL"},
     ),
-    _Kind(
+    CopyKind(
         name="corpus",
         key="id",
         is_copy="corpus_duplicate",
@@ -76,8 +76,8 @@ def preferred_copies(
     read.update(column for condition in conditions for column in condition.columns)
     measured = {name for name, *_ in connection.execute(f"FROM {traces} LIMIT 0").description or ()}
     others = [sql for name, sql in drops.items() if name not in {condition.name for condition in conditions}]
-    later = {column for kind in _KINDS for column in kind.preferred}
-    for kind in _KINDS:
+    later = {column for kind in KINDS for column in kind.preferred}
+    for kind in KINDS:
         if read & kind.preferred.keys():
             rules = [drops[each.name] for each in conditions if not later.intersection(each.columns)]
             count = _choose(connection, kind, traces, [*others, *rules], "answer_verdict" in measured)
@@ -86,7 +86,7 @@ def preferred_copies(
     return traces
 
 
-def _replaced(kind: _Kind, traces: str) -> str:
+def _replaced(kind: CopyKind, traces: str) -> str:
     chosen = f"{kind.key} IN (SELECT unit FROM preferred_{kind.name})"
     columns = (
         f"CASE WHEN {chosen} THEN {value} ELSE {column} END AS {column}" for column, value in kind.preferred.items()
@@ -95,7 +95,7 @@ def _replaced(kind: _Kind, traces: str) -> str:
 
 
 def _choose(
-    connection: duckdb.DuckDBPyConnection, kind: _Kind, traces: str, drops: Sequence[str], judged: bool
+    connection: duckdb.DuckDBPyConnection, kind: CopyKind, traces: str, drops: Sequence[str], judged: bool
 ) -> int:
     """Make a table of the copies that take the place of their preferred one; returns how many there are."""
     # A trace with the same words as one that repeats the preferred trace names that one.

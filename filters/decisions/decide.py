@@ -116,28 +116,28 @@ def _columns_of_rank(select: Select) -> str:
     return ", ".join(identifier(name) for name in dict.fromkeys(names))
 
 
-def ranked(select: Select, traces: str, question: str = "sample_id", tie: str = "id") -> str:
+def ranked(select: Select, traces: str) -> str:
     """SQL of `traces` with the ranks of each trace among the traces of its question that are kept as well.
 
-    `traces` is a query with the columns `question`, `tie`, teacher, kept and those of the order; the trace with the
-    smaller `tie` comes first of two that are equal in the order. A rank that nothing limits is 1.
+    `traces` is a query with the columns sample_id, id, teacher, kept and those of the order; the trace with the
+    smaller id comes first of two that are equal in the order. A rank that nothing limits is 1.
     """
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""
-        SELECT *, {_rank(select, f"{question}, teacher_best", tie, select.per_question)} AS question_rank,
+        SELECT *, {_rank(select, "sample_id, teacher_best", select.per_question)} AS question_rank,
             teacher_best AND {_within("question_rank", select.per_question)} AS best
         FROM (
-            SELECT *, {_rank(select, f"{question}, teacher", tie, select.per_teacher)} AS teacher_rank,
+            SELECT *, {_rank(select, "sample_id, teacher", select.per_teacher)} AS teacher_rank,
                 {_within("teacher_rank", select.per_teacher)} AS teacher_best
             FROM ({traces})
         )"""
 
 
-def _rank(select: Select, among: str, tie: str, limit: int | None) -> str:
+def _rank(select: Select, among: str, limit: int | None) -> str:
     # Sorting a million traces takes 0.4 s: it is left out where no limit reads the rank.
     if limit is None:
         return "1::BIGINT"
-    return f"row_number() OVER (PARTITION BY kept, {among} ORDER BY {order([*select.order, tie])})"
+    return f"row_number() OVER (PARTITION BY kept, {among} ORDER BY {order((*select.order, 'id'))})"
 
 
 _PLACED = """

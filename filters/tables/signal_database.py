@@ -78,14 +78,14 @@ def connect(
     for name, path in more.items():
         schema = pq.read_schema(path)
         _view(connection, name, (path,), schema, [schema])
-    joins, columns = [], list(local.names)
+    joins, columns = [], [identifier(name) for name in local.names]
     for name, (key, schema) in SIDE.items():
         files = tables.side.get(name, ())
         _view(connection, f"side_{name}", files, pa.schema([(key, pa.string()), *schema]), _schemas(files))
-        joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
-        columns += schema.names
-    listed = ", ".join(f'"{name}"' for name in columns)
-    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {listed} FROM local {' '.join(joins)}")
+        if files:
+            joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
+        columns += [identifier(column.name) if files else null_column(column) for column in schema]
+    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {', '.join(columns)} FROM local {' '.join(joins)}")
     return connection
 
 
@@ -150,6 +150,11 @@ _SQL: Mapping[pa.DataType, Literal["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"]] = 
 }
 
 
+def null_column(column: pa.Field) -> str:
+    """SQL of a column that has no value."""
+    return f"NULL::{_SQL[column.type]} AS {identifier(column.name)}"
+
+
 def _view(
     connection: duckdb.DuckDBPyConnection,
     name: str,
@@ -160,8 +165,7 @@ def _view(
     """A view of files of these schemas; a column is NULL in the rows of a file that does not have it."""
     present_columns = {name for schema in schemas for name in schema.names}
     columns = ", ".join(
-        f'"{column.name}"' if column.name in present_columns else f'NULL::{_SQL[column.type]} AS "{column.name}"'
-        for column in schema
+        identifier(column.name) if column.name in present_columns else null_column(column) for column in schema
     )
     by_name = ("union_by_name = true",) if len(schemas) > 1 else ()
     source = f"FROM {parquet_rows(files, *by_name)}" if files else "WHERE false"

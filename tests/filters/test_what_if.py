@@ -18,7 +18,7 @@ from distill.cli import app
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply
 from filters.signals import registry
-from filters.what_if import as_text, what_if
+from filters.what_if import LastTraces, as_text, what_if
 
 RULES = """
 [[filter.rules]]
@@ -118,6 +118,19 @@ def test_every_kind_of_policy_gives_the_decisions_of_filtering_anew(run, text):
     assert {name: both for name, both in found.reasons.items() if any(both)} == {
         name: (_reasons(before)[name], _reasons(after)[name]) for name in {**_reasons(before), **_reasons(after)}
     }
+
+
+def test_traces_of_the_last_comparison_serve_the_next_one_until_the_run_is_filtered_anew(run):
+    last = LastTraces()
+    for text in [SHORT, *POLICIES.values(), SHORT]:
+        assert what_if(other(run, text), run, last=last) == what_if(other(run, text), run)
+    traces = last.policies.traces
+    what_if(other(run, ONE), run, last=last)
+    assert last.policies.traces is traces
+    apply(other(run, SHORT), run, fresh=True)
+    after = what_if(other(run, SHORT), run, last=last)
+    assert last.policies.traces is not traces
+    assert after.total.kept == after.total.now_kept and not any(count for count, _ in after.moved.values())
 
 
 def _reasons(rows) -> Counter[str]:
