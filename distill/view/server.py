@@ -1,6 +1,6 @@
 """The web server of `distill view`: this machine only, a token in the first address.
 
-It writes labels, and the policy into the recipe that was named; nothing else.
+It writes labels, lines of the run's log, and the policy into the recipe that was named; nothing else.
 
 The token of the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as
 their host; requests that change something must come from its own page. So neither another page of the browser nor
@@ -23,12 +23,14 @@ from distill import redact
 from distill.artifacts.integrity import require_run
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
-from distill.errors import BusyError, DataError, DistillError, ImageError, StorageError
+from distill.errors import BusyError, DataError, DistillError, ImageError, StaleError, StorageError
 from distill.recipe.loading import load
+from distill.run_log import recording
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.asking import Asking
 from distill.view.policy import compare_policy, policy, write_policy
+from distill.view.refusals import ConnectionLog, RefusalLog
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import FACETS, Query, TraceTable
@@ -60,6 +62,8 @@ _PAGE_ROWS: Final = 200
 _READ_AT_ONCE: Final = 20_000
 """Records of journals that one request reads: half a second. The page asks on until all are read."""
 _SHOWN_ID: Final = 80
+_END_S: Final = 2.0
+"""How long Ctrl-C waits for answers."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -79,6 +83,7 @@ class ViewServer:
         """Why no label is taken; empty where labels are."""
         self.asking: Asking | None = None
         self._labels_given = 0
+        self.refusals = RefusalLog()
         self._labelling = asyncio.Lock()
         try:
             self.journal = LabelJournal(run)
@@ -116,7 +121,15 @@ class ViewServer:
 
         `on_start` gets the address, and on a second line why labelling is off where it is.
         """
-        runner = web.AppRunner(self.application(), access_log=None)
+        # Queries of a page that went on are not started; those that run end by themselves.
+        runner = web.AppRunner(
+            self.application(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_END_S,
+            max_line_size=_MAX_BODY,  # a pasted text may be what is looked for
+            logger=ConnectionLog(self.refusals),
+        )
         await runner.setup()
         try:
             try:
@@ -149,9 +162,16 @@ class ViewServer:
             response = refusal if refusal is not None else await handler(request)
         except web.HTTPException as error:
             response = _failure(error.status, error.reason)
+        except (StaleError, BusyError) as error:  # the run is being changed; the same request may be answered later
+            response = _failure(409, redact.message(str(error)))
         except DistillError as error:
             response = _failure(400, redact.message(str(error)))
-        response.headers.update(_HEADERS)
+        except ConnectionError:  # nobody reads the answer
+            response = _failure(400, "the connection ended before the whole request was there")
+        if isinstance(response, _Failure):
+            self.refusals.note(request.method, request.path, response.status, response.why)
+        if not response.prepared:
+            response.headers.update(_HEADERS)
         return response
 
     def _refusal(self, request: web.Request) -> web.StreamResponse | None:
@@ -247,14 +267,16 @@ class ViewServer:
         if self.journal is None:
             return _failure(409, self.labelling_off)
         values = await _object(request)
+        # A page that goes away stops a label at no moment but before it or after it.
+        return await asyncio.shield(self._keep_label(self.journal, values))
+
+    async def _keep_label(self, journal: LabelJournal, values: dict[str, Any]) -> web.Response:
         trace = str(values.get("trace", ""))
         async with self._labelling:  # labels keep their order
             await asyncio.to_thread(self.table.refresh, _READ_AT_ONCE)
             if not await asyncio.to_thread(self.table.holds, trace):
                 return _failure(404, f"no trace {trace[:_SHOWN_ID]!r} in {self.run}; no label was stored")
-            label = await asyncio.to_thread(
-                self.journal.add, values
-            )  # the answer is sent when the label is on the disk
+            label = await asyncio.to_thread(journal.add, values)  # the answer is sent when it is on the disk
             await asyncio.to_thread(self.table.set_label, label.trace, label.label)
             self._labels_given += 1
         return _json({"labelled": len(self.labels)})
@@ -330,10 +352,16 @@ def _json(values: Any) -> web.Response:
     return web.Response(body=orjson.dumps(values, default=str), content_type="application/json")
 
 
+class _Failure(web.Response):
+    """A refusal as JSON, with its reason."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(status=status, body=orjson.dumps({"error": why}), content_type="application/json")
+        self.why = why
+
+
 def _failure(status: int, message: str) -> web.Response:
-    response = _json({"error": message})
-    response.set_status(status)
-    return response
+    return _Failure(status, message)
 
 
 def view_run(
@@ -351,6 +379,7 @@ def view_run(
         require_run(other)
     with (
         closing(ViewServer(run, other, recipe=recipe)) as server,
-        suppress(KeyboardInterrupt),
-    ):  # Ctrl-C is how a person ends it
+        suppress(KeyboardInterrupt),  # Ctrl-C is how a person ends it
+        recording(run, "view"),
+    ):
         asyncio.run(server.serve(port, on_start))

@@ -64,6 +64,8 @@ class TraceTable:
         self._require_run(f"run `distill generate RECIPE --run {as_argument(run)}` first")
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._labels: dict[str, str] = {}
+        self._opened = 0
+        """Changes whenever the run is read anew: columns and rows may be others since."""
         self._open()
 
     def _require_run(self, step: str) -> None:
@@ -72,6 +74,7 @@ class TraceTable:
 
     def _open(self) -> None:
         """Read the run as it is now: with its decisions if the filter stage has finished."""
+        self._opened += 1
         folder, samples = self.run / "filter", self.run / "generate" / SAMPLES
         version = _filter_version(self.run)
         self._counts: dict[str, list[dict[str, Any]]] = {}
@@ -114,6 +117,7 @@ class TraceTable:
         )
         self._has_samples = bool(more)
         self._write_labels(self._labels)
+        self._opened += 1
         self.version = version  # last: what failed on the way is tried again
 
     def refresh(self, at_most: int = sys.maxsize) -> None:
@@ -125,12 +129,15 @@ class TraceTable:
         if self.filtered and _filter_version(self.run) == self.version:
             return  # without waiting for a query
         with self._lock:
-            if _filter_version(self.run) != self.version:
-                self._database.close()
-                self._open()
+            self._open_if_changed()
             if not self.filtered:
                 self._counts = {}
                 self.unread = not self._read.more(at_most)
+
+    def _open_if_changed(self) -> None:
+        if _filter_version(self.run) != self.version:
+            self._database.close()
+            self._open()
 
     def close(self) -> None:
         self._database.interrupt()
@@ -166,6 +173,20 @@ class TraceTable:
 
         Raises RecipeError for a condition that cannot be right, DataError for one that takes too long or fails.
         """
+        while True:
+            opened = self._opened
+            try:
+                found = self._search(query)
+            except (KeyError, StopIteration, DataError, RecipeError):
+                with self._lock:
+                    self._open_if_changed()  # the files may be those of another filter stage
+                if opened == self._opened:
+                    raise
+            else:
+                if opened == self._opened:
+                    return found
+
+    def _search(self, query: Query) -> dict[str, Any]:
         base, values = self._condition(query)
         chosen = self._chosen(query.chosen)
         facets = self._count(base, values, chosen)
@@ -200,6 +221,7 @@ class TraceTable:
             f"SELECT id FROM {own if conditions == ['true'] and not column else 'traces'} "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}id LIMIT ? OFFSET ?",
             [*values, *(value for _, value in chosen.values()), query.limit, query.offset],
+            limited=base != "true",
         )
         # As constants they are looked for in the files, before the joins.
         among = ", ".join(text(row["id"]) for row in ids) or "NULL"
@@ -242,6 +264,7 @@ class TraceTable:
             f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
             f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
             [*(value for _, value in chosen.values()), *values],
+            limited=base != "true",
         )
 
     def _facets(self) -> list[str]:
@@ -336,11 +359,12 @@ class TraceTable:
             parts[name] = sql, list(wanted)
         return parts
 
-    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a query, at most LIMIT_S seconds of it."""
+    def _rows(self, sql: str, values: Sequence[Any] = (), *, limited: bool = False) -> list[dict[str, Any]]:
+        """The rows of a query; `limited`: a person wrote a part of it, and it may take LIMIT_S seconds."""
         with self._lock:
             timer = threading.Timer(LIMIT_S, self._database.interrupt)
-            timer.start()
+            if limited:
+                timer.start()
             try:
                 result = self._database.execute(sql, list(values))
                 heads = [head[0] for head in result.description or []]
@@ -348,9 +372,12 @@ class TraceTable:
             except duckdb.InterruptException:
                 raise DataError(f"the query was stopped after {LIMIT_S:g} seconds; ask for less at a time") from None
             except duckdb.Error as error:
-                raise DataError(f"the condition fails on a trace: {first_line(error)}") from None
+                what = "the condition fails on a trace" if limited else f"{self.run}: the traces cannot be read"
+                raise DataError(f"{what}: {first_line(error)}") from None
             finally:
                 timer.cancel()
+                if limited:
+                    timer.join()  # or it would stop the next query
 
 
 def _all_but(facet: str, chosen: Collection[str]) -> str:
