@@ -96,7 +96,8 @@ def _is_hidden(element: Element) -> bool:
 
 
 def _name(element: Element) -> str:
-    return (element.attributes.get("aria-label") or element.words()).strip()
+    pictures = " ".join(picture.attributes.get("alt", "") for picture in _all(element, "img"))
+    return (element.attributes.get("aria-label") or element.words() or pictures).strip()
 
 
 def _reachable(element: Element) -> bool:
