@@ -20,6 +20,7 @@ without a traceback; anything that is not a DistillError is a bug of ours and sh
 secret (distill/redact.py).
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from distill import redact
@@ -100,3 +101,12 @@ class CircuitOpen(DistillError):
 def first_line(error: BaseException) -> str:
     """The first line of what an error says; its kind, if it says nothing."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def input_errors(*checks: Callable[[], object]) -> Iterator[InputError]:
+    """The errors that these checks raise, of each check its first one."""
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            yield error

@@ -17,7 +17,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.connect import Engine, EngineSettings, connect, engine_settings
+from teacher.engines.connect import Engine, EngineSettings, connect, engine_settings, getter
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Request, model_of
@@ -115,12 +115,7 @@ class _OpenEngine:
     async def _ask(self, requests: Sequence[Request], answers: "_Answers") -> None:
         if self._engine is None:
             self._engine = await self._stack.enter_async_context(connect(self._settings))
-        waiting = iter(requests)
-
-        async def get() -> Request | None:
-            return next(waiting, None)
-
-        await self._engine.answer(get, answers.done)
+        await self._engine.answer(getter(requests), answers.done)
 
     def close(self) -> None:
         try:

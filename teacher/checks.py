@@ -5,7 +5,8 @@ It finds all problems, not only the first. The question plan checks whether a te
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ import orjson
 from distill import packages
 from distill.data import sources
 from distill.data.images.lfs_pointers import explain_pointers
-from distill.errors import InputError, ModelError, RecipeError
+from distill.errors import InputError, ModelError, RecipeError, input_errors
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
@@ -36,23 +37,24 @@ def settings_problems(recipe: Recipe) -> Iterator[InputError]:
     if not recipe.teachers:
         yield RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
-        yield from _run_checks(recipe, teacher, _check_prompt, _check_engine, _check_context, _check_urls)
+        yield from input_errors(
+            partial(_check_prompt, teacher),
+            partial(_check_engine, recipe, teacher),
+            partial(_check_context, teacher),
+            partial(_check_urls, teacher),
+        )
 
 
 def teacher_problems(recipe: Recipe, teacher: Teacher) -> Iterator[InputError]:
     """What a teacher needs besides the recipe and is not there: key, checkpoint, program of its server."""
-    yield from _run_checks(recipe, teacher, _check_key, _check_model, _check_server)
+    yield from input_errors(
+        partial(request_headers, teacher),
+        partial(_check_model, recipe, teacher),
+        lambda: engine_class(teacher).check_program(recipe, teacher),
+    )
 
 
-def _run_checks(recipe: Recipe, teacher: Teacher, *checks: Callable[[Recipe, Teacher], None]) -> Iterator[InputError]:
-    for check in checks:
-        try:
-            check(recipe, teacher)
-        except InputError as error:
-            yield error
-
-
-def _check_prompt(recipe: Recipe, teacher: Teacher) -> None:
+def _check_prompt(teacher: Teacher) -> None:
     if teacher.prompt_from_outside:
         prompt_key(teacher)
         return
@@ -86,7 +88,7 @@ def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
         )
 
 
-def _check_context(recipe: Recipe, teacher: Teacher) -> None:
+def _check_context(teacher: Teacher) -> None:
     """Raises RecipeError where a server that the run starts would refuse every request for its length."""
     max_tokens = teacher.sampling.max_tokens
     length = context_length(teacher)
@@ -116,7 +118,7 @@ def _parse_tokens(value: Any) -> int | None:
     return int(float(match[1]) * _SIZES.get(match[2], 1)) if match else None
 
 
-def _check_urls(recipe: Recipe, teacher: Teacher) -> None:
+def _check_urls(teacher: Teacher) -> None:
     for url in teacher.urls:
         require_url(url, f"teachers.{teacher.name}.base_url")
 
@@ -133,15 +135,6 @@ def require_url(url: str, where: str) -> None:
     base, endpoint, _ = url.partition("/chat/completions")
     if endpoint:
         raise RecipeError(f"{where} = {url!r} is the address of an endpoint; leave the end of it out: {base}")
-
-
-def _check_key(recipe: Recipe, teacher: Teacher) -> None:
-    request_headers(teacher)
-
-
-def _check_server(recipe: Recipe, teacher: Teacher) -> None:
-    """Raises RecipeError when the program that the run would start is not there, or lacks an option."""
-    engine_class(teacher).check_program(recipe, teacher)
 
 
 def _check_model(recipe: Recipe, teacher: Teacher) -> None:

@@ -22,7 +22,7 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.sampling import Sampling
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
-from teacher.engines.connect import EngineSettings, connect, engine_of, engine_settings
+from teacher.engines.connect import EngineSettings, connect, engine_of, engine_settings, getter
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
@@ -160,12 +160,7 @@ def _changes(
 
 async def _send(settings: EngineSettings, request: Request, trace_id: str) -> tuple[dict[str, Any], Completion]:
     """The request as it is sent now, and its answer for a trace."""
-    requests = iter([request])
     answers: dict[str, Completion] = {}
-
-    async def get() -> Request | None:
-        return next(requests, None)
-
     async with connect(settings) as engine:
-        await engine.answer(get, lambda each, completion: answers.__setitem__(each.id, completion))
+        await engine.answer(getter([request]), lambda each, completion: answers.__setitem__(each.id, completion))
         return await engine.describe(request), answers[trace_id]

@@ -23,7 +23,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records import scores
 from distill.types import Progress, ProgressCallback, Sample
-from teacher.engines.connect import connect, engine_settings
+from teacher.engines.connect import connect, engine_settings, getter
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import prompt, prompt_key, prompt_sha
 from teacher.messages.request import Request, model_of, precision_key
@@ -168,12 +168,9 @@ async def _ask(
     requests: Iterator[Request],
     done: Callable[[Request, Completion], None],
 ) -> None:
-    async def get() -> Request | None:
-        return next(requests, None)
-
     # Images may come from any source of the recipe.
     settings = engine_settings(
         recipe, teacher, model_of(recipe, teacher), folder / "logs", max_pixels=recipe.max_pixels
     )
     async with connect(settings) as engine:
-        await engine.answer(get, done)
+        await engine.answer(getter(requests), done)

@@ -5,14 +5,14 @@ The steps themselves are methods of StageRun (student/training/stage_run.py). Do
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS, SETTINGS
 from distill.artifacts.manifest import Manifest
-from distill.errors import InputError, RecipeError
+from distill.errors import InputError, RecipeError, input_errors
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
 from distill.types import ProgressCallback
@@ -76,17 +76,12 @@ def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
         yield RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
-    checks: tuple[Callable[[], None], ...] = (
+    yield from input_errors(
         partial(lora.require, stage.lora),
         partial(kernels.require, stage),
         partial(attention.require, recipe.student.attention),
         partial(sft_config.require, stage),
     )
-    for check in checks:
-        try:
-            check()
-        except InputError as error:
-            yield error
 
 
 def clean(folder: Path) -> None:

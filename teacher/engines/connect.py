@@ -29,6 +29,16 @@ Upcoming = Callable[[int], Iterable[ImageRef]]
 """Images that probably come next, of about so many samples. An answer does not depend on them."""
 
 
+def getter(requests: Iterable[Request]) -> Get:
+    """Gives these requests one after the other, without a wait."""
+    waiting = iter(requests)
+
+    async def get() -> Request | None:
+        return next(waiting, None)
+
+    return get
+
+
 def no_known_request() -> Request | None:
     """No request is known to have been answered."""
     return None

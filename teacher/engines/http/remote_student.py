@@ -15,6 +15,7 @@ from distill.recipe.sections.eval import AnyStudent
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
+from teacher.engines.connect import getter
 from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
@@ -121,11 +122,6 @@ async def check_server(name: str, student: AnyStudent) -> bool:
 
 async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer: OnAnswer, max_pixels: int) -> None:
     model = Model(name=teacher.model, revision="", local=False)
-    waiting = iter(samples)
-
-    async def get() -> Request | None:
-        sample = next(waiting, None)
-        return None if sample is None else _request(teacher, sample)
 
     def done(request: Request, completion: Completion) -> None:
         if completion.error.startswith("image:"):
@@ -147,7 +143,7 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer:
         )
 
     async with ChatClient(teacher, model, urls=(url,), max_pixels=max_pixels, max_failure_share=1.0) as client:
-        await client.answer(get, done)
+        await client.answer(getter(_request(teacher, sample) for sample in samples), done)
 
 
 def _request(teacher: Teacher, sample: Sample) -> Request:

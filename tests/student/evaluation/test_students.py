@@ -118,7 +118,7 @@ def test_a_recipe_without_stages_and_student_evaluates_students_from_elsewhere(p
             r"misfit: this adapter does not fit .*takes 32 values, the adapter 3",
         ),
         ('model = "native"\nadapter = "elsewhere"', r"does not fit .*nowhere\.k_proj is not there[\s\S]*trained on"),
-        ('model = "nobody/nothing-here"', r"nobody/nothing-here: this checkpoint cannot be loaded"),
+        ('model = "nobody/nothing-here"', r"nobody/nothing-here: no folder of this name is here, the hub"),
     ],
 )
 def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
