@@ -29,7 +29,6 @@ _STORE_RUNS = (
     "data.NAME.images_root; of anything else copy or mount the store and give the path of the copy"
 )
 
-
 _OF_STORES = tuple(f"{scheme}://" for scheme in STORE_SCHEMES)
 
 

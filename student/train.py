@@ -224,11 +224,7 @@ def _seconds_before(checkpoints: Path) -> float:
 
 
 def train_alone(
-    recipe: Recipe,
-    run: Path,
-    stage: Stage,
-    fields: Mapping[str, Any],
-    on_progress: ProgressCallback = unwatched,
+    recipe: Recipe, run: Path, stage: Stage, fields: Mapping[str, Any], on_progress: ProgressCallback = unwatched
 ) -> Manifest:
     """One stage, in a process of its own beside others of the same run; the start model is there."""
     # A killed command leaves this process a moment to write a checkpoint: a new command must not meet it.

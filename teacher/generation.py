@@ -182,11 +182,7 @@ class Generation:
             stage="generate",
             fingerprint=fingerprint(fields),
             fields=fields,
-            inputs={
-                ASKED: str(inputs["content"]),
-                "limit": str(inputs["limit"]),
-                SAMPLES: self.plan.content,
-            },
+            inputs={ASKED: str(inputs["content"]), "limit": str(inputs["limit"]), SAMPLES: self.plan.content},
             outputs=files,
             counts=_manifest_counts(
                 self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())

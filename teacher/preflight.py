@@ -177,17 +177,8 @@ def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
             )
         if teacher.after and not estimate.measured:
             notes.append(f"{name}: how much it gets depends on the traces of {teacher.after}")
-    head = (
-        "teacher",
-        "questions",
-        "traces at most",
-        "there",
-        "prompt tokens",
-        "output tokens",
-        "disk",
-        "time",
-        "cost",
-    )
+    counted = ("questions", "traces at most", "there", "prompt tokens", "output tokens")
+    head = ("teacher", *counted, "disk", "time", "cost")
     if any(estimate.measured for estimate in forecasts.values()):
         notes.append("tokens, disk, time and cost are those still to come, with 95 % intervals")
     time = total_time(recipe, forecasts)

@@ -24,7 +24,6 @@ STUDENT = "student"
 REPLAYED_SHARE = 0.2
 TRACES = (1, 2, 4, 8)
 
-
 EQUAL_SECONDS = "_equal_seconds"
 """What the name of an arm ends in that may take no longer than the reference; without it, the arm it is made from."""
 

@@ -238,9 +238,7 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
         {
             "fitted": Series(fit.get("curve") or (), band=fit.get("curve_ci95") or ()),
             "measured": Series(
-                [(x, y) for x, y, _, _ in result],
-                bars=[(x, low, high) for x, _, low, high in result],
-                dotted=True,
+                [(x, y) for x, y, _, _ in result], bars=[(x, low, high) for x, _, low, high in result], dotted=True
             ),
         },
         x_name=x_name,

@@ -61,7 +61,6 @@ _REJECTED = re.compile(
 )
 _NAMED = re.compile(r"\b(?:option|choice|letter|alternative)\s+\(?([A-Za-z])\)?(?![\w'])", re.IGNORECASE)
 
-
 _PREDICATE = re.compile(
     r"(?:it|they|this|that|he|she|(?:the|this) [\w' -]{1,30}?) (?:is|are|was|were) (?P<rest>[^.,;]+)\.?",
     re.IGNORECASE,

@@ -198,13 +198,11 @@ _HOURS_AND_MINUTES = re.compile(
 _FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
 """A calorie of food is a kilocalorie."""
 
-
 _NONE = re.compile(
     r"(?:there (?:is|are|was|were) )?(?:in |at )?"
     r"(?:none|no|there (?:is|are|was|were)(?:n['’]t| not) any)\b(?! of (?:the above|these))",
     re.IGNORECASE,
 )
-
 
 _NO_SUCH = re.compile(r"(?:there (?:is|are) )?no (?P<thing>[a-z]{3,}),", re.IGNORECASE)
 """No buses, one truck."""

@@ -33,10 +33,8 @@ from distill.recipe.recipe import Recipe
 SECONDS = 45.0
 """For the whole list; what is slow looks at less when less time is left."""
 
-
 RecipeCheck = Callable[[CheckContext], Iterable[CheckResult]]
 """One thing to look at. It may raise a DistillError, which becomes a problem under the check's own key."""
-
 
 GENERATE: Sequence[tuple[str, RecipeCheck]] = (
     ("--run", machine.check_run_directory),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _SPANS_SHARE = 0.6
 """Share of a row's loss below which its rationale is hardly learned (docs/train.md, Loss)."""
 
-
 _HIGHEST_RATE = 0.05
 """Largest sensible learning rate: steps of AdamW are about as large as the rate. The small worlds use 3e-3."""
 

@@ -95,13 +95,7 @@ class ReplyListener:
 
 
 def ask(
-    place: str,
-    image: Path,
-    question: str,
-    *,
-    kinds: Sequence[str],
-    students: Sequence[str],
-    listener: ReplyListener,
+    place: str, image: Path, question: str, *, kinds: Sequence[str], students: Sequence[str], listener: ReplyListener
 ) -> list[ModelReply]:
     """The replies of the models of a run, or of one model by its folder or hub name.
 

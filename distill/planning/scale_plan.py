@@ -235,9 +235,7 @@ def _largest_teacher(recipe: Recipe, teacher: Teacher) -> TeacherLoad:
     attempts, share = attempt_growth(recipe.generate.outcomes)
     traces = most_traces(recipe, teacher)
     return TeacherLoad(
-        teacher=teacher.name,
-        traces=traces * attempts,
-        output_tokens=traces * teacher.sampling.max_tokens * share,
+        teacher=teacher.name, traces=traces * attempts, output_tokens=traces * teacher.sampling.max_tokens * share
     )
 
 

@@ -210,11 +210,7 @@ def local_gpu() -> Gpu | None:
 
     rate = matmul_rate("cuda", torch.bfloat16) if torch.cuda.is_bf16_supported() else None
     return Gpu(
-        name=properties.name,
-        memory_gib=memory_gib,
-        bf16=rate,
-        bandwidth=copy_rate("cuda"),
-        source="measured here",
+        name=properties.name, memory_gib=memory_gib, bf16=rate, bandwidth=copy_rate("cuda"), source="measured here"
     )
 
 

@@ -20,10 +20,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "latency_s": (int, float),
     "hinted": bool,
 }
-_OPTIONAL: dict[str, type | tuple[type, ...]] = {
-    "stop_reason": str,
-    "choice": (dict, type(None)),
-}
+_OPTIONAL: dict[str, type | tuple[type, ...]] = {"stop_reason": str, "choice": (dict, type(None))}
 USAGE = ("prompt", "image", "reasoning", "answer")
 _TOO_MANY = 1 << 32
 """No request has so many tokens."""

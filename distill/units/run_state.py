@@ -71,18 +71,8 @@ class RunState:
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
-        names = [
-            "partitions",
-            "units",
-            "done",
-            "claimed",
-            "waiting",
-            "traces",
-            "total_traces",
-            "traces_per_s",
-            "eta_s",
-        ]
-        names += ["agents", "failures", "measured", "written", "filtered", "trained", "evaluated"]
+        names = ["partitions", "units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s"]
+        names += ["eta_s", "agents", "failures", "measured", "written", "filtered", "trained", "evaluated"]
         return {name: getattr(self, name) for name in names}
 
 

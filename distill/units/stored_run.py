@@ -33,7 +33,6 @@ from distill.units.run_state import PLAN_KEY
 PLAN_FILES = (SAMPLES, QUARANTINE, PLAN_STATE)
 """Files of `generate/` that are there before the first trace."""
 
-
 _JOURNALS_AT_ONCE = 4
 """Units whose traces are read at the same time; those of one are in memory."""
 

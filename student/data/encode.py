@@ -304,12 +304,7 @@ def _encoded(
 
 
 def _shrunk(
-    row: TrainingRow,
-    ids: Sequence[int],
-    full: list[int],
-    image_id: int,
-    store: ImageStore,
-    limits: RowLimits,
+    row: TrainingRow, ids: Sequence[int], full: list[int], image_id: int, store: ImageStore, limits: RowLimits
 ) -> tuple[TrainingRow, list[int]]:
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:

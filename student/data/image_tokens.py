@@ -77,8 +77,7 @@ def choose(setting: Literal["auto", "on", "off"], need: Need) -> Choice:
     if need.bytes > need.limit_bytes:
         limit = need.limit_bytes / 1e9
         return Choice(
-            use=False,
-            reason=f"{gigabytes:.1f} GB of image tokens, more than student.image_tokens_gb = {limit:g}",
+            use=False, reason=f"{gigabytes:.1f} GB of image tokens, more than student.image_tokens_gb = {limit:g}"
         )
     often = f"{need.uses / need.images:.1f} uses an image"
     if setting == "auto" and need.uses <= need.images:

@@ -151,10 +151,7 @@ def collect_replies(
     Raises for students that cannot work before `begin` is called and the first question asked.
     """
     served = recipe.eval.engine == "vllm"
-    limits = {
-        "max_new_tokens": recipe.eval.max_new_tokens,
-        "max_pixels": recipe.data[recipe.eval.data].max_pixels,
-    }
+    limits = {"max_new_tokens": recipe.eval.max_new_tokens, "max_pixels": recipe.data[recipe.eval.data].max_pixels}
     with ExitStack() as stack:
         servers = {
             each.evaluated.arm: stack.enter_context(_connection(each.evaluated, engines, limits))

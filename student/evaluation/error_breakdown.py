@@ -39,11 +39,7 @@ def error_breakdown(*trainings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     total = sum(counts.values())
     return {
         "error_causes": {
-            cause: {
-                "n": counts[cause],
-                "share": counts[cause] / total,
-                "ci95": _interval(causes, cause, counts),
-            }
+            cause: {"n": counts[cause], "share": counts[cause] / total, "ci95": _interval(causes, cause, counts)}
             for cause in CAUSES
             if counts[cause]
         },

@@ -66,10 +66,7 @@ def write_report(
         "running": _running(arms),
         "volatility": [(name, arm) for name, arm in arms.items() if arm.get("volatility") is not None],
         "curves": _curves(arms, path.parent.parent / "train"),
-        "heat": {
-            "domain": metric_table.heat(arms, "domains"),
-            "difficulty": metric_table.heat(arms, "difficulty"),
-        },
+        "heat": {"domain": metric_table.heat(arms, "domains"), "difficulty": metric_table.heat(arms, "difficulty")},
     }
     cards = gallery.cards(
         predictions, samples, names, recipe.eval.gallery, domain_teachers=_domain_teachers(recipe, samples)

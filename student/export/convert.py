@@ -104,22 +104,10 @@ def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
     if not becomes_llama(model.config):
         return model
     shared = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "hidden_act",
-        "max_position_embeddings",
-        "initializer_range",
-        "rms_norm_eps",
-        "tie_word_embeddings",
-        "rope_parameters",
-        "attention_dropout",
-        "pad_token_id",
-        "eos_token_id",
-        "bos_token_id",
+        *("vocab_size", "hidden_size", "intermediate_size", "hidden_act", "max_position_embeddings"),
+        *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_parameters"),
+        *("initializer_range", "tie_word_embeddings", "attention_dropout"),
+        *("pad_token_id", "eos_token_id", "bos_token_id"),
     )
     llama = LlamaConfig(**{key: getattr(text, key) for key in shared}, attention_bias=True, mlp_bias=False)
     config = Idefics3Config(

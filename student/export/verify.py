@@ -42,7 +42,6 @@ _KEPT_LOGITS = 8
 _OF_LIBRARY = ("transformers_version", "_from_model_config")
 """Keys of a generation config that say how it was written."""
 
-
 Serve = Callable[..., AbstractContextManager[VerifiedServer]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 

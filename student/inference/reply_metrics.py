@@ -230,7 +230,6 @@ BUILT_IN: tuple[Metric, ...] = (
 )
 """The project's own metrics beside accuracy, in the order of metrics.json and of the tables."""
 
-
 _TOO_LARGE = 1e100
 """Sums of squares of smaller numbers are finite."""
 

@@ -27,7 +27,6 @@ _FUSED_LOGITS = 1 << 28
 Extra = Callable[[torch.Tensor, slice], torch.Tensor]
 """A further loss of a slice of the scored positions from their float32 logits, already weighted: a scalar."""
 
-
 Joint = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """A further loss of all scored positions together: nats, float32[positions], to its value and its slope at each."""
 
@@ -96,10 +95,7 @@ class _Head(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         by = grads[0]
-        return (
-            *(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors),
-            *(None,) * 5,
-        )
+        return (*(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors), *(None,) * 5)
 
 
 def soft_cap(logits: torch.Tensor, cap: float | None) -> torch.Tensor:

@@ -77,17 +77,9 @@ def build_step_dataset(
     columns = examples.columns.in_groups(stage.group_rows)
     lengths = columns.lengths
     result = mixture.groups(
-        lengths,
-        columns.sources,
-        columns.teachers,
-        own=stage.data,
-        replay=stage.replay,
-        weights=stage.teachers,
+        lengths, columns.sources, columns.teachers, own=stage.data, replay=stage.replay, weights=stage.teachers
     )
-    ranks = {
-        "length": lengths,
-        "difficulty": columns.difficulty,
-    }.get(stage.order, np.arange(len(lengths)))
+    ranks = {"length": lengths, "difficulty": columns.difficulty}.get(stage.order, np.arange(len(lengths)))
     plan = BatchPlan(
         lengths,
         columns.images,

@@ -195,7 +195,6 @@ _HINDI_HALVES: Final = {"डेढ़": Decimal("1.5"), "ढाई": Decimal("2.
 _QUARTERS: Final = {"साढ़े": Decimal("0.5"), "सवा": Decimal("0.25"), "पौने": Decimal("-0.25")}
 _ARABIC_MARKS = re.compile("[\u064b-\u065f\u0640]")
 
-
 _ARABIC_LETTERS: Final = str.maketrans("أإآةى", "اااهي")
 
 

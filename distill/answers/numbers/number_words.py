@@ -28,23 +28,8 @@ SCALES: Final[dict[str, Decimal]] = {
     "lakh": Decimal(10**5),
     "crore": Decimal(10**7),
     **dict.fromkeys(["thousand", "tausend", "tsd", "duizend", "mila", "тысяча", "тысяч", "тысячи", "тыс"], _K),
-    **dict.fromkeys(
-        [
-            "million",
-            "mn",
-            "mln",
-            "mio",
-            "mil",
-            "millionen",
-            "millones",
-            "millón",
-            "milione",
-            "milioni",
-            "milhão",
-            "milhões",
-        ],
-        _M,
-    ),
+    **dict.fromkeys(["million", "mn", "mln", "mio", "mil", "millionen", "millones", "millón"], _M),
+    **dict.fromkeys(["milione", "milioni", "milhão", "milhões"], _M),
     **dict.fromkeys(["miljoen", "miljoner", "milhoes", "millon", "миллион", "миллиона", "миллионов", "млн"], _M),
     **dict.fromkeys(
         ["billion", "bn", "bln", "milliard", "milliarde", "milliarden", "miliardi", "mrd", "миллиард", "миллиарда"],
@@ -130,7 +115,6 @@ _HALF_UNIT = re.compile(
     r"|tablespoon|ounce|kilometer|kilometre|kilogram|acre|degree|second|decade|century|pint|quart)\b",
     re.IGNORECASE,
 )
-
 
 _AN_ONLY_PART = re.compile(r"an? (?!quarter)[a-z]+\.?", re.IGNORECASE)
 

@@ -124,7 +124,6 @@ _NEGATED = re.compile(
     re.IGNORECASE,
 )
 
-
 _DENIED_AFTER = re.compile(
     r"\s?(?:is|was|are|were|would be)(?:\snot|n't)\b(?! only)"
     r"|[もはが]?(?:ありません|いません|ない)|\s(?:is|was|are|were|would be) (?:wrong|incorrect|false)\b",
@@ -132,10 +131,8 @@ _DENIED_AFTER = re.compile(
 )
 """18 is not the answer."""
 
-
 _MOST = 400
 """At most so many quantities of a text are read: a text with more is a listing and no answer."""
-
 
 _MOST_JOINED = 32
 """At most so many neighbours are joined to one quantity, as in 1 hour 30 minutes."""

@@ -98,7 +98,6 @@ def _read_share(text: str, *patterns: re.Pattern[str]) -> tuple[Decimal, Decimal
 _LONGEST_SHARE: Final = 80
 _TINY: Final = Decimal("1e-12")
 
-
 _TWO_TERMS = re.compile(r"(\d+(?:\.\d+)?)\s?(?::|to)\s?(\d+(?:\.\d+)?)")
 _RADIANS = re.compile(r"(\d*)\s?π\s?(?:/\s?(\d+))?\s*rad(?:ians?)?\.?", re.IGNORECASE)
 _HALF_TURN: Final = 180

@@ -89,7 +89,6 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
     for name in names.split()
 }
 
-
 _PLURALS: Final = (
     ("ies", "y"),
     ("ches", "ch"),
@@ -103,7 +102,6 @@ _IRREGULAR: Final = {
     **{"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "teeth": "tooth"},
     **{"leaves": "leaf", "knives": "knife", "geese": "goose", "shelves": "shelf", "wolves": "wolf"},
 }
-
 
 _FOREIGN_TEXT: Final = """
     km:公里|千米|キロ|キロメートル|kilomètre|kilómetro|chilometro|quilômetro|किलोमीटर|किमी|كيلومتر|كم
@@ -162,7 +160,6 @@ _FOREIGN_TEXT: Final = """
 _FOREIGN: Final = {
     name: unit.partition(":")[0] for unit in _FOREIGN_TEXT.split() for name in unit.partition(":")[2].split("|")
 }
-
 
 _MORE_AFTER = re.compile(r"[〇零一二三四五六七八九十百]|です|でした|だ(?!けど)|[いあ]ります|います|が|の|[达的是最]")
 

@@ -103,26 +103,12 @@ _REFLEXIVES: Final = frozenset(
 )
 _PARTICLES: Final = frozenset({"out", "up", "off", "down", "away", "back"})
 """Parts of a verb that may stand after its object: blow the candles out."""
-_AVOIDED: Final = frozenset(
-    {
-        "avoid",
-        "avoids",
-        "avoiding",
-        "prevent",
-        "prevents",
-        "preventing",
-        "stop",
-        "stops",
-        "stopping",
-        "refuse",
-        "fails",
-    }
-    | {"toy", "fake", "vice", "assistant", "deputy", "former", "lack", "lacks", "absent", "missing"}
-)
+_AVOIDED_TEXT: Final = """avoid avoids avoiding prevent prevents preventing stop stops stopping refuse fails
+    toy fake vice assistant deputy former lack lacks absent missing"""
+_AVOIDED: Final = frozenset(_AVOIDED_TEXT.split())
 _MOST_ADDED: Final = 2
 _TURNING: Final = frozenset({"of", "on", "in", "with", "for"})
 _SECOND_CLAUSE = re.compile(r"[,;:]|\b(?:but|or|than|from)\b", re.IGNORECASE)
-
 
 _SIGNS = re.compile(r"[=^<>*/√π±+\\]|\s-\s|\w\.\w")
 _CODES = re.compile(r"\w*\d\w*")
@@ -150,7 +136,6 @@ _SHARED_LETTERS: Final = 5
 _DERIVED_TEXT: Final = "s e es ed ing ion ions ation ations ment ments er ers or al ally ly ness ive ance ence y ies"
 _DERIVED: Final = frozenset({"", *_DERIVED_TEXT.split()})
 """How a verb and the noun or adjective of the same word may end: protect, protection."""
-
 
 _HAN = re.compile("[\u3400-\u9fff]")
 _DENIED_IN_HAN = re.compile("[不没非无否或]")

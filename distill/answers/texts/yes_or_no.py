@@ -231,7 +231,6 @@ _FOREIGN_SMALL_TEXT: Final = (
 )
 _FOREIGN_SMALL: Final = frozenset(_FOREIGN_SMALL_TEXT.split())
 
-
 _ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
 _DENIES_IN_HAN = re.compile("^(?:没有?|沒有?|不|未)")
 
@@ -263,7 +262,6 @@ def _whole_in_han(said: str, question: str) -> str | None:
 
 _POLITE = re.compile("ます$")
 _POLITE_DENIAL = re.compile("ません$")
-
 
 _DENIAL_IN_HAN = re.compile("没有?|沒有?|不|未")
 _MOOD_IN_HAN = re.compile("[了吗嗎か。]")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
-from distill.answers.numbers.number_words import SMALL, TENS, spelled
+from distill.answers.numbers.number_words import ORDINALS, SMALL, TENS, spelled
 from distill.answers.words.place_names import STATES, compare_places
 from distill.answers.words.spelling import without_accents
 
@@ -84,26 +84,7 @@ def same_things(gold: str) -> tuple[str, ...]:
 
 
 _ORDINAL_WORDS: Final = (
-    dict(
-        zip(
-            [
-                "first",
-                "second",
-                "third",
-                "fourth",
-                "fifth",
-                "sixth",
-                "seventh",
-                "eighth",
-                "ninth",
-                "tenth",
-                "eleventh",
-                "twelfth",
-            ],
-            range(1, 13),
-            strict=True,
-        )
-    )
+    {word: int(value) for word, value in ORDINALS.items()}
     | {f"{word}th": value for word, value in SMALL.items() if value > 12}
     | {f"{word[:-1]}ieth": value for word, value in TENS.items()}
 )
@@ -141,7 +122,6 @@ _PHONE = re.compile(
 )
 _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[\w./-]*?)?)/?", re.IGNORECASE)
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
-
 
 _TWO: Final = 2
 _MOST_INITIALS: Final = 6

@@ -102,12 +102,10 @@ _PARTS_OF_NUMBER: Final = re.compile(
     r"((?:\d{1,3}(?:[,']\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(\s?%|\spercent|\sper\scent)?(\s?[a-z]+)?(,\d)?"
 )
 
-
 MOST_NUMBERS: Final = 400
 """So many numbers are read of a text of any length."""
 CHARACTERS_A_NUMBER: Final = 100
 """For each so many characters one more number is read; a denser text is a listing."""
-
 
 _UNREADABLE_A_NUMBER: Final = 3
 """For each number that is read, at most so many dates, versions and the like are skipped."""

@@ -90,7 +90,6 @@ _MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
 _CONTEXT: Final = 2
 """So many characters before and after a part can change the tokens at its ends."""
 
-
 EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _REMAINING | _EQUALITIES | _OPERATORS
 """All words that the patterns search for."""
 

@@ -87,7 +87,6 @@ _DOZENS: Final = re.compile(
 )
 """Dozens in a sum of pieces; in one of dozens they are a unit."""
 
-
 _COUNTED_PIECES: Final = re.compile(
     r"(?<![\w.,])(\d{1,4}) (dozen|pairs?)((?: of)?(?: [a-z]+)?) ([-+−]) (\d{1,4})( (?:dozen|pairs?))?"
     r"((?: of)?(?: [a-z]+)?) ?(=|equals|is|makes) ?(\d[\d,]*+)(?! ?(?:dozen|pair))"

@@ -39,22 +39,10 @@ SignalEntry = Annotated[
 ]
 """A signal of the project's, or one from a user's file or an installed package."""
 DEFAULT_SIGNALS: tuple[SignalName, ...] = (
-    "answer",
-    "format",
-    "repetition",
-    "length",
-    "steps",
-    "arithmetic",
-    "language",
-    "refusal",
-    "duplicates",
-    "agreement",
-    "grounding",
-    "contamination",
-    "corpus",
+    *("answer", "format", "repetition", "length", "steps", "arithmetic", "language", "refusal", "duplicates"),
+    *("agreement", "grounding", "contamination", "corpus"),
 )
 """What is measured unless the recipe says otherwise: what needs no model, no list, and not every picture decoded."""
-
 
 ARMS = ("unfiltered", "random")
 """What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""

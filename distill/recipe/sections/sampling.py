@@ -38,7 +38,6 @@ _FIXED: Mapping[str, str] = {
     "stream_options": "the run",
 }
 
-
 _VLLM_ONLY = frozenset(
     {"top_k", "min_p", "repetition_penalty", "repetition_detection", "thinking_token_budget", "mm_processor_kwargs"}
 )

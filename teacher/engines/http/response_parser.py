@@ -18,7 +18,6 @@ _CHUNK = re.compile(rb"[0-9a-fA-F]{1,15}\Z")
 _MAX_LINE_BYTES = 1 << 12
 _WINDOW_BITS: Mapping[str, int] = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
-
 OnBody = Callable[[bytes], None]
 
 
