@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.files import describe, directory_sha256, locked, set_aside
-from distill.artifacts.layout import CACHE, CHECKPOINTS, model_folder
+from distill.artifacts.layout import CACHE, CHECKPOINTS
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, versions
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
@@ -24,7 +24,7 @@ from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
-from student.distributed import own_disks, processes
+from student.distributed import processes
 from student.training import stage as stages
 from student.training.checkpoints import saved_model
 from student.training.session import Session
@@ -82,7 +82,7 @@ def _follow_main_process(recipe: Recipe, run: Path) -> Manifest:
     """Train the stages that the main process names, until it gives the manifest; it alone decides and writes."""
     session = Session()
     while not isinstance(order := processes.share(None), Manifest):
-        _train_stage(recipe, run, **order, session=session, on_progress=unwatched)
+        stages.run(recipe, run, **order, session=session, on_progress=unwatched)
     return order
 
 
@@ -189,7 +189,7 @@ class _Training:
             self.before(stage)
             again = any(self._start(each) == self._start(stage) for each in following)
             order = processes.share({"stage": stage, "fields": self.fields[stage.name], "again": again})
-            manifest = _train_stage(self.recipe, self.run, **order, session=session, on_progress=self.on_progress)
+            manifest = stages.run(self.recipe, self.run, **order, session=session, on_progress=self.on_progress)
             assert manifest is not None
             manifests[stage.name] = manifest
         return manifests
@@ -229,27 +229,9 @@ def train_alone(
     """One stage, in a process of its own beside others of the same run; the start model is there."""
     # A killed command leaves this process a moment to write a checkpoint: a new command must not meet it.
     with locked(run / "train" / CACHE / stage.name):
-        manifest = _train_stage(recipe, run, stage, fields, again=False, session=Session(), on_progress=on_progress)
+        manifest = stages.run(recipe, run, stage, fields, again=False, session=Session(), on_progress=on_progress)
     assert manifest is not None
     return manifest
-
-
-def _train_stage(
-    recipe: Recipe,
-    run: Path,
-    stage: Stage,
-    fields: Mapping[str, Any],
-    *,
-    again: bool,
-    session: Session,
-    on_progress: ProgressCallback,
-) -> Manifest | None:
-    """Train one stage in all processes, from a model that is in the run of the main one."""
-    before = start_of(recipe.stages, stage)
-    start = None if before is None else model_folder(run, before)
-    if start is not None:
-        own_disks.bring(start)
-    return stages.run(recipe, run, stage, fields, start=start, again=again, session=session, on_progress=on_progress)
 
 
 def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:

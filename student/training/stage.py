@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS, SETTINGS
+from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS, SETTINGS, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import InputError, RecipeError, input_errors
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.stages import Stage, start_of
 from distill.types import ProgressCallback
 from student.distributed import own_disks, processes
 from student.training.session import Session
@@ -26,12 +26,11 @@ def run(
     stage: Stage,
     fields: Mapping[str, Any],
     *,
-    start: Path | None,
     again: bool,
     session: Session,
     on_progress: ProgressCallback,
 ) -> Manifest | None:
-    """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints.
+    """Train one stage from the model of the stage before, and leave its own; resumes from its checkpoints.
 
     `again`: a later stage of this command starts from the same.
     Every process of a run takes part. The main one writes all files and gives back the manifest, the others None.
@@ -39,6 +38,10 @@ def run(
     from student.training.stage_manifest import write_manifest
     from student.training.stage_run import StageRun
 
+    before = start_of(recipe.stages, stage)
+    start = None if before is None else model_folder(run_folder, before)
+    if start is not None:
+        own_disks.bring(start)  # it is in the run of the main process
     work = StageRun(
         recipe=recipe,
         run=run_folder,
