@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
@@ -37,6 +38,7 @@ _TEMPORARY = ".dataset.tmp"
 class _Described:
     """What is known of the decisions besides the dataset that they make."""
 
+    counted: Funnel
     health: dataset_checks.Health
     arm_rows: dict[Path, int]
     known: card_facts.CardFacts
@@ -67,7 +69,7 @@ class ResultWriter:
         unreadable: dict[str, str] = {}
         while True:
             shutil.rmtree(temporary, ignore_errors=True)
-            database, counted = self._decide(unreadable)
+            self._decide(unreadable)
             writing = self.dataset.start(
                 writer.DatasetTask(
                     open_database=self._database,
@@ -78,12 +80,12 @@ class ResultWriter:
                     workers=self.workers,
                 )
             )
-            described = self._describe(database, counted)
+            described = self._describe()
             written = writing.result()
             if not written.unreadable:
                 break
             unreadable |= written.unreadable
-        parts = written.files
+        parts, counted = written.files, described.counted
         card = render_card(
             self.recipe,
             counted,
@@ -112,8 +114,8 @@ class ResultWriter:
         counts = _counts(counted, self.traces, self.recipe) | described.health.counts()
         return counts, dict(sorted(outputs.items()))
 
-    def _decide(self, unreadable: Mapping[str, str]) -> tuple[duckdb.DuckDBPyConnection, Funnel]:
-        """Write the decisions; a database with them, and their counts. DataError where nothing is selected."""
+    def _decide(self, unreadable: Mapping[str, str]) -> None:
+        """Write the decisions. DataError where nothing is selected."""
         rows = decide.decide(
             self.rules,
             self.recipe.filter.select,
@@ -125,21 +127,22 @@ class ResultWriter:
         )
         assert rows == self.traces.count, "a trace has no decision"
         give_back_memory()
-        database = self._database()
-        counted = funnel.measure(database)
-        give_back_memory()
-        if not counted.total["selected"]:
+        if not pc.any(pq.read_table(self.folder / DECISIONS, columns=["selected"])["selected"]).as_py():
+            database = self._database()
+            counted = funnel.measure(database)
             found = findings.as_text(self._diagnose(database, counted))
             raise DataError(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
-        return database, counted
 
-    def _describe(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> _Described:
-        """Write arms, checks and the report of decisions, while processes write the dataset.
+    def _describe(self) -> _Described:
+        """Count the decisions, and write arms, checks and the report of them, while processes write the dataset.
 
         Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
         """
         from filters.report import page
 
+        give_back_memory()
+        database = self._database()
+        counted = funnel.measure(database)
         give_back_memory()
         found = self._diagnose(database, counted)
         arm_rows = ablation_sets.write(database, self.folder / ARM_DATASETS, self.recipe.seed)
@@ -150,7 +153,7 @@ class ResultWriter:
         give_back_memory()
         page.write(self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, health, found)
         agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
-        return _Described(health=health, arm_rows=arm_rows, known=known, agreement=agreement)
+        return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
 
     def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
         facts = diagnosis.read_facts(self.recipe, database, self.traces, counted)

@@ -12,8 +12,8 @@ from filters.report import page
 
 STEPS = (
     (decide, "decide"),
-    (funnel, "measure"),
     (writer, "write"),
+    (funnel, "measure"),
     (ablation_sets, "write"),
     (card_facts, "facts"),
     (page, "write"),
@@ -55,3 +55,13 @@ def test_freed_memory_goes_back_between_each_two_steps(run, monkeypatch):
     steps = [f"{module.__name__}.{name}" for module, name in STEPS]
     assert [name for name in done if name != "gone back"] == steps
     assert all("gone back" in done[done.index(first) : done.index(second)] for first, second in pairwise(steps))
+
+
+def test_rows_are_written_before_the_decisions_are_counted(run, monkeypatch):
+    """Other machines wait until they can write rows."""
+    order = []
+    start, measure = writer.LocalDataset.start, funnel.measure
+    monkeypatch.setattr(writer.LocalDataset, "start", lambda *arguments: (order.append("rows"), start(*arguments))[1])
+    monkeypatch.setattr(funnel, "measure", lambda *arguments: (order.append("counts"), measure(*arguments))[1])
+    apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
+    assert order == ["rows", "counts"]
