@@ -109,11 +109,12 @@ def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str
 def signals(run: Path | str) -> pa.Table:
     """One row a trace: every signal, the rules that it failed (`rules`), whether it was `kept` and `selected`.
 
-    Raises StaleError where `filter` has not finished, DataError for damaged files.
+    Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """
     from filters.tables.signal_database import Tables, connect
 
     folder = Path(run) / "filter"
+    _require_folder(run)
     require_finished(Path(run), "filter", next_step="run `distill filter` first")
     with (
         damage_named(Path(run)),
@@ -129,8 +130,9 @@ def signals(run: Path | str) -> pa.Table:
 def dataset(run: Path | str) -> "Dataset":
     """The filtered examples as a `datasets.Dataset`, images decoded on access; needs the extra `train`.
 
-    Raises StaleError where `filter` has not finished, DataError for damaged files.
+    Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """
+    _require_folder(run)
     require_finished(Path(run), "filter", next_step="run `distill filter` first")
     packages.require("distill.dataset", "datasets")
     from datasets import load_dataset
@@ -147,12 +149,14 @@ def compare(*runs: Path | str) -> pa.Table:
     earlier, from -1 to 1; `low` and `high` are the ends of its 95 % interval (Bonett and Price), `p` is McNemar's
     exact test.
 
-    Raises StaleError where `eval` has not finished, DataError for damaged files and for a run that is named twice.
+    Raises StaleError where `eval` has not finished, DataError where there is no run, for damaged files and for a run
+    that is named twice.
     """
     from distill.stats import intervals
 
     students: dict[str, dict[str, bool]] = {}
     for run, name in _run_names(runs).items():
+        _require_folder(run)
         require_finished(run, "eval", next_step="run `distill eval` first")
         before = f"{name}:" if len(runs) > 1 else ""
         for line in read_jsonl(run / "eval" / PREDICTIONS):
@@ -180,6 +184,12 @@ def compare(*runs: Path | str) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=_COMPARED)
+
+
+def _require_folder(run: Path | str) -> None:
+    """Tell a mistyped path from a run whose stage has not finished."""
+    if not Path(run).is_dir():
+        raise DataError(f"{run}: there is no such folder; give the directory of a run")
 
 
 def _run_names(runs: Sequence[Path | str]) -> dict[Path, str]:

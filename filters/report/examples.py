@@ -98,6 +98,7 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
             "question": _clip(sample.question),
             "pictures": shown,
             "left_out": left_out,
+            "images": len(sample.images),
             "gold": None if sample.answer is None else _clip(sample.answer),
             "teacher": trace.teacher,
             "domain": sample.domain,

@@ -65,6 +65,7 @@ class SamplesPage:
             tags.append("malformed")
         return {
             "pictures": self._pictures[name],
+            "images": len(self._samples[name].images),
             "question": prediction["question"],
             "gold": " or ".join(prediction["gold"]),
             "tags": [tag for tag in tags if tag],

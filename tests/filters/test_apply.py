@@ -314,6 +314,13 @@ def test_a_signal_that_fails_on_one_trace_is_its_state_and_nothing_else(world, m
     assert all(item["format_state"] == "ok" for item in failed)
 
 
+def test_a_run_without_traces_names_no_rule(tmp_path):
+    samples, _ = small_world(tmp_path / "pictures")
+    generate_folder(tmp_path / "run", samples, [])
+    with pytest.raises(DataError, match="there are no traces to filter; run `distill generate`"):
+        apply(recipe(tmp_path), tmp_path / "run")
+
+
 def test_nothing_kept_is_an_error_that_shows_the_rules(world):
     run = run_of(world)
     text = '[[filter.rules]]\nname = "everything"\ndrop = "k >= 0"\n'

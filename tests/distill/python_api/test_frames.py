@@ -1,6 +1,7 @@
 """Tables of a run: every trace once with its question, signals beside decisions, students paired by question."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -144,6 +145,14 @@ def test_what_is_not_there_is_named_with_the_next_step(tmp_path: Path) -> None:
     for call, verb in ((distill.signals, "filter"), (distill.dataset, "filter"), (distill.compare, "eval")):
         with pytest.raises(StaleError, match=f"run `distill {verb}` first"):
             call(tmp_path)
+
+
+@pytest.mark.parametrize("read", [distill.signals, distill.dataset, distill.compare, distill.traces])
+def test_a_mistyped_path_is_no_unfinished_stage(read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("nowhere", "file"):  # a folder without a stage is another case
+        with pytest.raises(DataError, match=f"{name}: (there is no such folder|no run directory)"):
+            read(tmp_path / name)
 
 
 def test_the_ten_public_names_are_functions_whatever_was_imported() -> None:

@@ -1,8 +1,9 @@
 """Measurements become lines, a page, the best weights and the end of a stage; a resumed watch decides the same."""
 
+import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,18 @@ def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
     assert all(f'aria-label="{name} over step: {name} ends at' in text for name in ("accuracy", "loss"))
     assert text.count("<polyline") == 2 and text.count('<path class="dots c1 d1" d="M0.00,') == 2
     assert "prefers-color-scheme: dark" in text and "<script" not in text
+
+
+def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
+    (row,) = worlds.rows(tmp_path, 1)
+    gone = replace(row.images[0], path=str(tmp_path / "gone.png"), sha256="0" * 64)
+    images = {"none": (), "gone": (gone,), "two gone": (gone, gone), "six": row.images * 6}
+    samples = [Sample(id=name, images=images[name], question=name, answers=("1",)) for name in images]
+    page = samples_page.SamplesPage("stage", samples, gallery=9, max_pixels=10**6)
+    page.write(tmp_path / "samples.html", [line(10)], [prediction(sample, "wrong") for sample in samples])
+    text = (tmp_path / "samples.html").read_text()
+    told = re.findall('<span class="missing">([^<]*)</span>', text)
+    assert told == ["no picture", "the picture is not shown", "2 pictures are not shown", "2 more not shown"]
 
 
 def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):
