@@ -17,11 +17,13 @@ from typing import IO, Any
 import orjson
 
 from distill import redact
+from distill.repeated_keys import repeated_key
 
 CRC = "crc"
 BLANK = "blank"
 """Reason of a line that holds nothing but blanks or zeros; no record was there."""
 DIFFERS = "its checksum differs"
+TWICE = "it names a key twice:"
 _MARK = b',"crc":"'
 _END = b'"}'
 _SEAL_BYTES = len(_MARK) + 8 + len(_END)
@@ -205,6 +207,8 @@ class LineReader:
         record = _plain(core)
         if record is None:
             fault = DIFFERS if _SEAL.search(core) else "it is not one JSON object"
+        elif (key := repeated_key(core, record)) is not None:
+            fault = f"{TWICE} {key[:80]!r}"
         else:
             fault = self._check(record) if self._plain else "it has no checksum"
         if record is None or fault:

@@ -13,7 +13,7 @@ import orjson
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.sources import nearest
-from distill.data.tables.exact_json import parse_json
+from distill.data.tables.exact_json import RepeatedKeyError, parse_json
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"
@@ -91,6 +91,8 @@ def parse_json_value(text: str) -> Any:
     """The list or object that a text of JSON holds; other text as it is."""
     try:
         value = parse_json(text.encode())
+    except RepeatedKeyError as error:
+        raise RowError("malformed_row", f"a cell of JSON: {error}") from None
     except orjson.JSONDecodeError:
         return text
     return value if isinstance(value, list | dict) else text
@@ -106,6 +108,8 @@ def read_meta(value: Any) -> Mapping[str, Any]:
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = parse_json(value.encode())
+        except RepeatedKeyError as error:
+            raise RowError("malformed_row", f"meta: {error}") from None
         except orjson.JSONDecodeError:
             return {}
     if not isinstance(value, dict):

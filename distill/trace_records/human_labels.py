@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from distill.artifacts.journal import Journal, read_jsonl
+from distill.artifacts.json_lines import TWICE, Damaged
 from distill.errors import DataError
 from distill.stats.intervals import wilson
 
@@ -34,10 +35,18 @@ class TraceLabel:
 
 
 def read_labels(run: Path) -> dict[str, TraceLabel]:
-    """The last label of every labelled trace; damaged lines are left out."""
+    """The last label of every labelled trace; damaged lines are left out.
+
+    Raises DataError for a line that was edited and names a key twice: which label was meant is not known.
+    """
     fields = TraceLabel.__dataclass_fields__
     found: dict[str, TraceLabel] = {}
-    for record in read_jsonl(run / FILE, on_damage=lambda _: None):
+
+    def on_damage(line: Damaged) -> None:
+        if line.reason.startswith(TWICE):
+            raise DataError(f"{run / FILE}:{line.line}: {line.reason}; correct the line")
+
+    for record in read_jsonl(run / FILE, on_damage=on_damage):
         if isinstance(record.get("trace"), str) and record.get("label") in LABELS:
             found[record["trace"]] = TraceLabel(**{name: record[name] for name in fields if name in record})
     return found

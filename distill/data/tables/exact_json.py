@@ -1,4 +1,4 @@
-"""JSON of a user's data, read without rounding its whole numbers.
+"""JSON of a user's data, read without rounding its whole numbers and without losing one of two equal keys.
 
 Most JSON readers make a float of a whole number beyond 64 bits, and so change its digits. Here it becomes a text that
 holds them: an id or a gold answer stays what it is.
@@ -10,17 +10,71 @@ from typing import Any
 
 import orjson
 
+from distill.repeated_keys import repeated_key
+
 _LONG = re.compile(rb"\d{19}")
 """Fewer digits always fit into 64 bits."""
+
+
+class RepeatedKeyError(orjson.JSONDecodeError):
+    """An object that names a key twice: which of the two values counts is not known."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(repeated_text(key), "", 0)
+
+    def __str__(self) -> str:
+        return self.msg
+
+
+def repeated_text(key: str) -> str:
+    """What is wrong with an object that names this key twice."""
+    return f"the key {key[:80]!r} is named twice; keep one of them"
+
+
+class RepeatedKeys(dict[str, Any]):
+    """An object that names `key` twice, among the rows of a file."""
+
+    key = ""
 
 
 def parse_json(data: bytes) -> Any:
     """The value of a JSON text; whole numbers beyond 64 bits are texts of their digits.
 
-    Raises orjson.JSONDecodeError.
+    Raises orjson.JSONDecodeError; RepeatedKeyError, which is one, where an object names a key twice.
     """
     value = orjson.loads(data)
+    if (key := repeated_key(data, value)) is not None:
+        raise RepeatedKeyError(key)
     return json.loads(data, parse_int=_whole_number) if _LONG.search(data) else value
+
+
+def parse_rows(data: bytes) -> Any:
+    """As `parse_json`, for a text of many rows: an object that names a key twice is one of RepeatedKeys."""
+    value = orjson.loads(data)
+    if repeated_key(data, value) is None:
+        return json.loads(data, parse_int=_whole_number) if _LONG.search(data) else value
+    return json.loads(data, parse_int=_whole_number, object_pairs_hook=_marked)
+
+
+def find_repeated(value: Any) -> str | None:
+    """The key that an object in a value of `parse_rows` names twice."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, RepeatedKeys):
+            return item.key
+        if isinstance(item, dict | list):
+            waiting.extend(item.values() if isinstance(item, dict) else item)
+    return None
+
+
+def _marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) == len(pairs):
+        return values
+    marked, seen = RepeatedKeys(values), set[str]()
+    marked.key = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    return marked
 
 
 def _whole_number(digits: str) -> int | str:

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.data.images.image_cells import open_arrow
-from distill.data.tables.exact_json import parse_json
+from distill.data.tables.exact_json import (
+    RepeatedKeyError,
+    RepeatedKeys,
+    find_repeated,
+    parse_json,
+    parse_rows,
+    repeated_text,
+)
 from distill.data.tables.table_kinds import PACKED_LINES, open_lines
 from distill.errors import DataError
 
@@ -40,6 +47,8 @@ def jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
 def _parsed(text: bytes) -> Mapping[str, Any] | str:
     try:
         value = parse_json(text)
+    except RepeatedKeyError as error:
+        return str(error)
     except orjson.JSONDecodeError as error:
         try:
             text.decode()
@@ -53,12 +62,14 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
     """A JSON array of objects, or an object holding one; many tools also write JSON lines under this suffix."""
     data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        value = parse_json(data)
+        value = parse_rows(data)
     except orjson.JSONDecodeError as error:
         if isinstance(_parsed(data.strip().split(b"\n", 1)[0]), str):
             raise DataError(f"{file}: not valid JSON: {error}") from None
         yield from jsonl(file)
         return
+    if isinstance(value, RepeatedKeys):
+        raise DataError(f"{file}: {repeated_text(value.key)}")
     if isinstance(value, dict):
         lists = [key for key, item in value.items() if isinstance(item, list)]
         if len(lists) > 1:
@@ -67,7 +78,10 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
     if not isinstance(value, list):
         raise DataError(f"{file}: a JSON array of objects is needed, not {type(value).__name__}")
     for item in value:
-        yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
+        if (key := find_repeated(item)) is not None:
+            yield repeated_text(key)
+        else:
+            yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
 
 
 def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:

@@ -224,3 +224,15 @@ def test_an_empty_line_before_a_torn_one_stays(tmp_path: Path) -> None:
     with path.open("rb+") as file:
         assert cut_torn_tail(file) == 1
     assert path.read_bytes() == b"\n"
+
+
+def test_an_edited_line_that_names_a_key_twice_is_damaged_and_costs_itself(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000.jsonl"
+    path.write_bytes(
+        b'{"id":"00","answer":"7"}\n{"id":"01","answer":"7","answer":"8"}\n{"id":"02","answer":"\\"a\\": 1"}\n'
+    )
+    damaged: list[Damaged] = []
+    assert [record["id"] for record in read_jsonl(path, on_damage=damaged.append)] == ["00", "02"]
+    assert [(line.line, line.reason) for line in damaged] == [(2, "it names a key twice: 'answer'")]
+    with pytest.raises(DataError, match=r"part-00000\.jsonl:2: .* names a key twice: 'answer'"):
+        list(read_jsonl(path))

@@ -123,6 +123,33 @@ def test_lines_that_are_no_rows_are_counted_and_skipped(folder: Path) -> None:
     assert reasons == ["good", "malformed_row", "malformed_row", "malformed_row", "malformed_row", "good"]
 
 
+TWICE = [
+    '{"image": "0.png", "question": "a", "question": "b", "answer": "1"}',
+    '{"image": "0.png", "question": "a", "answer": "1", "meta": {"x": 1, "y": {"z": 2, "z": 3}}}',
+    '{"image": "0.png", "question": "a", "answer": "1", "answ\\u0065r": "2"}',
+    '{"image": "0.png", "question": "a", "answer": "1", "meta": "{\\"x\\": 1, \\"x\\": 2}"}',
+]
+ONCE = '{"image": "1.png", "question": "which \\"key\\": a or \\"key\\": b?", "answer": "1", "meta": {"x": {"x": 1}}}'
+
+
+def test_a_row_that_names_a_key_twice_is_counted_and_says_which(folder: Path) -> None:
+    """A JSON reader would take the last value in silence."""
+    (folder / "q.jsonl").write_text("\n".join([*TWICE, ONCE]))
+    (folder / "q.json").write_text(f"[{','.join([*TWICE, ONCE])}]")
+    for name in ("q.jsonl", "q.json"):
+        *bad, good = reader.read(recipe_for(folder, name, images_root="images"))
+        assert isinstance(good, Sample) and good.meta == {"x": {"x": 1}}
+        details = [item.detail for item in bad if isinstance(item, BadRow) and item.reason == "malformed_row"]
+        for detail, key in zip(details, ("question", "z", "answer", "x"), strict=True):
+            assert f"the key '{key}' is named twice" in detail, (name, details)
+
+
+def test_a_file_whose_object_of_rows_names_a_key_twice_is_refused(folder: Path) -> None:
+    (folder / "q.json").write_text('{"rows": [], "rows": [{"image": "0.png"}]}')
+    with pytest.raises(DataError, match=r"q\.json: the key 'rows' is named twice"):
+        list(reader.read(recipe_for(folder, "q.json", images_root="images")))
+
+
 def test_csv_rows_of_the_wrong_width_or_encoding_are_counted(folder: Path) -> None:
     lines = [b"image,question,answer", b"0.png,a,b", b"1.png,a", b"2.png,a,b,c", b"3.png,\xff,b", b'4.png,"a,\n1",b']
     (folder / "q.csv").write_bytes(b"\n".join(lines))

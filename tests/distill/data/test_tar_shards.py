@@ -132,6 +132,7 @@ def test_a_column_of_one_ending_leaves_other_images_out(tmp_path: Path) -> None:
     ("members", "expected"),
     [
         ({"0.json": b"{"}, ("malformed_row", "0.json: not valid JSON")),
+        ({"0.json": b'{"a": 1, "a": 2}'}, ("malformed_row", "0.json: not valid JSON: the key 'a' is named twice")),
         ({"0.json": b"[1]"}, ("malformed_row", "a JSON object is needed")),
         ({"0.json": b'{"question": "a"}'}, ("empty_image_cell", "")),
         ({"0.png": picture(0), "0.json": b"{}"}, ("empty_question", "")),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distill.errors import BusyError, DataError, StorageError
-from distill.trace_records.human_labels import LabelJournal, TraceLabel, compare_with_judge, read_labels
+from distill.trace_records.human_labels import FILE, LabelJournal, TraceLabel, compare_with_judge, read_labels
 
 
 def test_the_last_label_of_a_trace_counts_and_a_second_writer_is_refused(tmp_path: Path) -> None:
@@ -53,3 +53,11 @@ def test_rates_against_the_judge_count_decided_labels_of_judged_traces() -> None
     assert (found["false_reject"]["n"], found["undecided"]["n"], found["undecided"]["of"]) == (1, 1, 5)
     assert found["labels"] == 11 and found["unsure"] == 1
     assert compare_with_judge({}, {})["false_accept"] == {"n": 0, "of": 0}
+
+
+def test_an_edited_label_that_names_a_key_twice_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    path.parent.mkdir()
+    path.write_bytes(b'{"trace":"aa","label":"wrong"}\n{"trace":"bb","label":"wrong","label":"correct"}\n')
+    with pytest.raises(DataError, match=r"labels\.jsonl:2: it names a key twice: 'label'; correct the line"):
+        read_labels(tmp_path)
