@@ -41,3 +41,9 @@ def test_a_repeated_key_is_found_where_a_reader_of_pairs_finds_one(value: Any) -
     json.loads(text, object_pairs_hook=read)
     found = repeated_key(text.encode(), parsed)
     assert (found in repeated) if repeated else found is None
+
+
+def test_a_value_of_a_thousand_levels_is_read() -> None:
+    for inner, expected in (('{"a":1}', None), ('{"a":1,"a":2}', "a")):
+        text = "[" * 1000 + inner + "]" * 1000
+        assert repeated_key(text.encode(), orjson.loads(text)) == expected
