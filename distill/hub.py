@@ -20,6 +20,7 @@ _NAME_LOOKUP_S = 2.0
 _BELIEVED_S = 300.0
 """So long an answer holds for the whole process."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_FORBIDDEN = "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set"
 _lock = threading.Lock()
 _answered: tuple[float, str] | None = None
 _offline_blocks = 0
@@ -39,7 +40,7 @@ def why_unreached(name: str, kind: Kind = "model") -> str:
     if _offline_blocks and _answered:
         return _answered[1]
     if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set"
+        return _FORBIDDEN
     with _lock:
         if _answered is None or time.monotonic() - _answered[0] > _BELIEVED_S:
             why = _asked(name, kind)
@@ -91,6 +92,11 @@ def unreached_text(name: str, why: str, reason: str) -> str:
     """A message for a name that is not on this disk while the hub is not reached. `reason`: what its cache lacks."""
     from huggingface_hub import constants
 
+    if why == _FORBIDDEN:
+        return (
+            f"{name}: no folder of this name is here, and {why}, so the hub is not asked; its cache here does not "
+            f"help: {reason}\ngive the path of a local folder, or run `hf download {name}` without these variables"
+        )
     return (
         f"{name}: no folder of this name is here, the hub ({constants.ENDPOINT}) cannot be reached ({why}), and its "
         f"cache here does not help: {reason}\n"

@@ -6,7 +6,7 @@ thinking (teacher/messages/parse.py, distill/answers/final_answer.py).
 """
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 TAGS = (
     ("<think>", "</think>"),
@@ -25,6 +25,7 @@ NO_THINK = " /no_think"
 
 Style = Literal["think", "plain"]
 """How a rationale stands before its answer: in think tags, or as plain text and a blank line."""
+STYLES: tuple[Style, ...] = get_args(Style)
 State = Literal["closed", "open", "malformed", "none"]
 """One closed think block; a block that does not close; tags in another order or number; no tag."""
 

@@ -1,7 +1,7 @@
 """The replies that a training stage with `rollouts` learns from: made by its start student, scored by a teacher.
 
 RUN/rollouts/STAGE/replies/DIGEST/   an evaluation each: the student answers the training questions once
-RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures, replies
+RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures, replies; questions without a reply
 RUN/score/TEACHER-DIGEST.jsonl       the teacher's scores, as for stages with `visual`
 
 The digest is of all that replies come from, the student's weights too, so those of another student are never taken
@@ -9,13 +9,14 @@ for its own. Every part resumes: replies and scores are journaled, and the rows 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import reader
 from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
@@ -25,7 +26,8 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, start_of
 from distill.recipe.student_evaluation import student_evaluation_recipe
 from distill.trace_records import scores
-from distill.types import ProgressCallback, Sample
+from distill.types import Progress, ProgressCallback, Sample
+from student.data.scored_rollouts import LEFT_OUT, NO_GOLD, UNASKED
 
 if TYPE_CHECKING:
     from teacher.score import GivenText
@@ -60,6 +62,7 @@ def prepare_rollouts(
         evaluate(asking, folders[-1])
     asked = answering(recipe, run, stage, 0)
     _write_rows(asked, folders, place / "train" / "part-00000.parquet")
+    _note_left_out(asked, folders, place / "train", stage, on_progress)
     _score(recipe, run, stage, lambda: _texts(asked, folders), on_progress)
 
 
@@ -109,6 +112,24 @@ def _write_rows(asked: Recipe, folders: Sequence[Path], path: Path) -> None:
         for identity, sample, reply in _replies(asked, folders)
     )
     write_rows(path, _SCHEMA, rows)
+
+
+def _note_left_out(
+    asked: Recipe, folders: Sequence[Path], rows: Path, stage: Stage, on_progress: ProgressCallback
+) -> None:
+    """Write down, count and report the questions that the stage does not learn from, because no reply is there."""
+    replied = {line["sample_id"] for folder in folders for line in read_jsonl(folder / "eval" / PREDICTIONS)}
+    left_out = [
+        {"sample_id": sample.id, "question": sample.question, "reason": UNASKED if sample.answers else NO_GOLD}
+        for sample in reader.samples(asked, ASKED)
+        if sample.id not in replied
+    ]
+    write_jsonl(rows / LEFT_OUT, left_out)
+    total, counts = len(replied) + len(left_out), Counter(str(line["reason"]) for line in left_out)
+    facts = dict(sorted(counts.items())) | ({"listed in": str(rows / LEFT_OUT)} if left_out else {})
+    on_progress(
+        Progress(stage=f"rollouts {stage.name}", done=len(replied), total=total, unit="questions", facts=facts)
+    )
 
 
 def _texts(asked: Recipe, folders: Sequence[Path]) -> "Iterator[GivenText]":

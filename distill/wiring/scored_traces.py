@@ -8,16 +8,17 @@ are missing. Stages without `visual` are skipped.
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.files import atomic_path, locked, write_json
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import SAMPLES, part_paths
 from distill.artifacts.manifest import MANIFEST
 from distill.data import sample_files
-from distill.errors import DataError
+from distill.errors import BusyError, DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.teachers import Teacher
@@ -71,12 +72,36 @@ def score_stages(
 
 
 def reuse_scores(source: Path, target: Path) -> None:
-    """Copy to a run the journals of scores that it lacks and another run over the same traces has."""
+    """Copy to a run the scores that it lacks and another run over the same traces has.
+
+    A journal that another process writes just now is left as it is; what it lacks is copied the next time.
+    """
     for journal in sorted((source / scores.FOLDER).glob("*.jsonl")):
         copy = target / scores.FOLDER / journal.name
         if not copy.exists():
             with atomic_path(copy) as temporary:
                 shutil.copyfile(journal, temporary)
+        else:
+            with suppress(BusyError):
+                _add_lacking(journal, copy)
+
+
+def _add_lacking(journal: Path, copy: Path) -> None:
+    """Append the scores that only `journal` has: the other one may have been copied before all were made."""
+    own = {record["key"] for record in _whole(copy)}
+    lacking = [record["key"] for record in _whole(journal) if record["key"] not in own]
+    if not lacking:
+        return
+    wanted = set(lacking)
+    with Journal(copy) as there:
+        for record in _whole(journal):
+            if record["key"] in wanted:
+                wanted.discard(record["key"])
+                there.append(record)
+
+
+def _whole(journal: Path) -> Iterator[dict[str, Any]]:
+    return read_jsonl(journal, check=scores.check_score, on_damage=lambda _: None)
 
 
 def _score_stage(recipe: Recipe, run: Path, stage: Stage, on_progress: ProgressCallback) -> None:

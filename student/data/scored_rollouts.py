@@ -11,13 +11,25 @@ from pathlib import Path
 
 import numpy as np
 
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.sections.stages import Stage
 from distill.trace_records import logprobs, scores
 from student.data.encoded_rows import Example
 from student.data.teacher_logprobs import align, is_whole_trace
 
+LEFT_OUT = "left_out.jsonl"
+"""Beside the rows: a line for each training question that has no reply, with `sample_id` and `reason`."""
+NO_GOLD = "no_gold_answer"
+"""A question that the student is not asked: an evaluation asks those only that it can judge."""
+UNASKED = "unasked"
+"""A question that the student cannot be asked: it holds the student's own mark of an image."""
 UNSCORED = "unscored"
 """A reply that the teacher could not score, or that shares no run of tokens with what it scored."""
+
+
+def count_left_out(folder: Path) -> Counter[str]:
+    """The numbers of questions without a reply in a stage's folder of rows, by reason."""
+    return Counter(line["reason"] for line in read_jsonl(folder / LEFT_OUT))
 
 
 def scored_alone(run: Path, stage: Stage, dropped: Counter[str], examples: Iterable[Example]) -> Iterator[Example]:

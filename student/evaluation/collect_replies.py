@@ -18,7 +18,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
 from distill.artifacts.manifest import fingerprint
 from distill.errors import ModelError, RecipeError
-from distill.rationale import Style, split
+from distill.rationale import STYLES, Style, split
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
@@ -371,14 +371,16 @@ def _ask_remote(server: RemoteServer, work: Work, on_replies: OnReplies, style: 
 
 def _reply_of_server(answer: Any, style: Style) -> Reply:
     """A server's answer as a reply. Tokens of the rationale that it does not count go by the share of the text."""
-    rationale = answer.reasoning_tokens
-    if rationale is None and answer.tokens is not None:
+    counted: dict[Style, int | None] = dict.fromkeys(STYLES, answer.reasoning_tokens)
+    if answer.reasoning_tokens is None and answer.tokens is not None:
         text = answer.text.strip()
-        rationale = round(answer.tokens * len(split(text, style).rationale) / len(text)) if text else 0
+        for each in STYLES:
+            counted[each] = round(answer.tokens * len(split(text, each).rationale) / len(text)) if text else 0
     return {
         "text": answer.text,
         "tokens": answer.tokens,
-        "rationale_tokens": rationale,
+        "rationale_tokens": counted[style],
+        "rationale_tokens_by_style": counted,
         "truncated": answer.truncated,
         "seconds": answer.seconds,
     }

@@ -3,7 +3,7 @@
 Works with any image-text-to-text model. Does not judge answers (student/evaluate.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, TextStreamer
 
 from distill import live_text
-from distill.rationale import Style, split
+from distill.rationale import STYLES, Style, split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
 from student.data.images import ImageStore
@@ -25,6 +25,8 @@ class Reply:
     text: str
     tokens: int
     rationale_tokens: int
+    rationale_tokens_by_style: Mapping[Style, int]
+    """The same for each setting of filter.rationale: replies are kept, and the setting may change."""
     truncated: bool
 
 
@@ -175,6 +177,15 @@ def parse_reply(ids: Sequence[int], prompter: Prompter) -> Reply:
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = encoder.tokenizer.decode(reply_ids, skip_special_tokens=False)
-    reasoning = split(text, prompter.style).rationale
-    rationale = len(encoder.tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0
-    return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(reply_ids) == len(ids))
+    counted = {style: _count(split(text, style).rationale, encoder) for style in STYLES}
+    return Reply(
+        text=text,
+        tokens=len(ids),
+        rationale_tokens=counted[prompter.style],
+        rationale_tokens_by_style=counted,
+        truncated=len(reply_ids) == len(ids),
+    )
+
+
+def _count(text: str, encoder: Encoder) -> int:
+    return len(encoder.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else 0

@@ -16,12 +16,13 @@ from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import check_rationale
 from distill.grounding.findings import GroundingResult
 from distill.grounding.transcript import is_misread
-from distill.rationale import split
+from distill.rationale import Style, split
 from distill.stats import intervals
 from distill.types import Sample
 from student.inference.error_causes import error_cause
 from student.inference.reply_metrics import BUILT_IN, Prediction, aggregate, metric_values
 
+BY_STYLE = "rationale_tokens_by_style"
 FEW = 20
 """Most unsupported values of a rationale that are written out; all are counted."""
 
@@ -46,7 +47,11 @@ def score_reply(
     could be judged. `consistent`: whether the answer is what the rationale concludes (distill.answers.consistency).
     The values of the metrics stand at the end. None: it cannot be decided.
     """
-    parts = split(reply["text"], "plain" if plain else "think")
+    style: Style = "plain" if plain else "think"
+    parts = split(reply["text"], style)
+    counted = {name: value for name, value in reply.items() if name != BY_STYLE}
+    if reply.get(BY_STYLE):  # kept replies may have been counted with another setting
+        counted["rationale_tokens"] = reply[BY_STYLE][style]
     rationale, answer = parts.rationale, parts.answer.strip()
     verdict = judge(
         answer,
@@ -66,7 +71,7 @@ def score_reply(
         "question": sample.question,
         "gold": list(sample.answers),
         "answer_type": verdict.answer_type,
-        **reply,
+        **counted,
         "reasoning": rationale,
         "answer": answer,
         "well_formed": well_formed,

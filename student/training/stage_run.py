@@ -184,6 +184,7 @@ class StageRun:
         weighted = visual.weighted if visual is not None else iter
         if self.stage.rollouts is not None:
             weighted = partial(scored_rollouts.scored_alone, self.run, self.stage, dropped)
+            dropped += scored_rollouts.count_left_out(rows.data_folder(self.run, self.stage))
         examples = encode(
             rows.read(self.recipe, self.run, self.stage, dropped),
             self.encoder,

@@ -51,9 +51,12 @@ def parse_json(data: bytes) -> Any:
 def parse_rows(data: bytes) -> Any:
     """As `parse_json`, for a text of many rows: an object that names a key twice is one of RepeatedKeys."""
     value = orjson.loads(data)
-    if repeated_key(data, value) is None:
+    if (key := repeated_key(data, value)) is None:
         return json.loads(data, parse_int=_whole_number) if _LONG.search(data) else value
-    return json.loads(data, parse_int=_whole_number, object_pairs_hook=_marked)
+    try:
+        return json.loads(data, parse_int=_whole_number, object_pairs_hook=_marked)
+    except RecursionError:
+        raise RepeatedKeyError(key) from None
 
 
 def find_repeated(value: Any) -> str | None:

@@ -268,7 +268,7 @@ def test_a_student_that_is_neither_here_nor_reachable_is_one_plain_message(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     done = CliRunner().invoke(cli.app, ["plan", "qwen3-vl", "--gpu", "L4", "--run", str(tmp_path / "run")])
     assert done.exit_code == ModelError.exit_code
-    assert "google/siglip2-base-patch16-224: this checkpoint cannot be loaded" in done.stderr
+    assert "google/siglip2-base-patch16-224: no folder of this name is here" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

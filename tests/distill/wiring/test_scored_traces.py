@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import generate_world
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import stub_server
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.commands.explain_scores import visual_weights
@@ -134,6 +135,25 @@ def test_another_run_over_the_same_traces_takes_the_scores_over(scoring: Scoring
     reuse_scores(scoring.run, other)
     (journal,) = (scoring.run / "score").glob("*.jsonl")
     assert (other / "score" / journal.name).read_bytes() == journal.read_bytes()
+
+
+def test_an_incomplete_journal_gets_the_scores_that_another_run_has_more(scoring: Scoring, tmp_path: Path) -> None:
+    scoring.score()
+    (journal,) = (scoring.run / "score").glob("*.jsonl")
+    copy = tmp_path / "other" / "score" / journal.name
+    copy.parent.mkdir(parents=True)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    copy.write_bytes(b"".join([lines[1], lines[-1]]) + lines[0][:-9])  # and a torn last line, as after a kill
+    with Journal(copy.with_name("busy.jsonl")), Journal(journal.with_name("busy.jsonl")) as busy:
+        busy.append(orjson.loads(lines[0]))
+        busy.flush()
+        reuse_scores(scoring.run, tmp_path / "other")  # the journal that is open elsewhere is left alone
+    assert not copy.with_name("busy.jsonl").read_bytes()
+    assert sorted(copy.read_bytes().splitlines()) == sorted(journal.read_bytes().splitlines())
+    before = copy.read_bytes()
+    reuse_scores(scoring.run, tmp_path / "other")
+    reuse_scores(tmp_path / "other", scoring.run)
+    assert copy.read_bytes() == before and journal.read_bytes() == b"".join(lines)
 
 
 def test_traces_without_text_or_picture_are_left_out(scoring: Scoring) -> None:

@@ -26,7 +26,7 @@ from distill.trace_records import scores
 from distill.types import Progress
 from student.data.encoded_rows import Example
 from student.data.rows import TrainingRow
-from student.data.scored_rollouts import UNSCORED, scored_alone
+from student.data.scored_rollouts import NO_GOLD, UNSCORED, scored_alone
 from student.train import train as train_alone
 
 QUESTIONS = 12
@@ -251,3 +251,19 @@ def test_check_plan_and_status_know_such_a_stage(taught: Path) -> None:
         if before:
             result = CliRunner().invoke(app, ["train", *both])
             assert result.exit_code == 0 and (taught / "run/train/scored/manifest.json").is_file(), result.output
+
+
+def test_questions_without_a_gold_answer_are_counted_and_named(taught: Path) -> None:
+    rows = [json.loads(line) for line in (taught / "questions.jsonl").read_text().splitlines()]
+    for number in (1, 4, 7):
+        rows[number]["answer"] = None
+    (taught / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told: list[Progress] = []
+    train(recipe(taught, steps=2), taught / "run", on_progress=told.append)
+    (said,) = (progress for progress in told if progress.stage == "rollouts scored")
+    assert (said.done, said.total, said.facts[NO_GOLD]) == (QUESTIONS - 3, QUESTIONS, 3)
+    left_out = list(read_jsonl(taught / "run/rollouts/scored/train/left_out.jsonl"))
+    assert [line["question"] for line in left_out] == [rows[number]["question"] for number in (1, 4, 7)]
+    assert {line["reason"] for line in left_out} == {NO_GOLD} and all(line["sample_id"] for line in left_out)
+    manifest = json.loads((taught / "run/train/scored/manifest.json").read_text())
+    assert manifest["counts"][f"dropped_{NO_GOLD}"] == 3

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -118,7 +119,7 @@ def test_a_recipe_without_stages_and_student_evaluates_students_from_elsewhere(p
             r"misfit: this adapter does not fit .*takes 32 values, the adapter 3",
         ),
         ('model = "native"\nadapter = "elsewhere"', r"does not fit .*nowhere\.k_proj is not there[\s\S]*trained on"),
-        ('model = "nobody/nothing-here"', r"nobody/nothing-here: no folder of this name is here, the hub"),
+        ('model = "nobody/nothing-here"', r"nobody/nothing-here: no folder of this name is here"),
     ],
 )
 def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
@@ -241,6 +242,18 @@ def test_other_weights_behind_the_same_name_make_the_evaluation_stale(place: Pat
 
     with pytest.raises(StaleError, match=r"students\.other"):
         evaluate(recipe, place / "run")
+
+
+def test_a_served_reply_has_the_tokens_of_its_rationale_for_each_cut() -> None:
+    text = "<think>\none two\n</think>\n\nthree\n\nfour"
+    answer = SimpleNamespace(text=text, tokens=len(text), reasoning_tokens=None, truncated=False, seconds=1.0)
+    reply = collect_replies._reply_of_server(answer, "plain")
+    plain = len("<think>\none two\n</think>\n\nthree")
+    assert reply["rationale_tokens_by_style"] == {"think": len("one two"), "plain": plain}
+    assert reply["rationale_tokens"] == plain
+    answer.reasoning_tokens = 5  # the server's own count
+    reply = collect_replies._reply_of_server(answer, "think")
+    assert reply["rationale_tokens_by_style"] == {"think": 5, "plain": 5}
 
 
 def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(

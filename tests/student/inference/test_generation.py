@@ -143,6 +143,8 @@ def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
     think = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS))
     assert plain.rationale_tokens == len(processor.tokenizer("row 1: red, 1")["input_ids"])
     assert think.rationale_tokens == 0 and plain.text == think.text
+    by_style = {"think": 0, "plain": plain.rationale_tokens}
+    assert think.rationale_tokens_by_style == plain.rationale_tokens_by_style == by_style
 
 
 def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_path: Path):

@@ -48,6 +48,13 @@ def test_values_that_the_chart_does_not_support_are_named(reasoning: str, unsupp
     assert found["checked_values"] == checked
 
 
+def test_a_kept_reply_has_the_tokens_of_the_rationale_that_the_setting_of_today_cuts():
+    kept = reply("One.\n\nTwo.\n\n4", rationale_tokens_by_style={"think": 0, "plain": 5})
+    for plain, tokens in ((False, 0), (True, 5)):
+        found = score_reply(sample("4"), kept, plain=plain, relative_tolerance=0.0)
+        assert found["rationale_tokens"] == tokens and "rationale_tokens_by_style" not in found
+
+
 def test_a_number_of_the_question_is_supported():
     asked = sample("3", question="How many bars are above 1.5?", **CHART)
     assert of(asked, thought("1.5 is below red 5, green 9 and blue 2, so 3.", "3"))["unsupported"] == []
