@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from distill.recipe.sections.stages import Stage
+from distill.errors import RecipeError
+from distill.recipe.sections.stages import MOST_EPOCHS, MOST_STEPS, Stage
 from student.data import packing
 
 MicroBatch = list[int]
@@ -70,7 +71,24 @@ class BatchPlan:
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
         # Epochs differ in their number of steps, so each is planned once to know where it begins.
         self._ends: list[int] = []
+        self._require_plannable(stage)
         self._steps = self._for_tokens(stage.max_tokens) if stage.max_tokens is not None else self._for_epochs(stage)
+
+    def _require_plannable(self, stage: Stage) -> None:
+        """Refuse a stage that is so long that its plan alone would take hours: each epoch is planned at the start."""
+        epoch = self._epoch(0)
+        key, epochs = "epochs", float(stage.epochs)
+        if stage.max_tokens is not None:
+            key, epochs = "max_tokens", stage.max_tokens / max(1, int(self._lengths[epoch.rows].sum()))
+        elif stage.max_steps is not None:
+            key, epochs = "max_steps", stage.max_steps / len(epoch)
+        steps = epochs * len(epoch)
+        if epochs > MOST_EPOCHS or steps > MOST_STEPS:
+            raise RecipeError(
+                f"stage '{stage.name}': {key} = {getattr(stage, key):,} would be about {steps:,.0f} steps and "
+                f"{epochs:,.0f} passes over its {len(self._lengths):,} rows; a stage may have {MOST_STEPS:,} steps "
+                f"and {MOST_EPOCHS:,} passes at most: lower {key}"
+            )
 
     def _for_epochs(self, stage: Stage) -> int:
         """Plan the epochs of a stage, or of its `max_steps`, and count their steps."""

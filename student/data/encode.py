@@ -18,6 +18,7 @@ from jinja2 import TemplateError
 from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from distill.chat_templates import with_fixed_date
 from distill.errors import DataError, ImageError, ModelError
 from distill.types import ImageRef, Sample
 from student.data import images as pictures
@@ -55,7 +56,7 @@ class Encoder:
         template = getattr(processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None)
         if not isinstance(template, str):
             raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
-        self._template = template
+        self._template = with_fixed_date(template)
         self._marks_assistant = _GENERATION.search(template) is not None
         self._unverified = _VERIFIED
 

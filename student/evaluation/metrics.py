@@ -22,15 +22,16 @@ from student.inference.scoring import summarize_predictions
 
 Predictions = Sequence[Prediction]
 
-MEASURES = 7
+MEASURES = 8
 """Raised with every change of what `compute_metrics`, or the scoring before it, gives: an evaluation that an earlier
 version measured is measured again from the replies that it kept, nothing is asked again."""
 WINDOW = 50
 """Questions in one window of the running accuracy."""
 _POINTS = 100
 _LEVELS = 8
-"""Up to this number of different difficulties, each is shown by itself."""
+"""Up to this number of different numbers of difficulty, each is shown by itself."""
 _TERCILES = ("easy", "medium", "hard")
+_PARTS = ("lowest", "middle", "highest")
 
 
 def compute_metrics(
@@ -167,28 +168,31 @@ def _image_gain(predictions: Predictions, seen: Mapping[str, Prediction]) -> dic
 
 
 def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
-    """Predictions by the difficulty that their source gives: its own values where they are few or words.
+    """Predictions by the difficulty that their source gives: its own values where they are words or few numbers.
 
     More than 8 different numbers are cut into terciles by value (higher is harder; equal values stay together), named
-    easy, medium and hard. Questions without a difficulty are in no group.
+    easy, medium and hard, or lowest, middle and highest where one of these words is a value itself. Words among them
+    stay groups of their own. Questions without a difficulty are in no group.
     """
     known = [
         (prediction, prediction["difficulty"])
         for prediction in predictions
         if prediction.get("difficulty") is not None
     ]
-    numbers = [_number(value) for _, value in known]
     result: dict[str, list[Prediction]] = {}
-    if len({str(value) for _, value in known}) <= _LEVELS or None in numbers:
-        for prediction, value in sorted(known, key=lambda item: _level(item[1])):
+    numbers = sorted(number for _, value in known if (number := _number(value)) is not None)
+    words = {str(value).lower() for _, value in known if _number(value) is None}
+    names = _TERCILES if words.isdisjoint(_TERCILES) else _PARTS
+    if are_cut := len({str(value) for _, value in known if _number(value) is not None}) > _LEVELS:
+        first, second = (numbers[math.ceil(len(numbers) * part / 3) - 1] for part in (1, 2))
+        result = {name: [] for name in names}
+    cut = [(prediction, number) for prediction, value in known if are_cut and (number := _number(value)) is not None]
+    for prediction, number in cut:
+        result[names[(number > first) + (number > second)]].append(prediction)
+    for prediction, value in sorted(known, key=lambda item: _level(item[1])):
+        if not are_cut or _number(value) is None:
             result.setdefault(str(value), []).append(prediction)
-        return result
-    ordered = sorted(number for number in numbers if number is not None)
-    first, second = (ordered[math.ceil(len(ordered) * part / 3) - 1] for part in (1, 2))
-    for (prediction, _), number in zip(known, numbers, strict=True):
-        assert number is not None
-        result.setdefault(_TERCILES[(number > first) + (number > second)], []).append(prediction)
-    return {name: result[name] for name in _TERCILES if name in result}
+    return {name: group for name, group in result.items() if group}
 
 
 def _level(value: Any) -> tuple[int, float, str]:

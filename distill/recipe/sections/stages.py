@@ -17,6 +17,8 @@ from distill.recipe.sections.validation import Validation
 AUTO: Literal["auto"] = "auto"
 TRACES = "traces"
 """A stage's data where it is the filtered dataset, or with ":ARM" an arm of it."""
+MOST_STEPS, MOST_EPOCHS = 10_000_000, 100_000
+"""Each epoch is planned before the first step, to know how many steps the schedule of the learning rate has."""
 
 
 class Lora(Section):
@@ -152,8 +154,8 @@ class Stage(Section):
     )
     lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
     learning_rate: float = key(2e-5, "Largest learning rate of the schedule.", affects="train", gt=0)
-    epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0)
-    max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1)
+    epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0, le=MOST_EPOCHS)
+    max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1, le=MOST_STEPS)
     max_tokens: int | None = key(
         None,
         "Number of tokens to train on, image tokens included, to the nearest step; overrides epochs and max_steps.",

@@ -51,6 +51,11 @@ def tokenizer_settings(processor: ProcessorMixin, rows: int, shuffle: int) -> di
     if processor.chat_template != CHAT_TEMPLATE:
         raise ModelError("the student has another chat template than SiQ-VL's, and only that is written as GGUF")
     tokenizer = processor.tokenizer
+    if tokenizer.eos_token_id is None:
+        raise ModelError(
+            "the student's tokenizer has no end-of-turn token (eos_token), so a reply in llama.cpp would never end; "
+            "set eos_token in its tokenizer_config.json"
+        )
     parsed = orjson.loads(tokenizer.backend_tokenizer.to_str())
     model = parsed["model"]
     if model["type"] != "BPE":
@@ -71,12 +76,13 @@ def tokenizer_settings(processor: ProcessorMixin, rows: int, shuffle: int) -> di
         "tokenizer.ggml.token_type": kinds,
         "tokenizer.ggml.merges": [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]],
         "tokenizer.ggml.eos_token_id": tokenizer.eos_token_id,
-        "tokenizer.ggml.padding_token_id": tokenizer.pad_token_id,
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": chat_template(shuffle),
     }
     if tokenizer.bos_token_id is not None:
         result["tokenizer.ggml.bos_token_id"] = tokenizer.bos_token_id
+    if tokenizer.pad_token_id is not None:
+        result["tokenizer.ggml.padding_token_id"] = tokenizer.pad_token_id
     return result
 
 

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill import hub
+from distill.chat_templates import with_fixed_date
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
 from distill.rationale import opened_thinking, thinking_end
@@ -106,11 +107,10 @@ class EmbeddedTeacher:
     def render(self, prompt: Prompt) -> str:
         """The prompt as the model's chat template writes it."""
         chat = messages(prompt, [{"type": "image"}] * len(prompt.images))
-        return str(
-            self.processor.apply_chat_template(
-                chat, add_generation_prompt=True, tokenize=False, **self.teacher.chat_template_kwargs
-            )
-        )
+        own = self.processor.chat_template
+        options = {"chat_template": with_fixed_date(own)} if isinstance(own, str) else {}
+        options |= self.teacher.chat_template_kwargs
+        return str(self.processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False, **options))
 
     def _readable(self, questions: Iterable[_Question], done: Done) -> list[_Question]:
         """The questions with their pictures; one whose picture cannot be read is done with an error."""

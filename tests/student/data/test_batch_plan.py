@@ -7,8 +7,9 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from distill.errors import TooFewRows
+from distill.errors import RecipeError, TooFewRows
 from distill.recipe.sections.stages import Stage
 from student.data import mixture
 from student.data.batch_plan import BatchPlan, Step
@@ -238,3 +239,20 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
     tokens = [sum(examples.lengths[row] for row in rows) for rows in bins]
     full = sorted(tokens, reverse=True)[: len(tokens) - bool(last)]
     assert sum(full) / (len(full) * stage.micro_batch_tokens) > 0.97
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"max_tokens": 10**15, "batch_size": 16}, "max_tokens = 1,000,000,000,000,000"),
+        ({"max_tokens": 10**15, "batch_tokens": 4000}, "max_tokens = "),
+        ({"epochs": 100_000, "batch_size": 1}, "epochs = 100,000"),
+        ({"max_steps": 10_000_000, "batch_size": 200}, "max_steps = 10,000,000"),
+    ],
+)
+def test_a_stage_of_an_endless_plan_is_refused_before_it_is_planned(settings: dict, named: str):
+    with pytest.raises(RecipeError, match=f"stage 's': {named}.*lower {named.split(' ')[0]}"):
+        plan(**settings)
+    for endless in ({"epochs": 1e9}, {"max_steps": 10**12}):
+        with pytest.raises(ValidationError, match="less than or equal to"):
+            plan(batch_size=16, **endless)

@@ -176,6 +176,15 @@ def test_volatility_is_what_chance_gives_as_often_as_its_range_says():
             [0.5] * 6 + [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9],
             {"easy": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "hard": [10, 11, 12, 13]},
         ),
+        # A word among many numbers is a group of its own, and the numbers are cut as without it.
+        (
+            [9, "unknown", 8, 7, 6, 5, 4, 3, 2, 1, "nan"],
+            {"easy": [7, 8, 9], "medium": [4, 5, 6], "hard": [0, 2, 3], "nan": [10], "unknown": [1]},
+        ),
+        (
+            ["Hard", *range(9)],
+            {"lowest": [1, 2, 3], "middle": [4, 5, 6], "highest": [7, 8, 9], "Hard": [0]},
+        ),
         ([None, None], {}),
     ],
 )

@@ -169,6 +169,16 @@ def test_tokens_have_the_types_that_llama_cpp_tells_apart(folder: Path) -> None:
     assert tokens[settings["tokenizer.ggml.eos_token_id"]] == "<|im_end|>"
 
 
+def test_a_tokenizer_without_a_token_for_padding_is_written_and_one_without_an_end_is_refused(folder: Path) -> None:
+    _, processor = student(folder)
+    size = len(processor.tokenizer)
+    processor.tokenizer.pad_token = None
+    assert "tokenizer.ggml.padding_token_id" not in tokenizer_settings(processor, size, 2)
+    processor.tokenizer.eos_token = None
+    with pytest.raises(ModelError, match="no end-of-turn token"):
+        tokenizer_settings(processor, size, 2)
+
+
 def test_the_command_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["export", "run", "--out", "out", "--gguf", "f16", "--plain"])
     assert done.exit_code != 0 and "--gguf is a form of its own" in done.output
