@@ -20,6 +20,7 @@ from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
     is_another_result,
+    lists_candidates,
     pick_asked_number,
     pick_concluding_number,
     pick_counted_number,
@@ -258,7 +259,7 @@ def _compare_several_numbers(
             for quantity in numbers
             if (quantity.percent, quantity.currency, quantity.unit) == sign and not quantity.bound
         }
-        if len(alike) == 1 and not (sets_apart(text.replace("(or ", "(")) or "→" in text):
+        if len(alike) == 1 and not (sets_apart(text.replace("(or ", "(")) or "→" in text or lists_candidates(text)):
             return findings[alike.pop()]
     mathematical = text_answers.looks_mathematical(text)
     open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}

@@ -17,7 +17,7 @@ from typing import IO, Any
 import orjson
 
 from distill import redact
-from distill.repeated_keys import repeated_key
+from distill.artifacts.repeated_keys import repeated_key
 
 CRC = "crc"
 BLANK = "blank"

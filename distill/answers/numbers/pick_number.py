@@ -234,3 +234,16 @@ def has_repeated_numbers(text: str, numbers: Sequence[Quantity]) -> bool:
         return False
     units = {quantity.unit for quantity in numbers}
     return ("" not in units and len(units) > 1) or not text[numbers[0].end : numbers[1].start].strip()
+
+
+_CANDIDATE = re.compile(
+    r"(?:^|[;,.\n|]\s*|\s)\(?(?:(?P<letter>[A-H])"
+    r"|(?:option|choice|candidate|guess|possibility|reading|answer) (?P<name>[A-H1-9]))\s?(?:[):]|is\b)",
+    re.IGNORECASE,
+)
+
+
+def lists_candidates(text: str) -> bool:
+    """Whether a text gives candidates under letters or numbers and leaves open which is its answer: A: 7; B: 72 F."""
+    marks = {(match["letter"] or match["name"]).casefold() for match in _CANDIDATE.finditer(text)}
+    return len(marks) > 1

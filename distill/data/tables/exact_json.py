@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from distill.repeated_keys import repeated_key
+from distill.artifacts.repeated_keys import repeated_key
 
 _LONG = re.compile(rb"\d{19}")
 """Fewer digits always fit into 64 bits."""

@@ -272,7 +272,8 @@ def _compare_sides(left_side: Side, right_side: Side, numbers: Sequence[Number])
     if left_side.operators and right_side.operators:
         # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
         begins = numbers[right_side.numbers[0]]
-        if any(stands_for(begins.value, begins.unit, value, hedged) for value in left_values):
+        first = -begins.value if right_side.tokens[0] == "-" else begins.value
+        if any(stands_for(first, begins.unit, value, hedged) for value in left_values):
             return True, None
         exact = (
             all(numbers[n].unit == 1 for n in (*left_side.numbers, *right_side.numbers))

@@ -87,6 +87,20 @@ def test_a_unit_singles_no_number_out_that_the_text_sets_against_another() -> No
     assert judge("The answer is neither 72 F nor 75.", "72 F").verdict != "correct"
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["A: 7; B: 72 F", "A: 7; B: 72 F. The first is asked for.", "Option 1: 7, option 2: 72 F", "(a) 7 (b) 72 F"],
+)
+def test_a_unit_singles_no_number_out_of_candidates_under_letters(text: str) -> None:
+    assert judge(text, "72 F").verdict == "undecided"
+    assert judge(text, "7").verdict != "correct"
+
+
+def test_a_unit_singles_a_number_out_of_values_with_names() -> None:
+    assert judge("Temperature: 72 F; humidity: 40", "72 F").verdict == "correct"
+    assert judge("B: 72 F", "72 F").verdict == "correct"
+
+
 def test_a_denial_in_devanagari_is_a_word_and_no_sign_of_one() -> None:
     assert judge("सबसे अधिक मान भारत का है।", "भारत", question="किस देश का मान सबसे अधिक है?").verdict == "correct"
 

@@ -468,3 +468,34 @@ def test_a_part_that_repeats_is_judged_by_its_own_numbers_wherever_it_stands() -
     assert found.slips[0].written.endswith("9 - 5 = 3")
     percent = find_slips("Now 0.7 is the same as 70%. And 5 bars; 0.6 is the same as 70%.")
     assert [slip.expected for slip in percent.slips] == [60.0]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(-3) × (-4) = 12", "(-3) × (-4) = -12"),
+        ("(−3)² = 9", "(−3)² = −9"),
+        ("(-12) ÷ (-4) = 3", "(-12) ÷ (-4) = -3"),
+        ("8 - 20 = -12, and -12 + 2 = -10", "20 - 8 = -12"),
+        ("-10 / 3 = -3.33", "10 / 3 = -3.33"),
+        ("From 1914 to 1918 is 4 years.", "From 1914 to 1918 is 5 years."),
+        ("From 1990 to 2000, that is a span of 10 years.", "From 1990 to 2000, that is a span of 12 years."),
+    ],
+)
+def test_a_sign_and_a_span_of_years_belong_to_the_result(right: str, wrong: str) -> None:
+    assert find_slips(right).verdict == "right"
+    assert len(find_slips(wrong).slips) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "From 1914 to 1918 is 5 years, counting both ends.",
+        "From 1914 to 1918 is 5 years (inclusive).",
+        "From 1914 to 1918 inclusive is 5 years.",
+        "From 2014 to 2018 there are 5 years of data.",
+        "From 1914 through 1918 is 5 years.",
+    ],
+)
+def test_years_that_are_counted_with_both_ends_are_no_slip(text: str) -> None:
+    assert not find_slips(text).slips
