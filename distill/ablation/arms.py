@@ -279,7 +279,7 @@ def _replay(draft: Draft) -> str:
     if not sources or sources[0] not in draft.recipe.data:
         raise Impossible(f"replay: {draft.stage} follows no stage whose data could be replayed")
     draft.studied["replay"] = {sources[0]: REPLAYED_SHARE}
-    return f"{REPLAYED_SHARE:.0%} of the tokens from {sources[0]}"
+    return f"{100 * REPLAYED_SHARE:.0f} % of the tokens from {sources[0]}"
 
 
 def _logprobs(draft: Draft) -> str:

@@ -27,7 +27,7 @@ def rollouts(draft: Draft, percent: str) -> str:
     teacher = _scorer(draft, f"rollouts_{percent}")
     last = _append(draft, ROLLOUTS, share)
     last["rollouts"] = {"teacher": teacher, "max_new_tokens": draft.recipe.eval.max_new_tokens}
-    return f"the last {share:.0%} of {draft.stage} learns the student's own replies, as {teacher} scores them"
+    return f"the last {100 * share:.0f} % of {draft.stage} learns the student's own replies, as {teacher} scores them"
 
 
 def preference(draft: Draft, percent: str) -> str:
@@ -40,7 +40,7 @@ def preference(draft: Draft, percent: str) -> str:
     last["preference"] = {}
     # As usual with preference; at the rate of the stage itself students forget what they have learned.
     last["learning_rate"] = _RATE * last.get("learning_rate", Stage.model_fields["learning_rate"].default)
-    return f"the last {share:.0%} of {draft.stage} learns to prefer right traces to wrong ones"
+    return f"the last {100 * share:.0f} % of {draft.stage} learns to prefer right traces to wrong ones"
 
 
 def rounds(draft: Draft, count: str) -> str:
@@ -62,7 +62,7 @@ def rounds(draft: Draft, count: str) -> str:
     draft.values["rounds"] = {**given, "count": 0, "stage": draft.stage}
     draft.rounds = made
     source = "" if settings.questions == ASKED else f" of [data.{settings.questions}]"
-    return f"the first {share:.0%} of {draft.stage}, then {made} rounds on the student's failures{source}"
+    return f"the first {100 * share:.0f} % of {draft.stage}, then {made} rounds on the student's failures{source}"
 
 
 def _share(name: str, percent: str) -> float:

@@ -177,7 +177,7 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
     if isinstance(held, float) and held > _MUCH_HELD_OUT:
         yield warning(
             f"{where}.validation.hold_out",
-            f"keeps {held:.0%} of the rows out of training",
+            f"keeps {100 * held:.0f} % of the rows out of training",
             f"lower {where}.validation.hold_out; 0.02 to 0.1 is usual",
         )
     if is_traces(stage):

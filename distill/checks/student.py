@@ -236,8 +236,8 @@ def check_loss(context: CheckContext) -> Iterator[CheckResult]:
         if share < _SPANS_SHARE:
             yield warning(
                 f"stages.{stage.name}.loss.normalise",
-                f'"spans": the rationale has {share:.0%} of the loss of a row, whatever its length; with "tokens" '
-                "one of 80 tokens has 88 %. In the one case measured accuracy fell from 80.0 % to 42.4 %",
+                f'"spans": the rationale has {100 * share:.0f} % of the loss of a row, whatever its length; with '
+                '"tokens" one of 80 tokens has 88 %. In the one case measured accuracy fell from 80.0 % to 42.4 %',
                 'set it to "tokens", or raise loss.rationale and lower loss.format, and compare both',
             )
 

@@ -138,7 +138,7 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
             _verdict(gpu_fit),
             f"{gpu_fit.most_tokens:,}",
             *_hours(time.hours if time else None, planned.load.is_bound),
-            *((f"{time.bound.mfu:.0%}", f"{time.bound.hfu:.0%}") if time else ("?", "?")),
+            *((f"{100 * time.bound.mfu:.0f} %", f"{100 * time.bound.hfu:.0f} %") if time else ("?", "?")),
             *_priced(time.hours if time else None, price),
         )
         for planned, gpu_fit, time in stages

@@ -70,7 +70,7 @@ def on_card(plans: Sequence[StagePlan], gpu: Gpu) -> list[tuple[StagePlan, GpuFi
 def bottleneck(bound: "Bound") -> str:
     """The part of a step that takes most of its time."""
     part, kind, share = bound.largest()
-    text = f"{share:.0%} of its time on the card is {kind} ({part})"
+    text = f"{100 * share:.0f} % of its time on the card is {kind} ({part})"
     if bound.waits_for_host:
         text += f", and the host may be too slow to start {bound.launches:,} kernels a step"
     return text
@@ -87,7 +87,7 @@ def advice(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit, time: StageTime) -> st
     if not lifting:
         return text
     best = max(lifting, key=lambda name: lifting[name].mfu)
-    text += f"; {best} lifts the MFU to {lifting[best].mfu:.0%} at most"
+    text += f"; {best} lifts the MFU to {100 * lifting[best].mfu:.0f} % at most"
     others = [name for name in changes if name != best and "kernels" not in name]
     if others:
         together: dict[str, Any] = {}
@@ -95,7 +95,7 @@ def advice(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit, time: StageTime) -> st
             together |= change if name == best or name in others else {}
         reached = _bound(planned, gpu, replace(time.settings, **together)).mfu
         if reached > _GAIN * lifting[best].mfu:
-            text += f", with {' and '.join(others)} to {reached:.0%}"
+            text += f", with {' and '.join(others)} to {100 * reached:.0f} %"
     return text
 
 

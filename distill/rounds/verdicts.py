@@ -79,16 +79,16 @@ def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -
     usual = max(before.common_share, after.gold_common_share)
     if after.common_share > usual + settings.max_common_answer_growth:
         text = (
-            f"{after.common_share:.0%} of the replies have the answer {after.common_answer!r:.40}; in the first pass "
-            f"{before.common_share:.0%} had one answer, and {after.gold_common_share:.0%} of the gold answers are "
-            f"the same: the student answers without looking ({points})"
+            f"{100 * after.common_share:.0f} % of the replies have the answer {after.common_answer!r:.40}; in the "
+            f"first pass {100 * before.common_share:.0f} % had one answer, and {100 * after.gold_common_share:.0f} % "
+            f"of the gold answers are the same: the student answers without looking ({points})"
         )
         return RoundVerdict(kind=COMMON_ANSWER, text=text, gain=gain)
     lengths = (before.median_tokens, after.median_tokens)
     if lengths[0] and lengths[1] and lengths[1] > lengths[0] * (1 + settings.max_length_growth):
         text = (
             f"the median reply has {lengths[1]:g} tokens, and {lengths[0]:g} in the first pass: more than "
-            f"{settings.max_length_growth:.0%} longer ({points})"
+            f"{100 * settings.max_length_growth:.0f} % longer ({points})"
         )
         return RoundVerdict(kind=LONGER_REPLIES, text=text, gain=gain)
     if gain.ci95[1] < 0:

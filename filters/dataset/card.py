@@ -176,7 +176,7 @@ def _selection(recipe: Recipe) -> str:
         if limit is not None
     ]
     for mix in select.mix:
-        shares = ", ".join(f"{value} {share:.0%}" for value, share in mix.shares.items())
+        shares = ", ".join(f"{value} {100 * share:.0f} %" for value, share in mix.shares.items())
         limits.append(f"shares by `{mix.by}` ({shares})")
     return ", ".join(limits) if limits else "all of them"
 

@@ -335,10 +335,10 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
     if most <= 2 and is_below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
         yield Finding(
             name="few_traces",
-            problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and {rate:.0%} are "
-            "correct",
+            problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and "
+            f"{100 * rate:.0f} % are correct",
             change=f"teachers.{teacher.name}.samples, now {most}: with 4, at most "
-            f"about {1 - (1 - rate) ** 4:.0%} of the questions have a correct one",
+            f"about {100 * (1 - (1 - rate) ** 4):.0f} % of the questions have a correct one",
         )
 
 

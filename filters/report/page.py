@@ -72,7 +72,9 @@ def write(
         unit=unit,
         distributions=distributions.measure(facts),
         lengths=_histograms(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
-        difficulty=_histograms(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
+        difficulty=_histograms(
+            facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0f} %", bins=10, scale=100
+        ),
         teachers=teachers.compare(facts, index, unit),
         overlap=overlap,
         leaks=leaks,
@@ -143,14 +145,14 @@ def _dropped(facts: TableFacts, rules: list[Condition], funnel: Funnel) -> list[
 
 
 def _histograms(
-    facts: TableFacts, column: str, group: str, where: str, detail: str, *, bins: int = 24
+    facts: TableFacts, column: str, group: str, where: str, detail: str, *, bins: int = 24, scale: float = 1
 ) -> list[dict[str, Any]]:
-    """A histogram of a column for each teacher or domain."""
+    """A histogram of a column for each teacher or domain. `detail` has a place for the median, times `scale`."""
     if not facts.has(column):
         return []
     plots = distributions.groups(facts, facts.columns[column], group, where, bins=bins)
     return [
-        {"caption": name or f"(no {group})", "detail": f"{count:,} {detail.format(middle)}", "bins": bars}
+        {"caption": name or f"(no {group})", "detail": f"{count:,} {detail.format(scale * middle)}", "bins": bars}
         for name, (bars, count, middle) in plots.items()
     ]
 

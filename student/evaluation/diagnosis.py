@@ -119,7 +119,7 @@ def _collapse(facts: StudentFacts) -> Iterator[Finding]:
         yield Finding(
             name="one_answer",
             problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total)} questions; the most frequent gold "
-            f"answer has {most:.0%}",
+            f"answer has {100 * most:.0f} %",
             certainty="certain",
             change="filter.select.mix: take every answer equally often, so that none can be guessed",
         )
@@ -135,8 +135,8 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):
         yield Finding(
             name="blind",
-            problem=f"{facts.arm} is right in {unseen['accuracy'] + gain['delta']:.0%} with the images and in "
-            f"{unseen['accuracy']:.0%} without them: it does not see them",
+            problem=f"{facts.arm} is right in {100 * (unseen['accuracy'] + gain['delta']):.0f} % with the images and "
+            f"in {100 * unseen['accuracy']:.0f} % without them: it does not see them",
             certainty="likely" if sure else "possible",
             change="[student]: its vision tower and projector (weights lost in a conversion, or a projector that no "
             "stage trains); and the image column of the training data",
@@ -172,7 +172,7 @@ def _worse(facts: StudentFacts) -> Iterator[Finding]:
 
 def _accuracy(facts: StudentFacts) -> str:
     low, high = facts.metrics["ci95"]
-    return f"{facts.arm} is right in {facts.metrics['accuracy']:.0%} [{low:.0%}, {high:.0%}]"
+    return f"{facts.arm} is right in {100 * facts.metrics['accuracy']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def _good(facts: StudentFacts) -> Finding:

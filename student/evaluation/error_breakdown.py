@@ -66,11 +66,11 @@ def _limit(causes: _Causes, counts: Counter[str]) -> str | None:
         return None
     ranked = counts.most_common(2)
     cause, first = ranked[0]
-    share = f"{first / total:.0%} of its replies that are not correct ({first:,} of {total:,})"
+    share = f"{100 * (first / total):.0f} % of its replies that are not correct ({first:,} of {total:,})"
     if _interval(causes, cause, [name for name, _ in ranked])[0] <= 0.5:
         return (
             f"No single cause limits this student: {cause} has {first:,} of {total:,} replies that "
-            f"are not correct ({first / total:.0%}), {ranked[1][0]} {ranked[1][1]:,}."
+            f"are not correct ({100 * (first / total):.0f} %), {ranked[1][0]} {ranked[1][1]:,}."
         )
     if cause not in _LIMITS:
         return (

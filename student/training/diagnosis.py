@@ -64,7 +64,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
             name="learned",
             kind="good",
             problem=f"The loss {change} from {first:.2f} to {mean:.2f} nats a token in {last['step']:,} steps "
-            f"({last['epoch']:.1f} passes), and the likeliest token is right in {last['token_accuracy']:.0%}",
+            f"({last['epoch']:.1f} passes), and the likeliest token is right in {100 * last['token_accuracy']:.0f} %",
             certainty="certain",
         )
     ]
@@ -171,7 +171,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             facts,
             "low",
             f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
-            f"likeliest token is right in only {newest['token_accuracy']:.0%}",
+            f"likeliest token is right in only {100 * newest['token_accuracy']:.0f} %",
             10,
         )
     else:
@@ -211,8 +211,8 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
     if right > INFLATED * wrong:
         yield Finding(
             name="length_inflation",
-            problem=f"The right replies of the pairs are {right / max(1, wrong) - 1:.0%} longer than the wrong ones "
-            f"({right:,} and {wrong:,} tokens): the student may learn to write more instead of right",
+            problem=f"The right replies of the pairs are {100 * (right / max(1, wrong) - 1):.0f} % longer than the "
+            f"wrong ones ({right:,} and {wrong:,} tokens): the student may learn to write more instead of right",
             certainty="likely",
             change="teachers whose right and wrong traces are equally long, or a larger stages.*.preference.sft",
         )
@@ -222,8 +222,8 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
     if last["reward_margin"] <= 0:
         yield Finding(
             name="margin_collapse",
-            problem=f"The right reply is ahead in {last['reward_accuracy']:.0%} of the pairs, with a mean margin of "
-            f"{last['reward_margin']:.3f}: the stage did not learn which is right",
+            problem=f"The right reply is ahead in {100 * last['reward_accuracy']:.0f} % of the pairs, with a mean "
+            f"margin of {last['reward_margin']:.3f}: the stage did not learn which is right",
             certainty="certain",
             change=f"{_key(facts, 'learning_rate')}, now {facts.stage.learning_rate:g}: train longer or set another",
         )
@@ -242,7 +242,7 @@ def _preferred(log: Sequence[Mapping[str, Any]]) -> Finding:
     return Finding(
         name="learned",
         kind="good",
-        problem=f"The right reply of a pair is ahead in {last['reward_accuracy']:.0%} of the pairs after "
+        problem=f"The right reply of a pair is ahead in {100 * last['reward_accuracy']:.0f} % of the pairs after "
         f"{log[-1]['step']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
         certainty="certain",
     )

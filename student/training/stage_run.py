@@ -210,7 +210,7 @@ class StageRun:
         """Write down how many tokens have a weight by the picture."""
         covered, traces = visual.coverage, visual.coverage.traces
         write_json(self.folder / WEIGHTS, asdict(covered) | {"unscored": visual.unscored})
-        facts = {"weighed": f"{covered.share:.1%} of their tokens", "unscored": visual.unscored}
+        facts = {"weighed": f"{100 * covered.share:.1f} % of their tokens", "unscored": visual.unscored}
         self._report("weigh", traces, traces + visual.unscored, "traces", facts)
 
     def _text_of(self, ids: list[int]) -> str:
@@ -287,7 +287,7 @@ class StageRun:
             sum(covered.traces for covered in teachers.values()),
             len(self.examples),
             "rows",
-            {name: f"{covered.share:.1%} of its tokens" for name, covered in teachers.items()},
+            {name: f"{100 * covered.share:.1f} % of its tokens" for name, covered in teachers.items()},
         )
         return distributions
 

@@ -293,7 +293,7 @@ def plant(folder: Path, number: int, said: str, tokens: int) -> None:
 @pytest.mark.parametrize(
     ("first", "now", "kind", "words"),
     [
-        (("{number}", 9), ("77", 9), "common_answer", "100% of the replies have the answer '77'"),
+        (("{number}", 9), ("77", 9), "common_answer", "100 % of the replies have the answer '77'"),
         (("{number}", 9), ("{gold}", 300), "longer_replies", "300 tokens, and 9 in the first pass"),
         (("{gold}", 9), ("{number}", 9), "accuracy_lost", "answers worse than before: -100.0 points"),
     ],

@@ -240,6 +240,16 @@ def sources(*folders: str) -> dict[str, ast.Module]:
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
+def test_shares_are_written_with_a_space_before_the_percent_sign() -> None:
+    tight = re.compile(r"\{[^{}]*:,?\.\d%\}")
+    written = {
+        path: found
+        for path in sources(*PACKAGES)
+        if (found := tight.findall((ROOT / path).read_text(encoding="utf-8")))
+    }
+    assert not written, 'write f"{100 * share:.0f} %"'
+
+
 def test_no_file_has_more_than_400_lines_and_no_function_more_than_80() -> None:
     long_files = {
         path: lines

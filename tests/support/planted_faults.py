@@ -29,7 +29,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(
             put("stages", 2, "validation", {"hold_out": 0.99}),
             "stages.reason.validation.hold_out",
-            "99% of the rows",
+            "99 % of the rows",
             "warning",
         ),
         PlantedFault(teacher("keyless", api_key_env="NO_SUCH_KEY_HERE"), "teachers.keyless", "NO_SUCH_KEY_HERE"),
@@ -185,7 +185,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(
             put("stages", 2, "loss", {"normalise": "spans"}),
             "stages.reason.loss.normalise",
-            "33% of the loss of a row",
+            "33 % of the loss of a row",
             "warning",
         ),
     ),

@@ -84,7 +84,7 @@ def test_replies_that_grow_end_the_rounds_even_where_accuracy_rises() -> None:
 
 def test_a_student_that_says_one_answer_to_most_questions_ends_the_rounds() -> None:
     told = verdict(replies(4), replies(12, answer="7"))
-    assert told.kind == COMMON_ANSWER and "'7'" in told.text and "10% of the gold answers" in told.text
+    assert told.kind == COMMON_ANSWER and "'7'" in told.text and "10 % of the gold answers" in told.text
     # Where most gold answers are the same, so may the replies be.
     same = [{**reply, "gold": ["7"]} for reply in replies(12, answer="7")]
     assert verdict(replies(4), same).kind == BETTER

@@ -155,7 +155,7 @@ def test_questions_that_more_traces_would_give_a_correct_one_are_found(
     (finding,) = diagnosed(tmp_path, mostly_wrong)
     assert finding["name"] == "few_traces" and "40 % (24 of 60)" in finding["problem"]
     assert finding["change"].startswith(
-        "teachers.structured.samples, now 2: with 4, at most about 87% of the questions"
+        "teachers.structured.samples, now 2: with 4, at most about 87 % of the questions"
     )
 
 

@@ -182,7 +182,7 @@ def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
 def test_both_shares_of_a_blind_student_are_of_the_questions_with_images(tmp_path: Path) -> None:
     unseen = {"n": 60, "accuracy": 0.4, "gain": {"delta": 0.02, "ci95": [-0.01, 0.04]}}
     (found,) = found_of_student(tmp_path, replies(), without_image=unseen)  # 0.75 over all questions
-    assert "right in 42% with the images and in 40% without them" in found.problem
+    assert "right in 42 % with the images and in 40 % without them" in found.problem
 
 
 def test_questions_that_need_no_image_call_no_student_blind(tmp_path: Path) -> None:
@@ -194,12 +194,12 @@ def test_a_student_that_is_surely_worse_than_before_is_no_good_news(tmp_path: Pa
     deltas = {"answers": {"delta": -0.1, "ci95": [-0.15, -0.05]}, "untouched": {"delta": 0.2, "ci95": [0.1, 0.3]}}
     (found,) = found_of_student(tmp_path, replies(), deltas=deltas)
     assert (found.kind, found.certainty) == ("fault", "certain")
-    assert found.problem == "distilled is right in 75% [63%, 84%], 10 points less than answers"
+    assert found.problem == "distilled is right in 75 % [63, 84], 10 points less than answers"
 
 
 def test_good_news_name_the_student_before(tmp_path: Path) -> None:
     (found,) = found_of_student(tmp_path, replies())
-    assert found.problem == "distilled is right in 75% [63%, 84%], +10 points over answers"
+    assert found.problem == "distilled is right in 75 % [63, 84], +10 points over answers"
 
 
 def test_a_stage_that_ended_early_is_said_to_have_made_the_steps_that_it_made(tmp_path: Path) -> None:

@@ -102,14 +102,14 @@ def test_counts_and_shares_are_of_the_wrong_replies():
     assert result["error_causes"]["perception"]["share"] == 0.75
     low, high = result["error_causes"]["perception"]["ci95"]
     assert 0.59 < low < 0.75 < high < 0.87
-    assert result["limited_by"] == "Misread images cause 75% of its replies that are not correct (30 of 40)."
+    assert result["limited_by"] == "Misread images cause 75 % of its replies that are not correct (30 of 40)."
 
 
 def test_undecided_replies_are_not_called_wrong():
     result = error_breakdown(lines(undecided=30, arithmetic=6, right=10))
     table = breakdown_table({"arm": result})
     assert table is not None and table["limits"] == {"arm": result["limited_by"]}
-    told = "Answers that the judge cannot decide are 83% of its replies that are not correct (30 of 36)."
+    told = "Answers that the judge cannot decide are 83 % of its replies that are not correct (30 of 36)."
     assert result["limited_by"] == told
     close = error_breakdown(lines(undecided=21, arithmetic=19))["limited_by"]
     assert close is not None and "40 replies that are not correct" in close and "wrong" not in close
@@ -127,7 +127,7 @@ def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
 def test_trainings_that_disagree_about_a_cause_name_no_limit():
     one, other = lines(perception=300, arithmetic=100, right=100), lines(perception=160, arithmetic=240, right=100)
     pooled = error_breakdown(one + other)
-    assert pooled["limited_by"].startswith("Misread images cause 57%")
+    assert pooled["limited_by"].startswith("Misread images cause 57 %")
     result = error_breakdown(one, other, one)
     assert result["error_causes"]["perception"]["n"] == 760
     low, high = result["error_causes"]["perception"]["ci95"]
