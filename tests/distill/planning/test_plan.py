@@ -139,8 +139,8 @@ def test_a_plan_names_the_bottleneck_and_the_setting_that_lifts_it(plans: dict[s
     assert time is not None
     said = stage_times.advice(plans["full"], card, gpu_fit, time)
     found = re.match(
-        r"(\d+)% of its time on the card is pointwise operations \(decoder\), and the host may be too slow to start "
-        r"[\d,]+ kernels a step; kernels = \"compile\" lifts the MFU to (\d+)% at most",
+        r"(\d+) % of its time on the card is pointwise operations \(decoder\), and the host may be too slow to start "
+        r"[\d,]+ kernels a step; kernels = \"compile\" lifts the MFU to (\d+) % at most",
         said,
     )
     assert found is not None and int(found[2]) > 100 * time.bound.mfu
