@@ -166,8 +166,8 @@ def test_secrets_and_control_characters_stay_out_of_text_that_comes_in_pieces(
     redact.know("canary-in-pieces")
     assert redact.unfinished("he says cana") == 4 and redact.unfinished("he says: ") == 0
     live = LiveReplies(width=200)
-    with live.shown(1):
-        with live.hears("after", "stage a"):
+    with live.begin(1):
+        with live.hear("after", "stage a"):
             heard = live_text.current()
             assert heard is not None
             heard.begin()
