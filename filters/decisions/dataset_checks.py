@@ -24,6 +24,7 @@ from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import SERIAL, Workers
+from filters.text.words import with_marks
 
 SAMPLE = 4000
 _BATCH = 250
@@ -42,7 +43,7 @@ UNDECIDED_LIMIT = 0.1
 RELATED_LIMIT = 0.65
 """Rationales mixed up at random give 0.5; those of the tiny world give 1.00."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(with_marks(r"[^\W_]"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

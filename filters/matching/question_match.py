@@ -31,14 +31,23 @@ from filters.text.synonyms import (
     STRICT_ORDER,
     UNDOING,
 )
-from filters.text.words import spaced
+from filters.text.words import spaced, with_marks
 
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>^](?=\s?[\d(])|(?<=\s)[+*/=<>^](?=\s)")
+
+def _token(word: str) -> re.Pattern[str]:
+    return re.compile(rf"\d+(?:[.,]\d+)*|{word}|[-+*/=<>^](?=\s?[\d(])|(?<=\s)[+*/=<>^](?=\s)")
+
+
+_TOKEN, _ASCII_TOKEN = _token(with_marks(r"[^\W\d_]")), _token("[a-z]+")
 _LONG_FORMS = str.maketrans(
     {"’": "'", "‘": "'", "ʼ": "'", "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "×": "*", "÷": "/", "·": "*"}
 )
 _THIN_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
-_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff\u0300-\u036f]")
+# Accents, and the points of Hebrew and Arabic, which are seldom written.
+_INVISIBLE = re.compile(
+    r"[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff\u0300-\u036f"
+    r"\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u0652\u0656-\u065f\u0670]"
+)
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _SCALED = re.compile(r"(\d+(?:\.\d+)?) ?(thousand|million|billion)\b")
 _TENS = re.compile(
@@ -112,7 +121,9 @@ def tokenize(question: str) -> list[str]:
         text = text.replace("all but", "all except")
     if "illion" in text or "thousand" in text:
         text = _SCALED.sub(lambda match: _plain_number(match[1], int(NUMBERS[match[2]])), text)
-    question_tokens = _TOKEN.findall(text)
+    question_tokens = (_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text)
+    if not any(token[0].isalnum() for token in question_tokens):
+        return text.split()  # of signs alone, such as "△ + □ = ?", each counts
     if "," in text or "." in text:
         return [_plain_number(token) if token[0].isdigit() else token for token in question_tokens]
     return question_tokens

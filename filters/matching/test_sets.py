@@ -33,7 +33,7 @@ from distill.types import ImageRef, Sample
 from filters.matching import image_match
 from filters.matching.question_match import Wording, parse_wording, tokenize
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever the same test sets give another index."""
 GRAMS = (8, 13)
 MOST_ROWS = 64

@@ -67,6 +67,7 @@ def write(
         without={row.rule: row for row in thresholds.without(facts, rules, select)},
         curves=[_draw_curve(curve) for curve in thresholds.curves(facts, rules, select)],
         mixed=bool(select.mix),
+        stand_ins=thresholds.stand_ins(facts, rules),
         states=table.states(facts),
         absent=facts.absent,
         unit=unit,

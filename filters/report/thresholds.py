@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distill.recipe.sections.filter import Select
+from filters.decisions.decide import dropped
 from filters.decisions.rules import Condition, Threshold
 from filters.report.table import Column, TableFacts
 from filters.tables.signal_database import text
@@ -63,6 +64,13 @@ def curves(facts: TableFacts, rules: Sequence[Condition], select: Select) -> lis
             if curve is not None:
                 threshold_curves.append(curve)
     return threshold_curves
+
+
+def stand_ins(facts: TableFacts, rules: Sequence[Condition]) -> int:
+    """How many traces are kept only because they stand in for a preferred trace that another rule drops."""
+    kept = "SELECT id FROM decisions WHERE kept"
+    (count,) = facts.row(f"SELECT count(*) FROM signals SEMI JOIN ({kept}) USING (id) WHERE {dropped(rules)}")
+    return int(count)
 
 
 def without(facts: TableFacts, rules: Sequence[Condition], select: Select) -> list[Without]:

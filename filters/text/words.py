@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from itertools import chain
+from typing import Final
 
 from distill.types import Trace
 from filters.text.shared_texts import shared
@@ -10,6 +12,23 @@ from filters.text.shared_texts import shared
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 )
+
+
+_MARKS: Final = "".join(
+    mark
+    for mark in map(
+        chr, chain(range(0x300, 0x1E00), range(0x20D0, 0x2100), range(0xA66F, 0xAC00), range(0xFE20, 0xFE30))
+    )
+    if unicodedata.category(mark) in ("Mn", "Mc")
+)
+
+
+def with_marks(letters: str) -> str:
+    """A pattern of a run of these letters (a class of characters) with their combining marks.
+
+    For `re` no mark is a letter. In Hindi, Tamil or Thai marks are the vowels, which tell words apart.
+    """
+    return f"(?:{letters}+(?:[{_MARKS}]+{letters}*)*|[{_MARKS}]+)"
 
 
 def words(text: str) -> list[str]:

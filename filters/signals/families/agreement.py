@@ -90,7 +90,10 @@ class Agreement:
 
 
 def majority_answer(answers: list[str], agree: Callable[[str, str], bool]) -> str | None:
-    """The most frequent spelling of the largest group of agreeing answers; None on a tie or without answers."""
+    """The most frequent spelling of the answer that most others agree with; None on a tie or without answers.
+
+    "3" agrees with "3 cm" and with "3 m", which differ: it counts for both of them, and they do not count together.
+    """
     spellings = Counter(answers)
     if len(spellings) == 1:
         return answers[0]
@@ -99,12 +102,17 @@ def majority_answer(answers: list[str], agree: Callable[[str, str], bool]) -> st
         joined = [group for group in groups if any(agree(answer, member) for member in group)]
         groups = [group for group in groups if group not in joined]
         groups.append([answer, *(member for group in joined for member in group)])
-    sizes = [(sum(spellings[member] for member in group), group) for group in groups]
-    largest = max((size for size, _ in sizes), default=0)
-    winners = [group for size, group in sizes if size == largest]
-    if len(winners) != 1:
+
+    def support(answer: str) -> int:
+        return sum(count for other, count in spellings.items() if agree(answer, other))
+
+    leaders = [min(group, key=lambda member: (-spellings[member], member)) for group in groups]
+    leader = max(leaders, key=support, default=None)
+    if leader is None:
         return None
-    return min(winners[0], key=lambda member: (-spellings[member], member))
+    most = support(leader)
+    contested = any(support(answer) >= most and not agree(leader, answer) for answer in spellings)
+    return None if contested else leader
 
 
 def _share(flags: list[bool | None]) -> float | None:

@@ -5,6 +5,7 @@ time.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import orjson
@@ -13,6 +14,7 @@ import pyarrow as pa
 from distill.grounding.charts.chart_table import ChartTable, find_table
 from distill.grounding.charts.derivation import QuestionFacts, read_question
 from distill.grounding.check import check_rationale
+from distill.grounding.numbers_in_text import plain_text
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
@@ -71,7 +73,21 @@ class Grounding:
     def supported(self, sample: Sample, rationale: str) -> tuple[tuple[int, int], ...]:
         """Where the numbers of a rationale stand that the chart's table supports; none without a table."""
         chart = self._chart(sample)
-        return check_rationale(readable(rationale), *chart, self.relative_tolerance, FEW).supported if chart else ()
+        if chart is None:
+            return ()
+        text = readable(rationale)
+        spans = check_rationale(text, *chart, self.relative_tolerance, FEW).supported
+        plain = plain_text(text)
+        if len(plain) == len(text):
+            return spans
+        # LaTeX that is written out moves what follows it, and leaves every digit: places are found by the digits.
+        before = [0, *accumulate(map(str.isdigit, plain))]
+        places = [place for place, sign in enumerate(text) if sign.isdigit()]
+        return tuple(
+            (places[before[start]], places[before[end] - 1] + 1)
+            for start, end in spans
+            if before[start] < before[end]
+        )
 
     def _chart(self, sample: Sample) -> tuple[ChartTable, QuestionFacts] | None:
         table = find_table(sample.meta, self.table) if sample.meta else None

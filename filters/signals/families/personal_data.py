@@ -24,10 +24,11 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
 from filters.signals.time_limits import TooMuch
-from filters.text.words import spaced, visible_text
+from filters.text.words import composed, spaced, visible_text, with_marks
 
 T = TypeVar("T")
-_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_PART: Final = with_marks(r"[^\W_]")
+_WORD: Final = re.compile(rf"{_PART}(?:['’-]{_PART})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Sensitive:
     """The libraries that check national and phone numbers, with their versions."""
 
     name: ClassVar[str] = "sensitive"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "sensitive",
@@ -358,4 +359,4 @@ def count_listed(text: str, phrases: dict[str, tuple[tuple[str, ...], ...]]) -> 
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(spaced(text.casefold()).replace("’", "'"))
+    return _WORD.findall(spaced(composed(text).casefold()).replace("’", "'"))

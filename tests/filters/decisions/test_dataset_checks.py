@@ -18,6 +18,7 @@ from filters.decisions.dataset_checks import (
     _related_check,
     _template_notes,
     _upper_check,
+    _words,
 )
 from filters.decisions.limits import Limit
 from filters.signals.families.answer_consistency import Conclusion
@@ -79,6 +80,10 @@ def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() ->
     silent = _related_check([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
     same = _related_check([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
+
+
+def test_words_with_marks_are_whole_words() -> None:
+    assert _words("यह दिन, Cafe\u0301s") == {"यह", "दिन", "cafe\u0301"}
 
 
 def test_rationales_of_other_questions_warn_from_twenty_on() -> None:

@@ -93,6 +93,22 @@ def test_without_a_rule_so_many_more_are_kept_and_selected(run, select):
         assert (row.kept, row.selected) == (more - kept, chosen - selected)
 
 
+@pytest.mark.parametrize(("first", "said"), [("k = 0", "3 kept copies stand in for"), ("k = 7", "")])
+def test_the_page_says_which_numbers_count_a_copy_and_the_trace_for_which_it_stands(tmp_path, first, said):
+    asked = [sample(f"Question {number}?", "4") for number in range(3)]
+    generate_folder(
+        tmp_path / "run",
+        asked,
+        [trace(one, "4", "It shows four.", k=k, id=f"{k}{one.id:0>31.31}") for one in asked for k in range(3)],
+    )
+    policy = [("first", first), ("copy", "exact_duplicate"), ("long", "rationale_tokens > 90")]
+    blocks = "".join(f'[[filter.rules]]\nname = "{name}"\ndrop = "{drop}"\n' for name, drop in policy)
+    settings = f'[filter]\nsignals = ["answer", "length", "duplicates"]\n{blocks}'
+    assert apply(recipe(tmp_path, settings), tmp_path / "run").counts["kept"] == 3
+    page = (tmp_path / "run/filter/report.html").read_text()
+    assert page.count("in for preferred traces that another rule drops") == (2 if said else 0) and said in page
+
+
 def test_with_a_mix_the_number_of_selected_traces_is_not_predicted(run):
     select = Select(mix=(Mix(by="domain", shares={"scenes": 0.5}),))
     *_, facts = decided(run, rules(), select)

@@ -34,6 +34,15 @@ def test_self_consistency_is_the_share_of_the_teachers_answers_that_agree():
     assert rows["a3"]["self_consistency"] == pytest.approx(1 / 3)
 
 
+def test_answers_that_differ_are_no_majority_because_both_agree_with_a_third():
+    units = {f"a{n}": ("a", answer) for n, answer in enumerate(["3 cm", "3 cm", "3", "3 m", "3 m"])}
+    assert {row["majority_answer"] for row in measured(units, OPEN).values()} == {None}
+    del units["a4"]
+    rows = measured(units, OPEN)
+    assert {row["majority_answer"] for row in rows.values()} == {"3 cm"}
+    assert [row["in_majority"] for row in rows.values()] == [True, True, True, False]
+
+
 def test_one_answer_alone_is_not_consistent_with_anything():
     assert measured(VOTES)["b1"]["self_consistency"] is None
 

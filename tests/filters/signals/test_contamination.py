@@ -122,6 +122,25 @@ def test_what_asks_something_else_is_another_question(one, other):
     assert not is_same_question(parse_wording(one), parse_wording(other), same_picture=True)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("दिन में कितने घंटे हैं?", "दान में कितने घंटे हैं?"),  # "day" and "gift": vowels are marks
+        ("มีไม้กี่อัน", "มีไม่กี่อัน"),
+        ("△ + □ = ?", "▽ + ○ = ?"),
+        ("?", "!"),
+    ],
+)
+def test_marks_of_letters_and_signs_alone_tell_questions_apart(one, other):
+    one, other = parse_wording(one), parse_wording(other)
+    assert one.text != other.text and not is_same_question(one, other) and is_same_question(one, one)
+
+
+def test_points_of_arabic_and_accents_are_as_good_as_left_out():
+    assert tokenize("كم عَلَمًا في الصُورة؟") == tokenize("كم علما في الصورة؟")
+    assert tokenize("¿Cuántos años?") == tokenize("Cuantos anos")
+
+
 def test_gold_answers_reveal_an_unknown_synonym_about_the_same_picture():
     one, other = parse_wording("Which grower sold most hay?"), parse_wording("Which farmer sold most hay?")
     assert is_same_question(one, other, same_picture=True, answers=lambda: "agree")

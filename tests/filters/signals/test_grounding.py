@@ -37,6 +37,18 @@ def test_a_misreading_is_counted_and_written_out() -> None:
     assert (found["value"], found["reason"], found["expected"]) == ("blue 7", "reading", [8.0])
 
 
+def test_supported_numbers_are_placed_in_the_text_as_it_is_written() -> None:
+    bars = Sample(id="s", images=(), question="What is the sum?", meta={"bars": {"blue": 8, "red": 6}})
+    for text in (
+        "The blue bar is 8 and the red bar is 6.",
+        r"First \(\frac{a}{b}\), then \textbf{blue} is 8 and red is \(6\).",
+        r"With \,space\, the blue one is \text{8}\% and red is 6.",
+    ):
+        spans = default(Grounding).supported(bars, text)
+        assert [text[start:end] for start, end in spans] == ["8", "6"], text
+    assert default(Grounding).supported(Sample(id="s", images=(), question="?"), "8") == ()
+
+
 def test_only_the_first_few_are_written_out_but_all_are_counted() -> None:
     row = measured("\n".join(f"blue: {number}" for number in range(20, 40)), {"bars": {"blue": 8, "red": 6}})
     assert row["unsupported_values"] == 20

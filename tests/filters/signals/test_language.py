@@ -103,6 +103,12 @@ def test_labels_quotes_and_formulas_do_not_make_a_text_mixed(reasoning, known):
     assert row["language_mix"] == 0 and not row["language_switch"]
 
 
+def test_only_a_whole_word_of_the_question_is_known_where_vowels_are_marks():
+    text = "The picture shows the word {} near the door and a window of the house."
+    words = {word: measured(text.format(word), "Which word of दिन and रात is it?") for word in ("दिन", "दान")}
+    assert words["दिन"]["language_mix"] == 0 < words["दान"]["language_mix"]
+
+
 def test_latin_names_in_a_chinese_text_are_no_mix_but_a_phrase_is():
     question = "图中哪个国家的数值最高？"
     assert measured("图中 Norway 的 GDP 是 5 km，比 Apple Inc 高，所以答案是挪威。", question)["language_mix"] == 0

@@ -136,6 +136,14 @@ def test_a_word_before_an_earlier_number_says_nothing_of_the_next_one():
     assert list(FINDERS["phone"]("tel 030 1234567 / height 7654321", Checks())) == ["030 1234567"]
 
 
+def test_words_of_a_list_are_whole_words_in_scripts_whose_vowels_are_marks(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("दान\ncafe\u0301\n", encoding="utf-8")
+    listed = personal_data.word_list(str(path))
+    assert personal_data.count_listed("यह दिन है, यह दान है", listed) == 1
+    assert personal_data.count_listed("a café and a cafe", listed) == 1
+
+
 def test_an_empty_trace_has_nothing_to_hide():
     empty = trace(reasoning="", answer="", outcome="error")
     (row,) = default(Sensitive).measure(sample(), [empty])
