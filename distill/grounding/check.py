@@ -35,7 +35,15 @@ from distill.grounding.charts.operations import (
 )
 from distill.grounding.charts.written_arithmetic import Role, find_roles
 from distill.grounding.findings import GroundingResult, Reason, Unsupported
-from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, find_last_break, plain_text, read_lead
+from distill.grounding.numbers_in_text import (
+    EXTREMES,
+    Item,
+    Lead,
+    find_last_break,
+    other_notations,
+    plain_text,
+    read_lead,
+)
 
 _CONTEXT: Final = 60
 _MOST_IN_A_ROW: Final = 40
@@ -141,6 +149,8 @@ class RationaleCheck:
 
     def _number(self, index: int, item: Item, gap: str) -> bool | None:
         """True or False for supported or not, None for what is not judged."""
+        if self.in_other_notation(item):
+            return None
         role = self.expressions.get(index)
         how = read_lead(gap)
         if role is not None and role.result:
@@ -344,6 +354,14 @@ class RationaleCheck:
             if not question.values and not question.steps and known.is_known(item, how.hedged):
                 return True
         return self.report(item, "result")
+
+    def in_other_notation(self, item: Item) -> bool:
+        """Whether a number is a part of one of the table's that is written as in other languages."""
+        text, start, end = self.text, item.start, item.end
+        if not (text[end + 1 : end + 2].isdigit() or (start > 1 and text[start - 2].isdigit())):
+            return False
+        readings = other_notations(self.text, item.start, item.end)
+        return any(reading in self.table.numerals or -reading in self.table.numerals for reading in readings)
 
     def report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> bool | None:
         """The verdict on an item without support: False, and it is counted."""

@@ -184,6 +184,36 @@ def _read_stretch(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], 
     return ((offset, len(written) - offset, number, negative, -number.value if negative else number.value),)
 
 
+_STRETCH = re.compile(r"\d+(?:[.,' \u00a0\u202f\u2009]\d+)+")
+_MOST_OF_STRETCH: Final = 32
+"""Characters before and after a number among which the rest of its digits is looked for."""
+
+
+def other_notations(text: str, start: int, end: int) -> tuple[float, ...]:
+    """What the digits around a place are in notations that `read_numbers` does not take for granted.
+
+    "3,50" and "1.234,5" have a decimal comma; "25,00,000", "2.500.000" and "2 500 000" have separated groups. In
+    English text they may also be a row of numbers, so they excuse a number and support none.
+    """
+    first = max(0, start - _MOST_OF_STRETCH)
+    for match in _STRETCH.finditer(text, first, end + _MOST_OF_STRETCH):
+        if match.start() <= start and end <= match.end():
+            return _notations(match[0])
+    return ()
+
+
+@lru_cache(maxsize=1 << 12)
+def _notations(stretch: str) -> tuple[float, ...]:
+    groups, marks = re.split(r"\D", stretch), re.findall(r"\D", stretch)
+    digits = "".join(groups)
+    readings = []
+    if all(2 <= len(group) <= 3 for group in groups[1:-1]) and len(groups[-1]) == 3 and len(set(marks)) == 1:
+        readings.append(float(digits))
+    if marks[-1] in ".," and marks[-1] not in marks[:-1] and all(len(group) == 3 for group in groups[1:-1]):
+        readings.append(float(f"{digits[: -len(groups[-1])]}.{groups[-1]}"))
+    return tuple(readings)
+
+
 # --- what ties a number to what stands before it --------------------------------------------------------------------
 
 TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")

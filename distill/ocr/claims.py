@@ -139,6 +139,11 @@ class _PictureCheck(RationaleCheck):
         )  # fmt: skip
         return False
 
+    def in_other_notation(self, item: Item) -> bool:
+        is_other = super().in_other_notation(item)
+        self.unchecked += is_other
+        return is_other
+
     def _sureness_of_number(self, item: Item, label: str, expected: Sequence[float]) -> float | None:
         """Confidence that the picture lacks a number: 0 where it has the number, None where OCR cannot tell."""
         picture = self.picture

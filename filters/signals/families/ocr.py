@@ -34,7 +34,7 @@ class Ocr:
     """The file with the text of the pictures; None: nothing is measured."""
 
     name: ClassVar[str] = "ocr"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "ocr",

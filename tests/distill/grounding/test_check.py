@@ -143,6 +143,20 @@ def test_a_number_may_be_written_rounded_grouped_or_scaled(text: str) -> None:
     assert unsupported(text, "", PRICES) == ()
 
 
+def test_a_value_in_the_notation_of_another_language_is_not_judged_and_a_wrong_one_is() -> None:
+    table = {"Norway": 1234.5, "Sweden": 2500000, "Malta": 3.5}
+    right = [
+        "Norway is 1.234,5, and Malta is 3,50.",
+        "Norway is 1 234.5 and Sweden is 2 500 000.",
+        "Sweden is 25,00,000 and Norway is 1 234,5.",
+        "Sweden is 2.500.000 and Norway is 1.234,5, so the difference is 2498765.5.",
+    ]
+    for text in right:
+        assert not unsupported(text, "What is the difference?", table), text
+    for text in ("Norway is 1.234,6.", "Sweden is 25,00,001.", "Malta is 3,60.", "Sweden is 2 500 001."):
+        assert unsupported(text, "What is the difference?", table), text
+
+
 @pytest.mark.parametrize("text", ["Corn: 1,243", "Corn is 1.3 thousand", "Palm oil is about 70", "Rye: 103.7"])
 def test_a_wrong_number_is_wrong_however_it_is_written(text: str) -> None:
     assert len(unsupported(text, "", PRICES)) == 1

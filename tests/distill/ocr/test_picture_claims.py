@@ -110,6 +110,12 @@ def test_what_ocr_cannot_tell_is_never_unsupported(picture: PictureText | None, 
     assert verdict(picture, text) == "not_checkable"
 
 
+def test_a_number_with_a_decimal_comma_is_not_told_from_one_with_a_point() -> None:
+    menu = layout(line("Coffee 3.50", 0.1, 0.1), line("Cake 4.25", 0.1, 0.2))
+    assert verdict(menu, "The coffee costs 3,50 and the cake costs 4,25.") == "not_checkable"
+    assert verdict(menu, "The coffee costs 3,60.") == "unsupported"
+
+
 def test_the_confidence_is_that_of_the_letters_that_speak_against_a_claim() -> None:
     doubtful = layout(
         line("Milk", 0.05, 0.2), line("2.49", 0.8, 0.2, score=0.6), line("Rice", 0.05, 0.4), line("3.10", 0.8, 0.4)
