@@ -31,9 +31,10 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
 from filters.matching import image_match
-from filters.matching.question_match import Wording, parse_wording, tokenize
+from filters.matching.question_match import Wording, parse_wording
+from filters.matching.question_tokens import tokenize
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever the same test sets give another index."""
 GRAMS = (8, 13)
 MOST_ROWS = 64

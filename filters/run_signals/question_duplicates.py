@@ -36,7 +36,7 @@ from filters.signals.schema import QUESTION
 from filters.tables import run_signal_tables
 from filters.tables.trace_index import read_partition
 
-VERSION = "2"
+VERSION = "3"
 """Raised whenever the same samples could get other values."""
 
 
@@ -159,7 +159,10 @@ def key(sample: Sample) -> bytes:
 
 def _plain(text: str) -> str:
     # Composition alone: compatibility forms tell "x2" from "x" squared.
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(_CLOSING)
+    whole = " ".join(unicodedata.normalize("NFC", text).casefold().split())
+    plain = whole.rstrip(_CLOSING)
+    # "5!" may be a factorial.
+    return f"{plain}!" if plain[-1:].isdigit() and whole[len(plain) :].startswith("!") else plain
 
 
 def _question_key(sample: Sample) -> _QuestionKey:

@@ -102,6 +102,7 @@ def test_closing_marks_of_other_scripts_make_no_other_question(closed):
 
     assert key(closed) == key("图中有几只猫") != key("图中有几只狗？")
     assert key("كم عدد القطط؟") == key("كم عدد القطط")
+    assert key("What is 5!?") == key("What is 5!") != key("What is 5?")
 
 
 def test_the_same_question_about_a_copy_of_the_picture_repeats_the_smallest_id(world, library):

@@ -20,7 +20,8 @@ from distill.recipe.loading import load
 from distill.types import ImageRef
 from filters.apply import apply
 from filters.matching import test_sets
-from filters.matching.question_match import is_same_question, meaning, parse_wording, tokenize
+from filters.matching.question_match import is_same_question, meaning, parse_wording
+from filters.matching.question_tokens import tokenize
 from filters.signals import registry
 from filters.signals.families import contamination
 from filters.signals.families.contamination import Contamination, prepare
@@ -134,6 +135,35 @@ def test_what_asks_something_else_is_another_question(one, other):
 def test_marks_of_letters_and_signs_alone_tell_questions_apart(one, other):
     one, other = parse_wording(one), parse_wording(other)
     assert one.text != other.text and not is_same_question(one, other) and is_same_question(one, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("For which x is x <= 3?", "For which x is x >= 3?"),
+        ("If a<b, what is c?", "If a>b, what is c?"),
+        ("Is 3 ≠ 4?", "Is 3 = 4?"),
+        ("What is √16?", "What is 16?"),
+        ("What is 5! + 3?", "What is 5 + 3?"),
+        ("What is a+b?", "What is a*b?"),
+        ("Is A ∩ B empty?", "Is A ∪ B empty?"),
+        ("What is 5 - 3?", "What is 3 - 5?"),
+    ],
+)
+def test_another_sign_of_mathematics_and_another_order_around_it_is_another_question(one, other):
+    assert not is_same_question(parse_wording(one), parse_wording(other))
+
+
+def test_signs_of_mathematics_have_one_spelling():
+    for one, other in [
+        ("Is x ≤ 3?", "Is x <= 3?"),
+        ("What is 5 + 3?", "What is 3 + 5?"),
+        ("Is it 2 ⋅ 3?", "Is it 2 * 3?"),
+    ]:
+        assert is_same_question(parse_wording(one), parse_wording(other)), one
+    moved = "Between 2010-2015, what is the total?", "What is the total between 2010-2015?"
+    assert is_same_question(*map(parse_wording, moved))
+    assert tokenize("Wow, 12! How many?") == tokenize("Wow, 12. How many?")
 
 
 def test_points_of_arabic_and_accents_are_as_good_as_left_out():
