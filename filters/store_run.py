@@ -46,13 +46,6 @@ from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.unit_index import index_of_units
 from filters.unit_traces import UnitTraces
 
-_MAKERS, _HASHES = "makers.json", "image_hashes.jsonl"
-_LOOK_S = 0.5
-_FORMAT = 2
-"""Raised when the objects of a measured partition change."""
-_LOOKING = frozenset({"contamination", "ocr"})
-"""Families of signals that look at images."""
-
 
 def filter_in_store(
     recipe: Recipe,

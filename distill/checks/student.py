@@ -200,6 +200,7 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
 
 def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckResult]:
     tokens = f"{planned.schedule.steps:,} steps" if planned.schedule else "steps not known yet"
+    planned = planned.on(gpu)
     needs = planned.bytes(checkpointing=planned.stage.gradient_checkpointing is True)
     summary = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"
     gpu_fit = fit(planned, gpu)

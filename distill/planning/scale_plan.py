@@ -34,8 +34,10 @@ from teacher.estimate import attempt_growth, most_traces, summarize_journals
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
-_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 25, 67, 27
+_RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 20, 87, 33
 """Estimated objects and requests of a whole run: plan, manifests, files of the filter, begin and end of an agent."""
+_MOST_BUCKETS = 256
+"""Of the keys of texts, as in filters/signal_tables.py."""
 _COMPRESSED = 8 << 20
 """Bytes of a journal that are compressed to estimate the size of all traces."""
 
@@ -116,9 +118,9 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         filter_hours = alone / machines, alone
     store_bytes = _bytes(load, count)
     traces = count * sum(each.traces for each in load.teachers)
-    requests = _requests(
-        recipe, partitions, rounds, unit_s, machines, hours, math.ceil(traces / dataset_file_rows(math.ceil(traces)))
-    )
+    tables = range_count(math.ceil(traces), recipe.filter.partition_rows)
+    files = math.ceil(traces / dataset_file_rows(math.ceil(traces)))
+    requests = _requests(recipe, partitions, rounds, unit_s, machines, hours, files, tables)
     shards = 0
     if load.images is not None:
         shards, packing = image_packing.count_requests(load.images, count, partitions, len(rounds))
@@ -132,7 +134,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         basis=load.basis,
         traces=traces,
         output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
-        objects=_objects(recipe, partitions, len(rounds)) + shards,
+        objects=_objects(recipe, partitions, len(rounds), tables) + shards,
         store_bytes=store_bytes,
         unit_s=unit_s,
         generate_hours=hours,
@@ -273,9 +275,12 @@ def _bytes(load: SampleLoad, samples: int) -> float | None:
     return samples * (sum(known) + (load.sample_bytes or 0.0)) if len(known) == len(parts) else None
 
 
-def _objects(recipe: Recipe, partitions: int, rounds: int) -> int:
-    """Objects that stay: of each partition samples, commits of all rounds, signals, and traces with engines."""
-    return _RUN_OBJECTS + partitions * (5 + rounds + 2 * len(recipe.teachers))
+def _objects(recipe: Recipe, partitions: int, rounds: int, tables: int) -> int:
+    """Objects that stay: of each partition samples, commits of all rounds, signals, and traces with engines.
+
+    Of each file of signals the file, its digest, keys of its texts, and commits.
+    """
+    return _RUN_OBJECTS + partitions * (7 + rounds + 2 * len(recipe.teachers)) + 3 * tables
 
 
 def _requests(
@@ -286,6 +291,7 @@ def _requests(
     agents: int,
     hours: float | None,
     files: int,
+    tables: int,
 ) -> tuple[float, float] | None:
     """Requests that write or list, and those that read, of generate and filter; None without a time."""
     if unit_s is None or hours is None:
@@ -296,7 +302,9 @@ def _requests(
     puts = 1 + 3 * turns + teachers * (looks + 2)
     # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
     lists = turns * (4 + looks) + teachers
-    filter_puts, filter_lists = 5, 4
+    filter_puts, filter_lists = 7, 4
+    # Of a file of signals and of a bucket of keys: claim, attempt, what is made, commit; and the lists of a claim.
+    table_requests, buckets = 18, min(tables, _MOST_BUCKETS)
     # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
     dataset_puts, dataset_lists, file_reads = 5, 4, 5
     # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces
@@ -306,8 +314,10 @@ def _requests(
     filter_reads = 4 + turns + 2 * teachers + 5 + 2 * teachers
     dataset_reads = 8 + turns + 2 * teachers + files  # with the signals of the partition, and their commit
     writes = partitions * (puts + lists + filter_puts + filter_lists)
-    writes += (partitions + files) * (dataset_puts + dataset_lists)
-    reads = partitions * (reads + filter_reads + dataset_reads) + files * file_reads
+    writes += (partitions + files) * (dataset_puts + dataset_lists) + tables * table_requests
+    # Every agent reads the commits and pieces of every partition; every file has a piece of each.
+    table_reads = partitions * (1 + 2 * agents + tables) + tables * (buckets + 6)
+    reads = partitions * (reads + filter_reads + dataset_reads) + files * file_reads + table_reads
     return _RUN_WRITES + writes + beats, _RUN_READS + reads
 
 

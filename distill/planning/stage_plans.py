@@ -51,7 +51,21 @@ class StagePlan:
     def micro_batch_tokens(self) -> float:
         """Tokens in memory at once: never more than a step has, except for a single long row."""
         step = self.stage.batch_tokens or self.stage.batch_size * self.load.tokens
-        return min(self.stage.micro_batch_tokens, max(step, self.load.tokens))
+        return min(self.stage.pass_tokens, max(step, self.load.tokens))
+
+    def on(self, gpu: Gpu) -> "StagePlan":
+        """The plan with as many tokens in memory at once as the stage takes on this card."""
+        from student.training.cost.memory import widened
+
+        checkpointing = fit(self, gpu).checkpointing
+        stage = widened(
+            self.stage,
+            self.memory,
+            patches_per_token=self.load.patches_per_token(),
+            available=gpu.usable_bytes,
+            checkpointing=checkpointing,
+        )
+        return replace(self, stage=stage)
 
     def bytes(self, *, checkpointing: bool) -> int:
         tokens = self.micro_batch_tokens
@@ -192,7 +206,7 @@ class StagePlanner:
 
 def _outlined_alike(stage: Stage) -> Any:
     """Equal for stages that train the same of the same student, in micro-batches of the same size."""
-    return stage.train, stage.lora, stage.micro_batch_tokens
+    return stage.train, stage.lora, stage.pass_tokens
 
 
 def local_gpu() -> Gpu | None:

@@ -64,7 +64,8 @@ def stage_time(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit) -> StageTime | Non
 
 def on_card(plans: Sequence[StagePlan], gpu: Gpu) -> list[tuple[StagePlan, GpuFit, StageTime | None]]:
     """Each stage with how it fits a card and how long it takes there."""
-    return [(planned, gpu_fit := fit(planned, gpu), stage_time(planned, gpu, gpu_fit)) for planned in plans]
+    wide = [planned.on(gpu) for planned in plans]
+    return [(planned, gpu_fit := fit(planned, gpu), stage_time(planned, gpu, gpu_fit)) for planned in wide]
 
 
 def bottleneck(bound: "Bound") -> str:

@@ -63,9 +63,9 @@ class BatchPlan:
         self._lengths, self._images = lengths, images
         self._stage, self._seed, self._processes = stage, seed, processes
         # A step of `batch_tokens` has the same rows for any number of processes.
-        self._bins, self._budget = 1, stage.micro_batch_tokens
+        self._bins, self._budget = 1, stage.pass_tokens
         if stage.batch_tokens is not None:
-            self._bins = math.ceil(stage.batch_tokens / stage.micro_batch_tokens)
+            self._bins = math.ceil(stage.batch_tokens / stage.pass_tokens)
             self._budget = max(1, stage.batch_tokens // self._bins)
         self._rows = epoch_rows
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
@@ -169,7 +169,7 @@ class BatchPlan:
     def _dealt(self, rows: list[int]) -> Step:
         bins = packing.balanced(
             self._lengths[rows].tolist(),
-            self._stage.micro_batch_tokens,
+            self._stage.pass_tokens,
             images=self._images[rows].tolist(),
             max_images=self._stage.micro_batch_images,
             multiple=self._processes,

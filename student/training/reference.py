@@ -46,7 +46,7 @@ def reference_log_probs(student: PreTrainedModel | PeftModel, data: StepData, ro
     found = np.zeros(rows, np.float32)
     was_training = student.training
     student.eval()
-    for layout in data.passes(stage.micro_batch_tokens, stage.micro_batch_images):
+    for layout in data.passes(stage.pass_tokens, stage.micro_batch_images):
         tensors = {"at": torch.from_numpy(layout.at), "labels": torch.from_numpy(layout.labels)}
         inputs = data.on_device(layout.inputs | tensors, device)
         nll = student(**inputs, weights=None)

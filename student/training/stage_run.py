@@ -233,13 +233,16 @@ class StageRun:
     def plan_memory(self) -> None:
         """Settle micro-batches and gradient checkpointing by the memory of the device."""
         patches_per_token = Cost.of(self.student, self.parts).patches_per_token
-        self.stage = memory.settled(
+        settled = memory.settled(
             self.stage,
             self.model,
             self.parts,
             patches_per_token=self.examples.image_share(self.encoder.image_id) * patches_per_token,
             available=memory.available(self.device),
         )
+        # Every process plans the steps of all: by the same tokens, those of the device with the least memory.
+        tokens = min(processes.gather(settled.pass_tokens))
+        self.stage = settled.model_copy(update={"micro_batch_tokens": tokens})
 
     def note_parts(self) -> None:
         """Write down which parts are trained, and the digests of those that are not."""
@@ -253,6 +256,7 @@ class StageRun:
                     "frozen_sha256": freeze_checks.by_role(self.frozen, self.parts),
                     "rows": self.row_identity,
                     "gradient_checkpointing": self.stage.gradient_checkpointing,
+                    "micro_batch_tokens": self.stage.pass_tokens,
                     **({"kernels": self.kernels} if self.kernels else {}),
                 },
             )

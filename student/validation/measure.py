@@ -149,7 +149,7 @@ def batch_rows(examples: Examples, stage: Stage) -> list[list[int]]:
     for index in sorted(range(len(lengths)), key=lambda index: (lengths[index], index)):
         held += int(images[index])
         size = len(batches[-1]) + 1 if batches else 1
-        if size > 1 and size * lengths[index] <= stage.micro_batch_tokens and held <= stage.micro_batch_images:
+        if size > 1 and size * lengths[index] <= stage.pass_tokens and held <= stage.micro_batch_images:
             batches[-1].append(index)
         else:
             batches.append([index])

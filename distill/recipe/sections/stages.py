@@ -15,6 +15,8 @@ from distill.recipe.sections.rollouts import ROLLOUTS, Rollouts
 from distill.recipe.sections.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
+PASS_TOKENS = 8192
+"""Tokens in memory at once, where neither the recipe nor a GPU's memory gives another number."""
 TRACES = "traces"
 """A stage's data where it is the filtered dataset, or with ":ARM" an arm of it."""
 MOST_STEPS, MOST_EPOCHS = 10_000_000, 100_000
@@ -175,11 +177,11 @@ class Stage(Section):
         affects="train",
         ge=1,
     )
-    micro_batch_tokens: int = key(
-        8192,
-        "Tokens in memory at once. It changes memory and speed, not what is learned (unless batch_tokens is given).",
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = key(
+        AUTO,
+        "Tokens in memory at once. It changes memory and speed, not what is learned (unless batch_tokens is given). "
+        "auto: 8,192; on a GPU up to 32,768, as its free memory allows, unless batch_tokens is given (parts.json).",
         affects="train",
-        ge=1,
     )
     micro_batch_images: int = key(256, "Images in memory at once.", affects="train", ge=1)
     line_tokens: int = key(
@@ -285,16 +287,20 @@ class Stage(Section):
         None, "Measure the student while it trains; default: not.", compared_by="the keys that change what is learned"
     )
 
+    @property
+    def pass_tokens(self) -> int:
+        """Tokens in memory at once, before a GPU with room for more is known."""
+        asked = self.micro_batch_tokens
+        return min(PASS_TOKENS, self.batch_tokens or PASS_TOKENS) if asked == AUTO else asked
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if self.lora and "language" not in self.train:
             raise ValueError("lora adapts the language model, which this stage does not train")
         if self.lora and self.lora.quantize and self.sharding != "none":
             raise ValueError(f"lora.quantize = {self.lora.quantize!r}: weights in 4 bits cannot be sharded")
-        if self.batch_tokens is not None and self.batch_tokens < self.micro_batch_tokens:
-            raise ValueError(
-                f"batch_tokens {self.batch_tokens} is less than micro_batch_tokens {self.micro_batch_tokens}"
-            )
+        if self.batch_tokens is not None and self.batch_tokens < self.pass_tokens:
+            raise ValueError(f"batch_tokens {self.batch_tokens} is less than micro_batch_tokens {self.pass_tokens}")
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
         if not is_traces(self):
@@ -303,12 +309,11 @@ class Stage(Section):
                     raise ValueError(f"{name} is about traces, which this stage does not learn from")
         if self.distill and self.target == "answer":
             raise ValueError(
-                "distill: a teacher's distribution over its answer is one after its rationale, which a stage of "
-                "answers leaves out; leave distill out"
+                "distill: a teacher's answer follows a rationale, which a stage of answers leaves out; remove it"
             )
         if self.visual and self.target == "answer":
             raise ValueError(
-                "visual weighs the tokens of a rationale, which a stage of answers leaves out; leave it out"
+                "visual weighs the tokens of a rationale, which a stage of answers leaves out; remove it"
             )
         if (self.preference is not None) != (self.data == f"{TRACES}:{PAIRS}"):
             raise ValueError(
@@ -324,9 +329,7 @@ class Stage(Section):
             )
         for name in ("teachers", "no_think", "distill", "visual") if self.rollouts is not None else ():
             if getattr(self, name):
-                raise ValueError(
-                    f"{name} is about traces of teachers, and rollouts are the student's own; leave it out"
-                )
+                raise ValueError(f"{name} is about traces of teachers; rollouts are the student's own; remove it")
         if self.rollouts is not None and self.target == "answer":
             raise ValueError('rollouts are learned whole; leave out target = "answer"')
         if self.rollouts is not None and self.validation is not None and self.validation.decides == "loss":
@@ -339,9 +342,7 @@ class Stage(Section):
     def _require_plain_pairs(self) -> None:
         for name in ("replay", "teachers", "no_think", "distill", "visual"):
             if getattr(self, name):
-                raise ValueError(
-                    f"{name} changes single rows, but preference learns from pairs; leave one of them out"
-                )
+                raise ValueError(f"{name} changes single rows, but preference learns from pairs; leave one out")
         if self.target == "answer":
             raise ValueError('preference compares traces; leave out target = "answer"')
         if self.too_long == "shrink_image":

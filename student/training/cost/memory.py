@@ -34,6 +34,10 @@ _FOUR_BITS = 0.516
 """Bytes of a weight in NF4: 4 bits, and a scale in 8 for every 64 of them."""
 _LAYERS = 2
 _MOST_TOKENS = 1 << 24
+WIDEST_PASS = 32_768
+"""Tokens; beyond them a pass gains little (docs/log.md, the roofline of a training step)."""
+WIDENED_SHARE = 0.75
+"""Of the memory that a pass may take when it is widened: losses with teachers' distributions are not counted."""
 _LABELLED_TOKENS = 1 << 13
 """At most, in a run: more of them keep two hidden states each, and take the time of this module."""
 
@@ -103,7 +107,7 @@ def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -
     """
     result = of_stage(model, parts, stage)
     without, with_it = (
-        result.needed(tokens=stage.micro_batch_tokens, patches=patches, checkpointing=checkpointing)
+        result.needed(tokens=stage.pass_tokens, patches=patches, checkpointing=checkpointing)
         for checkpointing in (False, True)
     )
     return without, with_it
@@ -119,7 +123,7 @@ def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedMode
 def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory:
     """The memory of training a student that is `prepared` for its stage."""
     # Outlined at half of it too, which has to be a token at least.
-    tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
+    tokens, quantized = max(2, stage.pass_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     # Over several passes those of 16-bit weights add up in float32 (student/training/loop/halving.py).
     width = torch.float32.itemsize if may_take_passes(stage) else 0
@@ -150,7 +154,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
 def may_take_passes(stage: Any) -> bool:
     """Whether a step of this stage may be more than one pass."""
     tokens = stage.batch_tokens or stage.batch_size * stage.group_rows * stage.max_length
-    return bool(tokens > stage.micro_batch_tokens)
+    return bool(tokens > stage.pass_tokens)
 
 
 def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> MicroBatchMemory:
@@ -218,17 +222,40 @@ def _bytes(tensor: torch.Tensor) -> int:
 def settled(
     stage: Stage, model: PreTrainedModel, parts: Parts, *, patches_per_token: float, available: float | None
 ) -> Stage:
-    """The stage with gradient checkpointing on or off; "auto" is on where it would not fit otherwise.
+    """The stage with gradient checkpointing on or off, and with the tokens in memory at once.
 
-    `available`: bytes for tensors on the device; None: no limit is known.
+    Checkpointing "auto" is on where the stage would not fit otherwise. `available`: bytes for tensors on the device;
+    None: no limit is known, as on a CPU, where wider passes gain nothing.
     """
-    if stage.gradient_checkpointing != AUTO:
+    if available is None or AUTO not in (stage.gradient_checkpointing, stage.micro_batch_tokens):
+        checkpointing = stage.gradient_checkpointing is True
+        return stage.model_copy(update={"gradient_checkpointing": checkpointing})
+    memory = of_stage(model, parts, stage)
+    patches = patches_per_token * stage.pass_tokens
+    checkpointing = stage.gradient_checkpointing is True or (
+        stage.gradient_checkpointing == AUTO
+        and memory.needed(tokens=stage.pass_tokens, patches=patches, checkpointing=False) > available
+    )
+    stage = stage.model_copy(update={"gradient_checkpointing": checkpointing})
+    return widened(
+        stage, memory, patches_per_token=patches_per_token, available=available, checkpointing=checkpointing
+    )
+
+
+def widened(
+    stage: Stage, memory: Memory, *, patches_per_token: float, available: float, checkpointing: bool
+) -> Stage:
+    """The stage with as many tokens in memory at once as `available` bytes allow, where the recipe leaves that open.
+
+    A pass starts thousands of kernels, however small they are: few wide passes keep a GPU busy, many narrow ones
+    wait for the host. Steps of `batch_tokens` are packed by the tokens of a pass, so these must not depend on a card.
+    """
+    if stage.micro_batch_tokens != AUTO or stage.batch_tokens is not None:
         return stage
-    needed = False
-    if available is not None:
-        without, _ = peaks(model, parts, stage, patches=patches_per_token * stage.micro_batch_tokens)
-        needed = without > available
-    return stage.model_copy(update={"gradient_checkpointing": needed})
+    most = memory.most_tokens(
+        WIDENED_SHARE * available, patches_per_token=patches_per_token, checkpointing=checkpointing
+    )
+    return stage.model_copy(update={"micro_batch_tokens": max(stage.pass_tokens, min(most, WIDEST_PASS))})
 
 
 def available(device: torch.device) -> float | None:

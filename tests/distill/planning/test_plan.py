@@ -132,6 +132,17 @@ def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[s
     assert stage_times.stage_time(plans["full"], small, stage_plans.fit(plans["full"], small)) is None  # no bf16
 
 
+def test_a_card_with_room_takes_wider_passes_and_is_faster(plans: dict[str, stage_plans.StagePlan]):
+    full, card = plans["full"], hardware.find_gpu("h100")
+    [(wide, gpu_fit, time)] = stage_times.on_card([full], card)
+    assert wide.stage.pass_tokens == 32_768 and wide.bytes(checkpointing=False) < card.usable_bytes
+    narrow = stage_times.stage_time(full, card, gpu_fit)
+    assert time is not None and narrow is not None
+    assert time.hours[1] < narrow.hours[1]
+    [(small, _, _)] = stage_times.on_card([full], hardware.find_gpu("T4"))
+    assert small.stage.pass_tokens < 32_768
+
+
 def test_a_plan_names_the_bottleneck_and_the_setting_that_lifts_it(plans: dict[str, stage_plans.StagePlan]):
     card = hardware.find_gpu("h100")
     gpu_fit = stage_plans.fit(plans["full"], card)

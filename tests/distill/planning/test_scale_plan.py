@@ -37,6 +37,10 @@ class CountingStore:
         self.seen["reads"] += 1
         return self._store.read(key, start, end)
 
+    def look_up(self, key: str) -> StoredObject:
+        self.seen["reads"] += 1
+        return self._store.look_up(key)
+
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         self.seen["writes"] += 1
         return self._store.list_objects(folder)

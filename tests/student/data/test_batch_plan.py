@@ -234,11 +234,11 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
         seed=0,
     )
     # The last pack of an epoch is what is left over.
-    last = sum(examples.lengths) % stage.micro_batch_tokens
+    last = sum(examples.lengths) % stage.pass_tokens
     bins = [rows for step in packed for process in step for rows in process]
     tokens = [sum(examples.lengths[row] for row in rows) for rows in bins]
     full = sorted(tokens, reverse=True)[: len(tokens) - bool(last)]
-    assert sum(full) / (len(full) * stage.micro_batch_tokens) > 0.97
+    assert sum(full) / (len(full) * stage.pass_tokens) > 0.97
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Memory foretold without weights is what a real step holds; checkpointing, adapters and four bits count."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import student_worlds as worlds
@@ -130,6 +131,28 @@ def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
 
     assert settled(without - 1) and not settled(without) and not settled(None)
     assert settled(None, True) and not settled(0, False)
+
+
+def test_a_device_with_room_takes_wider_passes_unless_the_recipe_names_their_tokens():
+    model, _ = worlds.other("llava")
+    roles = siq_vl.parts(model)
+
+    def settled(available: float | None, **keys: Any) -> Stage:
+        stage = Stage(name="s", data="traces", train=("language",), **keys)
+        return memory.settled(stage, model, roles, patches_per_token=1.0, available=available)
+
+    assert settled(None).pass_tokens == settled(0).pass_tokens == 8192
+    assert settled(2**50).pass_tokens == memory.WIDEST_PASS
+    assert settled(2**50, micro_batch_tokens=512).pass_tokens == 512
+    # Steps of so many tokens are packed by the tokens of a pass: another card must make the same steps.
+    assert settled(2**50, batch_tokens=65_536).pass_tokens == 8192
+    assert settled(2**50, batch_tokens=4096).pass_tokens == 4096
+    narrow = settled(None)
+    needed = memory.of_stage(model, roles, narrow).needed
+    middle = needed(tokens=20_000, patches=20_000, checkpointing=False)
+    found = settled(middle / memory.WIDENED_SHARE)
+    assert not found.gradient_checkpointing
+    assert found.pass_tokens == pytest.approx(20_000, rel=0.01)
 
 
 def test_a_card_that_others_use_has_what_they_leave(monkeypatch: pytest.MonkeyPatch):
