@@ -166,7 +166,7 @@ class ViewServer:
             response = _failure(409, redact.message(str(error)))
         except DistillError as error:
             response = _failure(400, redact.message(str(error)))
-        except ConnectionError:  # nobody reads the answer
+        except ConnectionError:  # the client has closed the connection
             response = _failure(400, "the connection ended before the whole request was there")
         if isinstance(response, _Failure):
             self.refusals.note(request.method, request.path, response.status, response.why)
