@@ -1,4 +1,4 @@
-"""Without network a command says so within seconds: the hub is asked once, and its client only reads its cache."""
+"""Without network a command ends within seconds: it asks the hub once, and then reads the cache alone."""
 
 import time
 from pathlib import Path

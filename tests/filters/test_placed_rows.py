@@ -1,21 +1,15 @@
-"""Rows of a dataset of a run in a store are told by numbers, and are those of a run in a folder, in any order."""
+"""Numbers name the rows of a dataset in a store; the rows are those of a run in a folder, in any order."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import store_worlds
 import stub_server
 from generate_world import World
-from store_worlds import small_world
+from store_worlds import address, assert_filtered_as_in_a_folder, small_world
 
-from distill.artifacts.manifest import Manifest
-from distill.object_store.local_store import LocalStore
-from distill.units.stored_run import pull_generate
-from distill.units.stored_stage import pull_stage
 from filters import placed_rows, signal_units, unit_traces
-from filters.apply import apply
 from filters.dataset import writer
 from filters.store_run import filter_in_store
 from filters.tables.id_columns import order_of
@@ -38,19 +32,6 @@ def world(tmp_path: Path, url: str) -> World:
     return world
 
 
-def address(world: World) -> str:
-    return f"file://{world.folder / 'store'}"
-
-
-def assert_as_in_a_folder(world: World) -> None:
-    store, pulled, plain = LocalStore(world.folder / "store"), world.folder / "pulled", world.folder / "plain"
-    pull_stage(store, "filter", pulled / "filter")
-    pull_generate(store, plain)
-    expected, found = apply(world.recipe(), plain), Manifest.read(pulled / "filter")
-    assert found is not None and found.outputs == expected.outputs
-    assert store_worlds.dataset(pulled) == store_worlds.dataset(plain) != {}
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -67,13 +48,13 @@ def test_rows_have_the_order_the_weights_and_the_signals_of_a_run_in_a_folder(
     for module in (writer, placed_rows):
         monkeypatch.setattr(module, "dataset_file_rows", lambda rows: 13)
     filter_in_store(world.recipe(), address(world), world.folder / "first")
-    assert_as_in_a_folder(world)
+    assert_filtered_as_in_a_folder(world)
 
 
 def test_the_agent_that_decides_fetches_no_journal_for_checks_and_pages(world: World) -> None:
     filter_in_store(world.recipe(), address(world), world.folder / "first")
     assert not list((world.folder / "first/run/generate").rglob("part-*.jsonl"))
-    assert_as_in_a_folder(world)
+    assert_filtered_as_in_a_folder(world)
 
 
 def test_journals_of_traces_that_were_not_copied_are_fetched(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +62,7 @@ def test_journals_of_traces_that_were_not_copied_are_fetched(world: World, monke
     monkeypatch.setattr(signal_units, "_FIRST_SAMPLES", 3)
     filter_in_store(world.recipe(), address(world), world.folder / "first")
     assert list((world.folder / "first/run/generate").rglob("part-*.jsonl"))
-    assert_as_in_a_folder(world)
+    assert_filtered_as_in_a_folder(world)
 
 
 def test_the_plan_of_the_run_is_read_once_for_all_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import stub_server
 from generate_world import World
-from store_worlds import small_world
+from store_worlds import address, small_world
 
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest
@@ -37,10 +37,6 @@ def world(tmp_path: Path, url: str) -> World:
     )
     generate_in_store(world.recipe(), address(world), tmp_path / "generated")
     return world
-
-
-def address(world: World) -> str:
-    return f"file://{world.folder / 'store'}"
 
 
 def signals_of(run: Path) -> dict[str, str]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import store_worlds
 import stub_server
 from generate_world import World
-from store_worlds import small_world
+from store_worlds import address, assert_filtered_as_in_a_folder, small_world
 from typer.testing import CliRunner
 
 from distill.artifacts.manifest import Manifest
@@ -23,10 +22,9 @@ from distill.units import stored_stage
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
 from distill.units.run_state import read_run_state
-from distill.units.stored_run import finished_plan, pull_generate, pull_manifest
-from distill.units.stored_stage import pull_stage
+from distill.units.stored_run import finished_plan, pull_manifest
 from filters import placed_rows, store_run, stored_dataset
-from filters.apply import apply, read_inputs
+from filters.apply import read_inputs
 from filters.dataset import writer
 from filters.matching import image_match
 from filters.signal_units import SignalUnits
@@ -51,22 +49,13 @@ def world(tmp_path: Path, url: str) -> World:
     return world
 
 
-def address(world: World) -> str:
-    return f"file://{world.folder / 'store'}"
-
-
 def store_of(world: World) -> LocalStore:
     return LocalStore(world.folder / "store")
 
 
 def assert_as_in_a_folder(world: World) -> Manifest:
     """The stage in the store has the files of a run in a folder, and nothing is left of the work on them."""
-    store, pulled, plain = store_of(world), world.folder / "pulled", world.folder / "plain"
-    pull_stage(store, "filter", pulled / "filter")
-    pull_generate(store, plain)
-    expected, found = apply(world.recipe(), plain), Manifest.read(pulled / "filter")
-    assert found is not None and found.outputs == expected.outputs
-    assert store_worlds.dataset(pulled) == store_worlds.dataset(plain) != {}
+    store, found = store_of(world), assert_filtered_as_in_a_folder(world)
     assert not store.list_objects("filter/dataset") and not store.list_objects("claims")
     return found
 

@@ -11,7 +11,12 @@ from store_servers import BUCKET
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.layout import train_data_folder
+from distill.artifacts.manifest import Manifest
 from distill.object_store.interface import ObjectStore
+from distill.object_store.local_store import LocalStore
+from distill.units.stored_run import pull_generate
+from distill.units.stored_stage import pull_stage
+from filters.apply import apply
 
 PASSING = {"latency_s", "created", "crc"}
 """What two records of the same trace need not share."""
@@ -64,3 +69,19 @@ def put_shards(world: World, bucket: ObjectStore) -> None:
                 shard.addfile(member, io.BytesIO(data))
         bucket.put(f"data/{path.name}", path)
     world.source, world.images_root = f"s3://{BUCKET}/data/*.tar", ""
+
+
+def address(world: World) -> str:
+    """Of the run of a world in a store that is a folder."""
+    return f"file://{world.folder / 'store'}"
+
+
+def assert_filtered_as_in_a_folder(world: World) -> Manifest:
+    """The finished filter stage in the store has the files of a run in a folder; its manifest."""
+    store, pulled, plain = LocalStore(world.folder / "store"), world.folder / "pulled", world.folder / "plain"
+    pull_stage(store, "filter", pulled / "filter")
+    pull_generate(store, plain)
+    expected, found = apply(world.recipe(), plain), Manifest.read(pulled / "filter")
+    assert found is not None and found.outputs == expected.outputs
+    assert dataset(pulled) == dataset(plain) != {}
+    return found
