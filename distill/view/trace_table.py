@@ -38,6 +38,8 @@ from filters.tables.signal_database import (
 FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
 """Columns whose values are counted and chosen by a click. `rule`: each rule that a trace failed."""
 LIMIT_S = 10.0
+_INTERRUPT_S = 0.1
+"""Between two interrupts of a query when the table is closed."""
 _REMEMBERED = 64
 _FACET_VALUES = 30
 _LABELS = "CREATE TEMP TABLE labels (id VARCHAR PRIMARY KEY, label VARCHAR)"
@@ -141,8 +143,13 @@ class TraceTable:
 
     def close(self) -> None:
         self._database.interrupt()
-        with self._lock:
+        # A query whose thread holds the lock may begin only now, after the interrupt.
+        while not self._lock.acquire(timeout=_INTERRUPT_S):
+            self._database.interrupt()
+        try:
             self._database.close()
+        finally:
+            self._lock.release()
 
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """The current label of every labelled trace."""

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,6 +146,23 @@ def test_a_view_that_ends_while_it_counts_ends_the_query(run: Path, monkeypatch:
         assert begun.wait(20)
     assert ended == ["DataError"]
     shutil.rmtree(run / "labels")
+
+
+def test_a_query_that_begins_after_an_interrupt_of_the_end_is_interrupted_too(run: Path) -> None:
+    table, interrupts = TraceTable(run), list[bool]()
+    table.close()
+    table._lock.acquire()  # by the thread of a query that has not begun
+
+    def interrupt() -> None:
+        interrupts.append(table._lock.locked())
+        if len(interrupts) == 2:
+            table._lock.release()
+
+    table._database = SimpleNamespace(interrupt=interrupt, close=lambda: None)
+    closing = threading.Thread(target=table.close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive() and interrupts[:2] == [True, True]
 
 
 def test_many_journals_are_read_bit_by_bit(run: Path) -> None:
