@@ -48,6 +48,7 @@ def recording(run: Path, verb: str, *, quiet: bool = False) -> Iterator[None]:
     verb inside itself is one. `quiet`: a process that works beside the one that logs begin and end.
     """
     if _active is None:
+        interrupts.forget()  # of an earlier command in this process
         with joined(run, verb), _begin_and_end(verb, quiet=quiet):
             yield
     elif _active.stage == verb:

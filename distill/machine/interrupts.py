@@ -38,9 +38,9 @@ def note() -> None:
 
 
 def forget() -> None:
-    """Let later waits be long again."""
-    global _noted_until_s
-    _noted_until_s = 0.0
+    """Begin a new command: forget what interrupted an earlier one, and its signal."""
+    global _noted_until_s, _signal
+    _noted_until_s, _signal = 0.0, int(signal.SIGINT)
 
 
 def is_noted() -> bool:

@@ -226,9 +226,12 @@ def test_repair_takes_the_log_for_no_journal(tmp_path: Path) -> None:
     assert (tmp_path / OLDER).exists() and "repair ends" in (tmp_path / LOG).read_text()
 
 
-def test_the_last_line_has_the_exit_code_of_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "_signal", int(signal.SIGTERM))
+def test_the_last_line_has_the_exit_code_of_the_signal(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), recording(tmp_path, "run"):
+        interrupts.heard(signal.SIGTERM)
         raise KeyboardInterrupt
     assert events(tmp_path)[-1]["exit_code"] == 143
     assert [line["message"] for line in events(tmp_path) if line["level"] == "warning"] == ["interrupted"]
+    with pytest.raises(KeyboardInterrupt), recording(tmp_path, "run"):  # a later command of the process, by Ctrl-C
+        raise KeyboardInterrupt
+    assert events(tmp_path)[-1]["exit_code"] == 130
