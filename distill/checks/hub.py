@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distill import hub
 from distill.checks.results import CheckResult, fine, not_checked, problem
 from distill.data.sources import nearest
-from distill.hub import TIMEOUT_S, Kind
+from distill.machine import hub
+from distill.machine.hub import TIMEOUT_S, Kind
 from distill.recipe.recipe import Recipe
 
 

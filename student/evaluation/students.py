@@ -11,13 +11,14 @@ from typing import Any
 
 import orjson
 
-from distill import hub, redact
+from distill import redact
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.local_paths import as_argument
+from distill.machine import hub
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, A
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import PushToHubMixin, cached_file, is_torchvision_available
 
-from distill import hub
+from distill.machine import hub
 from student.models.lfm2_images import Lfm2VlImageProcessorPil
 
 VIDEOS = "video_processor"

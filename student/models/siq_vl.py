@@ -29,9 +29,9 @@ from transformers import (
     SiglipVisionModel,
 )
 
-from distill import hub
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
+from distill.machine import hub
 from student.models.processors import image_settings, load_processor
 
 IMAGE_TOKEN = "<image>"

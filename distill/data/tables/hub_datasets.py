@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from distill import hub, packages
+from distill import packages
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, first_line
+from distill.machine import hub
 from distill.recipe.sections.data import DataSource
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

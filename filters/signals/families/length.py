@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill import hub
 from distill.artifacts.files import file_sha256
 from distill.errors import ModelError
+from distill.machine import hub
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, WORDS, family

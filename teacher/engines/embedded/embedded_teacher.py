@@ -18,10 +18,10 @@ from PIL import Image
 from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from distill import hub
 from distill.chat_templates import with_fixed_date
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
+from distill.machine import hub
 from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher

@@ -9,8 +9,9 @@ import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
-from distill import cli, hub
+from distill import cli
 from distill.errors import ModelError
+from distill.machine import hub
 from distill.recipe import load
 from filters.signals.families.length import student_tokenizer
 from student.models import siq_vl
