@@ -127,6 +127,7 @@ class EarlyStopping:
             questions.samples if questions else (),
             gallery=settings.gallery,
             max_pixels=questions.prompter.max_pixels if questions else 1,
+            left_out=questions.dropped if questions else None,
         )
         self._lines: list[dict[str, Any]] = []
         self._best_step: int | None = None

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -32,6 +31,7 @@ from student.inference.likelihood import response_scores
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, summarize_predictions
 from student.models import attention
+from student.models.freeze import plain_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ValidationMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """A fixed slice of a source, ready to be asked. `dropped` counts those that could not be."""
+    """A fixed slice of a source, ready to be asked. `dropped` counts, by reason, those that could not be."""
 
     samples: Sequence[Sample]
     batches: Sequence[Batch]
@@ -217,7 +217,7 @@ def measure(
     """
     started = time.perf_counter()
     with undisturbed(model), within or nullcontext():
-        plain = model.get_base_model() if isinstance(model, PeftModel) else model
+        plain = plain_model(model)
         predictions = ask_questions(plain, questions) if questions is not None else []
         losses = held_out_loss(plain, held) if held is not None else {}
     result: dict[str, Any] = summarize_predictions(predictions) if predictions else {}

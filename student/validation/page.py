@@ -26,8 +26,19 @@ _WORST_FIRST = ("wrong", "undecided", "correct")
 class SamplesPage:
     """The page of one stage. Remembers pictures between calls, so that each is made ready once."""
 
-    def __init__(self, title: str, samples: Sequence[Sample], *, gallery: int, max_pixels: int) -> None:
+    def __init__(
+        self,
+        title: str,
+        samples: Sequence[Sample],
+        *,
+        gallery: int,
+        max_pixels: int,
+        left_out: Mapping[str, int] | None = None,
+    ) -> None:
+        """`left_out`: by reason, the questions that could not be asked, and in whose place others are."""
         self._title = title
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted((left_out or {}).items()))
+        self._left_out = [f"Questions that could not be asked, so that others are: {reasons}."] if reasons else []
         self._samples = {sample.id: sample for sample in samples}
         self._gallery = gallery
         self._max_pixels = max_pixels
@@ -42,7 +53,7 @@ class SamplesPage:
             title=self._title,
             lead=f"Measured after step {newest['step']:,}; {len(lines):,} measurements so far. Every time the same "
             "questions are asked, greedily and once.",
-            footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct."],
+            footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct.", *self._left_out],
             other_pages=html.other_pages(path, path.parents[2]),
             best=next((line for line in reversed(lines) if line["best"]), None),
             figures=_tiles(newest),

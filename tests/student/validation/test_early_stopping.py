@@ -227,6 +227,17 @@ def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):
     assert 'aria-label="loss over step' in text and 'aria-label="accuracy over step' not in text
 
 
+def test_the_page_counts_the_questions_that_could_not_be_asked(tmp_path: Path):
+    measured = asdict(ValidationMetrics(step=10, steps=100, loss=2.0, token_accuracy=0.5, response_tokens=9))
+    texts = []
+    for left_out in ({"too_long": 3, "image_token_in_text": 1}, {}):
+        page = samples_page.SamplesPage("stage", (), gallery=3, max_pixels=1, left_out=left_out)
+        page.write(tmp_path / "samples.html", [measured], [])
+        texts.append((tmp_path / "samples.html").read_text())
+    assert "could not be asked, so that others are: image_token_in_text 1, too_long 3." in texts[0]
+    assert "could not be asked" not in texts[1]
+
+
 def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
     import numpy as np
     from PIL import Image
