@@ -172,8 +172,8 @@ class Recipe(Section):
                 )
             if teacher.hinted or teacher.after or teacher.cues is not None:
                 raise ValueError(
-                    f"{where}: teacher {teacher.name!r} sees more than question and picture (hinted, after, cues), "
-                    f"so its scores would not show what the picture adds; name another one in {where}.teacher"
+                    f"{where}: teacher {teacher.name!r} sees more than question and image (hinted, after, cues), "
+                    f"so its scores would not show what the image adds; name another one in {where}.teacher"
                 )
 
     def _require_own_teacher(self, stage: Stage, name: str) -> None:

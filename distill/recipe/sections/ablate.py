@@ -103,4 +103,4 @@ class Ablate(Section):
     )
     own: Mapping[Name, CustomArm] = key({}, "Arms of your own, by name.")
     studies: Mapping[Name, Study] = key({}, "Studies, by name: questions and the arms that answer them.")
-    gallery: int = key(60, "Number of questions that the report shows with pictures.", affects="ablate", ge=0)
+    gallery: int = key(60, "Number of questions that the report shows with images.", affects="ablate", ge=0)

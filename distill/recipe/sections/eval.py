@@ -93,7 +93,7 @@ class Eval(Section):
     )
     allow_overlap: bool = key(
         False,
-        "Go on although training data shows pictures or asks questions of evaluation data.",
+        "Go on although training data shows images or asks questions of evaluation data.",
         because="it says whether an overlap with the training data is refused; it is counted either way",
     )
     metrics: tuple[MetricEntry, ...] = key(
@@ -105,7 +105,7 @@ class Eval(Section):
     )
     gallery: int = key(
         24,
-        "Number of questions that the report shows with pictures.",
+        "Number of questions that the report shows with images.",
         because="it changes only how many questions the page shows; the page is written again",
         ge=0,
     )

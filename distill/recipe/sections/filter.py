@@ -42,7 +42,7 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     *("answer", "format", "repetition", "length", "steps", "arithmetic", "language", "refusal", "duplicates"),
     *("agreement", "grounding", "contamination", "corpus"),
 )
-"""What is measured unless the recipe says otherwise: what needs no model, no list, and not every picture decoded."""
+"""What is measured unless the recipe says otherwise: what needs no model, no list, and not every image decoded."""
 
 ARMS = ("unfiltered", "random")
 """What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""
@@ -100,7 +100,7 @@ class CorpusSignal(Section):
 
 
 class ContaminationSignal(Section):
-    """Whether question and picture stand in a test set."""
+    """Whether question and image stand in a test set."""
 
     sources: tuple[str, ...] | None = key(
         None,
@@ -110,8 +110,8 @@ class ContaminationSignal(Section):
     )
     images: Literal["all", "matching", "bytes"] = key(
         "matching",
-        "Which pictures are decoded to find those that were saved or resized again. all: every picture. matching: "
-        "those whose question has the words of a test question. bytes: none, so that a picture is known by its bytes "
+        "Which images are decoded to find those that were saved or resized again. all: every image. matching: "
+        "those whose question has the words of a test question. bytes: none, so that an image is known by its bytes "
         "only.",
         affects="signals",
     )
@@ -311,7 +311,7 @@ class Filter(Section):
     signals: tuple[SignalEntry, ...] = key(
         DEFAULT_SIGNALS,
         "The families of signals that are measured; default: those that need no model, no word list, and not every "
-        'picture decoded. Your own: "FILE.py:NAME", or an entry point of a package.',
+        'image decoded. Your own: "FILE.py:NAME", or an entry point of a package.',
         affects="signals",
         strict=False,
     )
@@ -319,9 +319,7 @@ class Filter(Section):
     repetition: RepetitionSignal = key(RepetitionSignal(), "How much a trace repeats itself.")
     duplicates: DuplicatesSignal = key(DuplicatesSignal(), "Near duplicates among the traces of one question.")
     grounding: GroundingSignal = key(GroundingSignal(), "Whether the rationale agrees with the chart's table.")
-    contamination: ContaminationSignal = key(
-        ContaminationSignal(), "Whether question and picture stand in a test set."
-    )
+    contamination: ContaminationSignal = key(ContaminationSignal(), "Whether question and image stand in a test set.")
     corpus: CorpusSignal = key(CorpusSignal(), "Near duplicates among all traces of the run.")
     sensitive: SensitiveSignal = key(SensitiveSignal(), "Personal data and unwanted words.")
     student: StudentSignal = key(StudentSignal(), "How well traces fit the untuned student.")

@@ -88,7 +88,7 @@ class Distill(Section):
 
 
 class Visual(Section):
-    """More weight for the tokens that need the picture: a teacher scores each trace with and without it."""
+    """More weight for the tokens that need the image: a teacher scores each trace with and without it."""
 
     teacher: Name | None = key(
         None,
@@ -99,7 +99,7 @@ class Visual(Section):
     strength: float = key(
         0.5,
         "A token's weight is in proportion to 1 + strength * gain; the gain is the log-probability (in nats) that "
-        "the picture adds. The mean weight of a trace is 1.",
+        "the image adds. The mean weight of a trace is 1.",
         affects="train",
         ge=0,
     )
@@ -221,7 +221,7 @@ class Stage(Section):
     )
     visual: Visual | None = key(
         None,
-        "Weigh the tokens of traces by how much the picture adds to their likelihood; default: all alike.",
+        "Weigh the tokens of traces by how much the image adds to their likelihood; default: all alike.",
         omit_default="train",
     )
     rollouts: Rollouts | None = key(

@@ -49,7 +49,7 @@ class Validation(Section):
     )
     gallery: int = key(
         24,
-        "Number of replies that samples.html shows with pictures.",
+        "Number of replies that samples.html shows with images.",
         because="it changes only how many replies the page shows",
         ge=0,
     )

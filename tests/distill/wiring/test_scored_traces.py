@@ -196,8 +196,8 @@ def test_explain_shows_the_words_that_need_the_picture(scoring: Scoring) -> None
     [
         ({"backend": "openai"}, "", "cannot score texts, because its backend is 'openai'"),
         ({}, 'teacher = "gone"', "stages.reason.visual.teacher"),
-        ({"prompt": "{question} {answer}", "hinted": True}, "", "sees more than question and picture"),
-        ({"prompt": "{question} {cues}", "cues": "ocr"}, "", "sees more than question and picture"),
+        ({"prompt": "{question} {answer}", "hinted": True}, "", "sees more than question and image"),
+        ({"prompt": "{question} {cues}", "cues": "ocr"}, "", "sees more than question and image"),
         ({}, "most = 0.5", "most"),
     ],
 )
