@@ -29,7 +29,7 @@ from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, pull_file
 from distill.units.unit_queue import remove_all_leftovers
 from filters.apply import corpus_scheme
-from filters.run_signals.shared_keys import keys_by_bucket
+from filters.run_signals.shared_keys import MOST_BUCKETS, keys_by_bucket
 from filters.signal_units import SignalUnits
 from filters.tables import measure
 from filters.tables.trace_index import partition_count
@@ -38,8 +38,6 @@ from filters.unit_rounds import work_together
 TABLE_UNITS = "filter/tables"
 """Units of all filters are below it, by the fingerprint of what their files depend on."""
 _TABLE, _KEYS = "table.json", "keys"
-_BUCKETS = 256
-"""Most buckets of the keys of texts."""
 _PULLED_AT_ONCE = 4
 """Files that are written at the same time."""
 
@@ -72,7 +70,7 @@ class SignalTables:
     @property
     def buckets(self) -> int:
         """Of the keys of texts; 0 where near duplicates are not looked for."""
-        return min(self.partitions, _BUCKETS) if corpus_scheme(self.signals.recipe) is not None else 0
+        return min(self.partitions, MOST_BUCKETS) if corpus_scheme(self.signals.recipe) is not None else 0
 
     def write(self, agent: AgentRecord) -> None:
         """Let this process write files until all are committed. Raises DistillError where units are set aside."""

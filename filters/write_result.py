@@ -90,12 +90,12 @@ class ResultWriter:
             self.recipe,
             counted,
             described.known,
-            self.traces.makers,
-            written.rows,
-            Manifest.read(folder.parent / "generate"),
-            described.health,
-            manifest.fingerprint({name: part.sha256 for name, part in parts.items()}),
-            described.agreement,
+            makers=self.traces.makers,
+            rows=written.rows,
+            generated=Manifest.read(folder.parent / "generate"),
+            health=described.health,
+            digest=manifest.fingerprint({name: part.sha256 for name, part in parts.items()}),
+            agreement=described.agreement,
         )
         write_text(temporary / "README.md", card)
         writer.replace(temporary, folder / DATASET)

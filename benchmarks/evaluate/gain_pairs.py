@@ -181,9 +181,9 @@ def report(pairs: Sequence[GainPair]) -> str:
             pair.teacher,
             percent(pair.pass_rate),
             *(f"{pair.measures[name]:.2f}" for name in MEASURES),
-            f"{percent(pair.gain, sign=True)} {interval(pair.ci95, sign=True)}",
-            percent(one, sign=True),
-            percent(other, sign=True),
+            f"{percent(pair.gain, signed=True)} {interval(pair.ci95, signed=True)}",
+            percent(one, signed=True),
+            percent(other, signed=True),
         )
         for pair, one, other in zip(pairs, by_pair, by_student, strict=True)
     ]

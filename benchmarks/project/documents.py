@@ -26,7 +26,7 @@ from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.reports.text_table import interval, percent
+from distill.reports.text_table import difference, interval, percent
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"
@@ -46,12 +46,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def difference(effect: Mapping[str, Any] | None) -> str:
-    return "" if effect is None else f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}"
-
-
 def by_seed(effect: Mapping[str, Any]) -> str:
-    return " / ".join(percent(one["delta"], sign=True) for one in effect["by_seed"].values())
+    return " / ".join(percent(one["delta"], signed=True) for one in effect["by_seed"].values())
 
 
 def results_page() -> str:
@@ -177,7 +173,7 @@ def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
                 f"`{name}`",
                 arm["about"],
                 f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
-                difference(study["effects"].get(name)),
+                difference(effect) if (effect := study["effects"].get(name)) else "",
                 " / ".join(percent(arm["domains"][domain]["accuracy"]) for domain in domains),
                 *(percent(metrics[key]) if key in metrics else "" for key in _RATES),
                 f"{metrics['mean_rationale_tokens']:.0f}",

@@ -18,7 +18,7 @@ from distill.artifacts.manifest import STAGES, Manifest
 from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
 from distill.reports.findings import as_text, read_findings
-from distill.reports.text_table import counted, interval, percent, table
+from distill.reports.text_table import counted, difference, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
 
@@ -262,7 +262,7 @@ def evaluation(run: Path) -> str:
         ]
         blocks.append(table(("accuracy %", *domains), shares))
     deltas = [
-        (name, _difference(delta), metric_table.probability(delta["p"])) for name, delta in metrics["deltas"].items()
+        (name, difference(delta), metric_table.probability(delta["p"])) for name, delta in metrics["deltas"].items()
     ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
@@ -271,10 +271,6 @@ def evaluation(run: Path) -> str:
 
 def _accuracy(arm: Mapping[str, Any]) -> str:
     return f"{percent(arm['accuracy'])} {interval(arm['ci95'])}"
-
-
-def _difference(difference: Mapping[str, Any]) -> str:
-    return f"{percent(difference['delta'], sign=True)} {interval(difference['ci95'], sign=True)}"
 
 
 def _errors(arms: Mapping[str, Any]) -> list[str]:
@@ -306,7 +302,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
                 name,
                 str(len(arm["seeds"])),
                 _accuracy(arm),
-                _difference(arm["effect"]) if arm["effect"] else "",
+                difference(arm["effect"]) if arm["effect"] else "",
                 f"{arm['cost']['train_tokens']:,.0f}",
                 f"{arm['cost'].get('all_seconds', arm['cost']['train_seconds']):,.0f}",
             )
@@ -317,7 +313,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
         (
             claim["text"],
             name,
-            _difference(claim["effect"]),
+            difference(claim["effect"]),
             metric_table.probability(claim.get("p_adjusted")),
             claim["verdict"],
         )

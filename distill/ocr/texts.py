@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
@@ -28,8 +28,6 @@ TIMED_OUT: Final = "timed_out"
 CRASHED: Final = "reader_crashed"
 _NAMES: Final = tuple(field.name for field in fields(TextLine))
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 ReadPicture = Callable[["PictureTask"], dict[str, Any]]
 RunTasks = Callable[[ReadPicture, Iterable["PictureTask"], ReadPicture], Iterator[dict[str, Any]]]
 """`map` over processes, in the order of the tasks; the last function is for a task that ended its process."""

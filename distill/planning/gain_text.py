@@ -71,7 +71,7 @@ def verdict(expected: ExpectedGain) -> str:
     best = single[0]
     assert best.prediction is not None
     answer = {"helps": "It helps", "hurts": "It hurts", "cannot be told": "Whether it helps cannot be told"}
-    points = f"{percent(best.prediction.gain, sign=True)} points {interval(best.prediction.ci95, sign=True)}"
+    points = f"{percent(best.prediction.gain, signed=True)} points {interval(best.prediction.ci95, signed=True)}"
     name, chance = best.measured.teacher, f"{100 * best.prediction.chance:.0f} %"
     text = f"{answer[best.verdict]}: {name} is expected to gain {points}, and above 0 with a chance of {chance}."
     near = [
@@ -85,7 +85,7 @@ def verdict(expected: ExpectedGain) -> str:
         text += f" Take {name}."
     together = expected.teachers[-1]
     if together.measured.teacher == ALL and together.prediction is not None:
-        text += f" The dataset as it is, of all teachers: {percent(together.prediction.gain, sign=True)} points."
+        text += f" The dataset as it is, of all teachers: {percent(together.prediction.gain, signed=True)} points."
     return text
 
 
@@ -124,8 +124,8 @@ def _row(gain: TeacherGain) -> tuple[str, ...]:
         percent(measured.coverage),
         _known(measured.blind_gap, "{:.2f}".format),
         _known(measured.rank_surprisal, "{:.2f}".format),
-        percent(predicted.gain, sign=True) if predicted else "?",
-        interval(predicted.ci95, sign=True) if predicted else "?",
+        percent(predicted.gain, signed=True) if predicted else "?",
+        interval(predicted.ci95, signed=True) if predicted else "?",
         f"{100 * predicted.chance:.0f} %" if predicted else "?",
         gain.verdict,
     )

@@ -30,14 +30,13 @@ from distill.types import Outcome
 from distill.units.agent_record import BEATS
 from distill.units.commits import compress
 from distill.units.partitions import range_count
+from filters.run_signals.shared_keys import MOST_BUCKETS
 from teacher.estimate import attempt_growth, most_traces, summarize_journals
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
 _RUN_OBJECTS, _RUN_WRITES, _RUN_READS = 20, 87, 33
 """Estimated objects and requests of a whole run: plan, manifests, files of the filter, begin and end of an agent."""
-_MOST_BUCKETS = 256
-"""Of the keys of texts, as in filters/signal_tables.py."""
 _COMPRESSED = 8 << 20
 """Bytes of a journal that are compressed to estimate the size of all traces."""
 
@@ -108,10 +107,8 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
     load = measured_load(recipe, run) or _largest_load(recipe)
     rounds = group_teachers(recipe.teachers, batches_apart=True)
     partitions = range_count(count, recipe.engine.unit_rows)
-    units = partitions * len(rounds)
     by_round = _generate_hours(load, rounds, count, machines)
     hours = sum(by_round) if by_round is not None else None
-    unit_s = hours * 3600 * machines / units if hours is not None else None
     filter_hours = None
     if load.filter_s is not None:
         alone = load.filter_s * count / 3600
@@ -120,7 +117,7 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
     traces = count * sum(each.traces for each in load.teachers)
     tables = range_count(math.ceil(traces), recipe.filter.partition_rows)
     files = math.ceil(traces / dataset_file_rows(math.ceil(traces)))
-    requests = _requests(recipe, partitions, rounds, unit_s, machines, hours, files, tables)
+    requests = _requests(recipe, partitions, rounds, machines, hours, files, tables)
     shards = 0
     if load.images is not None:
         shards, packing = image_packing.count_requests(load.images, count, partitions, len(rounds))
@@ -130,13 +127,13 @@ def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, a
         engine=engine,
         agents=machines,
         samples=count,
-        units=units,
+        units=partitions * len(rounds),
         basis=load.basis,
         traces=traces,
         output_tokens=None if None in outputs else count * sum(filter(None, outputs)),
         objects=_objects(recipe, partitions, len(rounds), tables) + shards,
         store_bytes=store_bytes,
-        unit_s=unit_s,
+        unit_s=None if hours is None else _unit_seconds(hours, machines, partitions, rounds),
         generate_hours=hours,
         filter_hours=filter_hours,
         writes=requests[0] if requests else None,
@@ -253,6 +250,11 @@ def _generate_hours(
     return [max(hours[teacher.name] for teacher in teachers) for teachers in rounds]
 
 
+def _unit_seconds(hours: float, agents: int, partitions: int, rounds: Sequence[Sequence[Teacher]]) -> float:
+    """What a unit takes an agent."""
+    return hours * 3600 * agents / (partitions * len(rounds))
+
+
 def _server_hours(
     rounds: Sequence[Sequence[Teacher]], by_round: Sequence[float] | None, agents: int
 ) -> dict[str, float]:
@@ -287,16 +289,16 @@ def _requests(
     recipe: Recipe,
     partitions: int,
     rounds: Sequence[Sequence[Teacher]],
-    unit_s: float | None,
     agents: int,
     hours: float | None,
     files: int,
     tables: int,
 ) -> tuple[float, float] | None:
     """Requests that write or list, and those that read, of generate and filter; None without a time."""
-    if unit_s is None or hours is None:
+    if hours is None:
         return None
-    teachers, turns, looks = len(recipe.teachers), len(rounds), unit_s / recipe.engine.seal_s
+    teachers, turns = len(recipe.teachers), len(rounds)
+    looks = _unit_seconds(hours, agents, partitions, rounds) / recipe.engine.seal_s
     beats = agents * hours * 3600 * BEATS / recipe.engine.lease_s
     # Samples; of each round claim, attempt, commit; segments, traces with their engines.
     puts = 1 + 3 * turns + teachers * (looks + 2)
@@ -304,7 +306,7 @@ def _requests(
     lists = turns * (4 + looks) + teachers
     filter_puts, filter_lists = 7, 4
     # Of a file of signals and of a bucket of keys: claim, attempt, what is made, commit; and the lists of a claim.
-    table_requests, buckets = 18, min(tables, _MOST_BUCKETS)
+    table_requests, buckets = 18, min(tables, MOST_BUCKETS)
     # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
     dataset_puts, dataset_lists, file_reads = 5, 4, 5
     # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces

@@ -1,6 +1,6 @@
 """Tables as plain text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -12,14 +12,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
 
 
-def percent(share: float, *, sign: bool = False) -> str:
+def percent(share: float, *, signed: bool = False) -> str:
     """A share in percent with one digit, in signs of a keyboard."""
-    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+    return f"{100 * share:+.1f}" if signed else f"{100 * share:.1f}"
 
 
-def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+def interval(ci95: Sequence[float], *, signed: bool = False) -> str:
     """[low, high] in percent."""
-    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"
+    return f"[{percent(ci95[0], signed=signed)}, {percent(ci95[1], signed=signed)}]"
+
+
+def difference(effect: Mapping[str, Any]) -> str:
+    """The points of a difference, with its interval."""
+    return f"{percent(effect['delta'], signed=True)} {interval(effect['ci95'], signed=True)}"
 
 
 _UNITS = {"Z": 1e21, "E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}

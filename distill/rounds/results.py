@@ -9,7 +9,7 @@ import orjson
 
 from distill.artifacts.files import write_json
 from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
-from distill.reports.text_table import interval, percent, table
+from distill.reports.text_table import difference, interval, percent, table
 from distill.rounds.verdicts import PassFigures, RoundVerdict
 
 
@@ -57,7 +57,7 @@ def rounds_text(run: Path) -> str:
                 f"{each['returned']:,}" if "returned" in each else "",
                 f"{each['traces']:,}",
                 f"{percent(each['accuracy'])} {interval(each['ci95'])}",
-                "" if gain is None else f"{percent(gain['delta'], sign=True)} {interval(gain['ci95'], sign=True)}",
+                "" if gain is None else difference(gain),
                 "" if each["median_tokens"] is None else f"{each['median_tokens']:g}",
                 percent(each["common_share"]),
                 (each["verdict"] or "").replace("_", " "),

@@ -161,13 +161,13 @@ class ViewServer:
             refusal = self._refusal(request)
             response = refusal if refusal is not None else await handler(request)
         except web.HTTPException as error:
-            response = _failure(error.status, error.reason)
+            response = _Failure(error.status, error.reason)
         except (StaleError, BusyError) as error:  # the run is being changed; the same request may be answered later
-            response = _failure(409, redact.message(str(error)))
+            response = _Failure(409, redact.message(str(error)))
         except DistillError as error:
-            response = _failure(400, redact.message(str(error)))
+            response = _Failure(400, redact.message(str(error)))
         except ConnectionError:  # the client has closed the connection
-            response = _failure(400, "the connection ended before the whole request was there")
+            response = _Failure(400, "the connection ended before the whole request was there")
         if isinstance(response, _Failure):
             self.refusals.note(request.method, request.path, response.status, response.why)
         if not response.prepared:
@@ -177,16 +177,16 @@ class ViewServer:
     def _refusal(self, request: web.Request) -> web.StreamResponse | None:
         """Why a request is not answered; None if it is."""
         if request.host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
-            return _failure(403, "this server answers to its own address only")
+            return _Failure(403, "this server answers to its own address only")
         given = request.query.get("token", "") if request.path == "/" else ""
         if given and secrets.compare_digest(given, self.token):
             welcome = web.Response(status=303, headers={"Location": "/"})
             welcome.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict", path="/")
             return welcome
         if not secrets.compare_digest(request.cookies.get(self._cookie, ""), self.token):
-            return _failure(403, "open the address that `distill view` printed: it holds the token")
+            return _Failure(403, "open the address that `distill view` printed: it holds the token")
         if request.method != "GET" and request.headers.get("Origin") != f"http://{request.host}":
-            return _failure(403, "changes are taken from this server's own page only")
+            return _Failure(403, "changes are taken from this server's own page only")
         return None
 
     @property
@@ -265,7 +265,7 @@ class ViewServer:
 
     async def _label(self, request: web.Request) -> web.Response:
         if self.journal is None:
-            return _failure(409, self.labelling_off)
+            return _Failure(409, self.labelling_off)
         values = await _object(request)
         # A page that goes away stops a label at no moment but before it or after it.
         return await asyncio.shield(self._keep_label(self.journal, values))
@@ -275,7 +275,7 @@ class ViewServer:
         async with self._labelling:  # labels keep their order
             await asyncio.to_thread(self.table.refresh, _READ_AT_ONCE)
             if not await asyncio.to_thread(self.table.holds, trace):
-                return _failure(404, f"no trace {trace[:_SHOWN_ID]!r} in {self.run}; no label was stored")
+                return _Failure(404, f"no trace {trace[:_SHOWN_ID]!r} in {self.run}; no label was stored")
             label = await asyncio.to_thread(journal.add, values)  # the answer is sent when it is on the disk
             await asyncio.to_thread(self.table.set_label, label.trace, label.label)
             self._labels_given += 1
@@ -292,7 +292,7 @@ class ViewServer:
         question = str(values.get("question") or sample["question"])
         picture = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
         if self.asking is not None:
-            return _failure(409, "models are being asked already; wait for their replies")
+            return _Failure(409, "models are being asked already; wait for their replies")
         self.asking = asking = Asking(self.run, picture, question, kinds)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"} | _HEADERS)
         try:
@@ -320,7 +320,7 @@ class ViewServer:
 
     async def _write_policy(self, request: web.Request) -> web.Response:
         if self.recipe is None:
-            return _failure(409, "no recipe was named; start `distill view RUN --recipe RECIPE`")
+            return _Failure(409, "no recipe was named; start `distill view RUN --recipe RECIPE`")
         await asyncio.to_thread(write_policy, self.table, await _object(request), self.recipe)
         return _json({"next": f"distill filter {shlex.join([str(self.recipe), '--run', str(self.run), '--fresh'])}"})
 
@@ -358,10 +358,6 @@ class _Failure(web.Response):
     def __init__(self, status: int, why: str) -> None:
         super().__init__(status=status, body=orjson.dumps({"error": why}), content_type="application/json")
         self.why = why
-
-
-def _failure(status: int, message: str) -> web.Response:
-    return _Failure(status, message)
 
 
 def view_run(

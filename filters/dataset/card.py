@@ -43,6 +43,7 @@ def render_card(
     recipe: Recipe,
     funnel: Funnel,
     known: CardFacts,
+    *,
     makers: Counter[Maker],
     rows: int,
     generated: Manifest | None = None,

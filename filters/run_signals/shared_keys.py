@@ -15,6 +15,7 @@ from filters.text.minhash import Scheme, band_keys, sign
 
 Shared = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Numbers of files of signals, and rows in them."""
+MOST_BUCKETS = 256
 _KEY = np.dtype([("key", "<u8"), ("row", "<u4")])
 _PLACE = np.dtype("<u8")
 """Of a text: the number of a file, and 32 bits for the row."""

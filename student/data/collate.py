@@ -21,6 +21,7 @@ from student.data.encode import Encoder, Examples
 from student.data.encoded_rows import Example
 from student.data.images import ImageSource, join_features
 from student.models import attention
+from student.models.freeze import plain_model
 from student.models.inputs import type_name
 
 Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
@@ -172,7 +173,7 @@ def collate(
     raw_pixels: bool = False,
 ) -> Collator:
     """The collator for the rows of a stage, as the stage packs them."""
-    model = student.get_base_model() if isinstance(student, PeftModel) else student
+    model = plain_model(student)
     name, form = attention.of(model), InputForm.of(model, encoder)
     packs = attention.can_pack(model.config, form.type_name, name)
     bounds = packs and attention.takes_bounds(name)

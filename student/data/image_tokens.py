@@ -27,10 +27,10 @@ from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
 from student.data.encoded_rows import MappedRows
 from student.data.images import TOKEN_AXES, Features, ImageStore, join_features, pack, processor_fingerprint, unpack
+from student.data.pixel_levels import MASK, PIXELS
 from student.models.siq_vl import Parts
 
-_PIXELS = "pixel_values"
-_OF_PIXELS = (_PIXELS, "pixel_attention_mask", "image_position_ids")
+_OF_PIXELS = (PIXELS, MASK, "image_position_ids")
 """Inputs of the tower that say nothing of its tokens."""
 _BATCH_VALUES = 1 << 23
 """Pixel values that go through the tower at once: 55 images of 224 x 224, or a dozen tiles of 512 x 512."""
@@ -112,8 +112,8 @@ class TokenStore:
     def join(self, parts: Sequence[Features], *, raw: bool = False) -> dict[str, torch.Tensor]:
         """Inputs of several images: `pixel_values` float[1, 1, 1, 1, tokens, width], a shape that no pixels have."""
         joined = join_features(parts)
-        if _PIXELS in joined:
-            joined[_PIXELS] = joined[_PIXELS][(None,) * (TOKEN_AXES - 2)]
+        if PIXELS in joined:
+            joined[PIXELS] = joined[PIXELS][(None,) * (TOKEN_AXES - 2)]
         return joined
 
 
@@ -261,7 +261,7 @@ def _groups(refs: Sequence[ImageRef], encoder: ImageEncoder) -> Iterator[list[tu
     values = 0
     for ref in refs:
         features = encoder.store.features(ref, encoder.max_pixels)
-        size = features[_PIXELS].numel()
+        size = features[PIXELS].numel()
         if group and values + size > _BATCH_VALUES:
             yield group
             group, values = [], 0
@@ -299,7 +299,7 @@ def _compute(encoder: ImageEncoder, group: Sequence[tuple[ImageRef, Features]], 
     cache.put(_FORM, [], form)
     for (ref, features), own in zip(group, torch.split(tokens, counts), strict=True):
         rest = {name: value for name, value in features.items() if name not in _OF_PIXELS}
-        if not cache.put(ref.sha256, *pack({_PIXELS: own, **rest})):
+        if not cache.put(ref.sha256, *pack({PIXELS: own, **rest})):
             raise StorageError(
                 f"{cache.folder}: no room for the tokens of all images ({cache.bytes / 1e9:.1f} GB written); free "
                 "space, or raise student.image_tokens_gb"

@@ -125,7 +125,7 @@ class ImageStore:
         if result is not None:
             return result
         if self.full:
-            self._open_shelf()
+            self._open_cache()
         if self._cache is not None and (packed := self._cache.get(ref.sha256)) is not None:
             return unpack(*packed)
         try:
@@ -144,7 +144,7 @@ class ImageStore:
         """Look at images that will be asked for, several at a time, and keep what fits."""
         new = [ref for ref in {ref.sha256: ref for ref in refs}.values() if self._is_new(ref, max_pixels)]
         if self.full:
-            self._open_shelf()
+            self._open_cache()
         threads = min(16, os.cpu_count() or 1, len(new))
         if threads < 2:
             for ref in new:
@@ -189,14 +189,14 @@ class ImageStore:
             data = _read_bytes(ref)
             width, height = image_files.size(data, max_pixels=max_pixels)
             size = _size(ref, (width, height))
-            shelved = self._cache is not None and ref.sha256 in self._cache
-            make_inputs = self._has_room() and not shelved
+            is_cached = self._cache is not None and ref.sha256 in self._cache
+            make_inputs = self._has_room() and not is_cached
             image = _decode(ref, data, max_pixels) if make_inputs else None
             with self._lock:
                 if size not in self._expansions:
                     image = image or _decode(ref, data, max_pixels)
                     self._expansions[size] = self._expand(image)
-            if image is None and not shelved:
+            if image is None and not is_cached:
                 image_files.check(data, max_pixels=max_pixels)
             self._sizes[ref.sha256], self._areas[ref.sha256] = size, width * height
             return self._make(image) if make_inputs else None
@@ -207,7 +207,7 @@ class ImageStore:
     def _has_room(self) -> bool:
         return not self.full or (self._cache is not None and not self._cache.full)
 
-    def _open_shelf(self) -> None:
+    def _open_cache(self) -> None:
         """Open the cache of this processor's images once memory is full; those of other settings go."""
         if self._cache is not None or self._folder is None or not self._disk_bytes:
             return
@@ -233,7 +233,7 @@ class ImageStore:
             self._kept[name] = features
             return
         # In this order: threads that look at images meanwhile always see a place where there is one.
-        self._open_shelf()
+        self._open_cache()
         self.full = True
         if self._cache is not None and not self._cache.full:
             self._cache.put(name, *pack(features))

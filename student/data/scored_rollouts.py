@@ -1,6 +1,6 @@
 """Gives weight to those tokens of a student's own replies that its teacher has scored.
 
-The student learns from its own replies only the teacher's distributions (student/data/ teacher_logprobs.py), so a
+The student learns from its own replies only the teacher's distributions (student/data/teacher_logprobs.py), so a
 token without one has weight 0, and a reply without one is left out and counted.
 """
 

@@ -55,9 +55,9 @@ class {_IMAGE_PROCESSOR_CLASS}(Idefics3ImageProcessorPil):
 def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 
-    The stage is `stage_of`'s choice. `native` writes a Qwen2 decoder as the Llama that vLLM knows in this place;
-    other students are the same in both forms. Raises StaleError when no such stage is finished, DataError when
-    something is at `out` or no run at `run`, ModelError when the student has no native form.
+    Without a named stage `choose_stage` takes one. `native` writes a Qwen2 decoder as the Llama that vLLM knows in
+    this place; other students are the same in both forms. Raises StaleError when no such stage is finished, DataError
+    when something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
     recipe, name = finished_stage(run, stage)
     with refused_writes(out), new_folder(out) as folder:

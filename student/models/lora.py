@@ -24,7 +24,7 @@ ADAPTER_MARK = "lora_"
 
 
 def adapt(model: PreTrainedModel, lora: Lora, names: list[str]) -> PeftModel:
-    """Freeze the model and put an adapter of float32 weights at each of the `targets`, full names of linear layers.
+    """Freeze the model and put an adapter of float32 weights at each of the linear layers with these full names.
 
     Raises MissingExtra where the weights are to lie in 4 bits and bitsandbytes is not installed.
     """

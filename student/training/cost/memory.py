@@ -100,19 +100,6 @@ def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
     return of(prepared(model, parts, stage), parts, stage)
 
 
-def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -> tuple[int, int]:
-    """Bytes without and with gradient checkpointing, for full micro-batches with so many patches of images.
-
-    To be held against `distill.machine.hardware.usable_bytes` of a card's memory.
-    """
-    result = of_stage(model, parts, stage)
-    without, with_it = (
-        result.needed(tokens=stage.pass_tokens, patches=patches, checkpointing=checkpointing)
-        for checkpointing in (False, True)
-    )
-    return without, with_it
-
-
 def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedModel | PeftModel:
     """A student of the same shape without weights, as the stage trains it; adapters lie over unpacked weights."""
     twin = without_weights(copy.deepcopy(model.config), str(model.dtype).removeprefix("torch."))

@@ -213,7 +213,8 @@ def _kind(name: str) -> str:
 def written(chosen, rows):
     database = tables_of(rows)
     maker = Maker(teacher="brief", model="m", revision="r", engine="e")
-    return render_card(chosen, measure_funnel(database), facts(database), Counter({maker: len(rows)}), len(rows))
+    makers = Counter({maker: len(rows)})
+    return render_card(chosen, measure_funnel(database), facts(database), makers=makers, rows=len(rows))
 
 
 def test_the_card_counts_contaminated_questions_by_test_set_and_kind(tmp_path):

@@ -94,15 +94,6 @@ def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
     assert found.most_tokens(found.static, patches_per_token=0.5, checkpointing=True) == 0
 
 
-def test_peaks_are_those_of_full_micro_batches():
-    without = outline("bfloat16")
-    roles = siq_vl.parts(without)
-    found = memory.of_stage(without, roles, stage())
-    plain, checkpointed = memory.peaks(without, roles, stage(), patches=64)
-    assert plain == found.needed(tokens=ROWS * LENGTH, patches=64, checkpointing=False)
-    assert checkpointed == found.needed(tokens=ROWS * LENGTH, patches=64, checkpointing=True)
-
-
 def test_four_bits_shrink_the_weights_under_adapters_alone():
     without = outline("bfloat16")
     lora = Lora(rank=4, alpha=8)
@@ -122,7 +113,10 @@ def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
     model, _ = worlds.other("llava")
     stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=512)
     roles = siq_vl.parts(model)
-    without, with_it = memory.peaks(model, roles, stage, patches=512)
+    without, with_it = (
+        memory.of_stage(model, roles, stage).needed(tokens=512, patches=512, checkpointing=checkpointing)
+        for checkpointing in (False, True)
+    )
     assert with_it < without
 
     def settled(available: float | None, asked: bool | str = "auto") -> bool:
