@@ -30,7 +30,7 @@ def check_rounds(context: CheckContext) -> Iterator[CheckResult]:
         message = f"{names} with temperature = 0 would write the same traces as in the first pass"
         yield warning("rounds.prompt", message, "set rounds.prompt with {reply}, or a temperature")
     split = (
-        f" ({100 * settings.hold_out:.0f} % of the images of questions)" if settings.validation == HELD_OUT else ""
+        f" ({100 * settings.hold_out:.3g} % of the images of questions)" if settings.validation == HELD_OUT else ""
     )
     asked = ", ".join(each.name for each in teachers)
     yield fine(

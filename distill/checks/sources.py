@@ -60,9 +60,10 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
 def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
     repeated = survey.reasons["duplicate_row"]
     if repeated > _MANY_REPEATED * survey.samples:
+        of_rows = survey.of_rows(survey.samples + survey.reasons.total())
         yield warning(
             key,
-            f"{repeated:,} rows repeat the question and images of an earlier one and are left out",
+            f"{repeated:,} {of_rows} repeat the question and images of an earlier one and are left out",
             "look at columns.question and columns.image, or remove these rows",
         )
     if not survey.bad:
@@ -71,7 +72,7 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
     first = survey.first_bad[0]
     yield warning(
         key,
-        f"{survey.bad:,} of {survey.samples + survey.bad:,} rows cannot be used ({counts}); the first: row "
+        f"{survey.bad:,} {survey.of_rows(survey.samples + survey.bad)} cannot be used ({counts}); the first: row "
         f"{first.row}: {first.detail}",
         "mend or remove these rows; they are left out and counted",
     )
@@ -116,7 +117,7 @@ def check_cues(context: CheckContext) -> Iterator[CheckResult]:
             )  # fmt: skip
         elif has < survey.samples:
             yield warning(
-                key, f"{survey.samples - has:,} of {survey.samples:,} rows have none: {{cues}} is empty there",
+                key, f"{survey.samples - has:,} {survey.of_rows(survey.samples)} have none: {{cues}} is empty there",
                 "add what is missing, or word the prompt so that it may be empty",
             )  # fmt: skip
 
@@ -135,7 +136,7 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
         else:
             yield warning(
                 f"data.{name}.columns.answer",
-                f"{survey.samples - survey.golds:,} of {survey.samples:,} rows have no answer, such as "
+                f"{survey.samples - survey.golds:,} {survey.of_rows(survey.samples)} have no answer, such as "
                 f"{survey.without_gold!r}; they are left out by {', '.join(needing)}",
                 "write answers into these rows, or remove the rows",
             )

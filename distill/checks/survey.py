@@ -9,13 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from distill.data import reader, sources
 from distill.data.images import image_files
 from distill.data.images.image_cells import BYTE_RANGE
+from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import counted
-from distill.types import BadRow, Sample
+from distill.types import BadRow, ImageRef, Sample
 
 KEPT = 512
 """Samples that are kept for further checks."""
@@ -66,6 +68,10 @@ class Survey:
             return counted(self.samples, "question")
         return "the first question" if self.samples == 1 else f"the first {counted(self.samples, 'question')}"
 
+    def of_rows(self, rows: int) -> str:
+        """This many of the rows that were read are meant: `of 20 rows`, or `of the first 20 rows`."""
+        return f"of {'' if self.whole else 'the first '}{counted(rows, 'row')}"
+
     def describe(self) -> str:
         parts = [self.extent, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
         if not self.decoded:
@@ -115,27 +121,23 @@ def survey(
             break
     if result.whole or not result.samples:  # the rows that were not read may be better
         reader.require_enough(sources.settings(recipe, name), name, result.samples, result.reasons, result.first_bad)
-    result.image_bytes = _mean_bytes(recipe, result)
+    result.image_bytes = _mean_bytes(result)
     return result
 
 
-def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
-    """Mean size of an image, by the first files, or by the table that holds them."""
-    refs = [ref for sample in survey.kept for ref in sample.images]
-    ranges = [ref.index for ref in refs if ref.column == BYTE_RANGE]
-    if ranges:
-        return sum(ranges) / len(ranges)
-    places = [image_files.own_file(ref) for ref in refs]
-    # An image of a store that was only looked for is no file here, and says nothing about the size of the others.
-    sized = [file for file in places if file is None or file.is_file()][:_SIZED]
-    if not sized:
-        return 0.0
-    own_files = [file for file in sized if file is not None]
-    in_table = len(sized) - len(own_files)
-    size = float(sum(file.stat().st_size for file in own_files))
-    if in_table:
-        files = sources.locate(recipe, survey.name).files
-        size += (
-            in_table * sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())
-        )
-    return size / len(sized)
+def _mean_bytes(survey: Survey) -> float:
+    """Mean size of an image as its file, its range of a file or its cell of a table holds it, by the first ones."""
+    refs = (ref for sample in survey.kept for ref in sample.images)
+    sizes = list(islice((size for size in map(_bytes_of, refs) if size), _SIZED))
+    return sum(sizes) / len(sizes) if sizes else 0.0
+
+
+def _bytes_of(ref: ImageRef) -> int:
+    """The size of one encoded image; 0 where it is not known, as of one in a store that was only looked for."""
+    if ref.column == BYTE_RANGE:
+        return ref.index
+    file = image_files.own_file(ref)
+    try:
+        return file.stat().st_size if file is not None else len(image_files.read_bytes(ref))
+    except (OSError, ImageError):
+        return 0

@@ -40,6 +40,7 @@ from distill.recipe.sections.data import DataSource
 
 CHOICES = ("choices", "options")
 TURNS = ("conversations", "messages", "conversation")
+_COCO_DIGITS = 12
 _ASKING = frozenset({"human", "user"})
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 
@@ -168,6 +169,7 @@ def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
             answers=golds(turn.get("assistant")),
             answer_type=read_answer_type(values, source),
             domain=read_domain(values, source),
+            meta=read_difficulty(values, source),
         )
         for turn in turns
     )
@@ -207,6 +209,7 @@ def _asked(text: str | None, answer: str | None, values: Mapping[str, Any], sour
             answers=golds(answer),
             answer_type=read_answer_type(values, source),
             domain=read_domain(values, source),
+            meta=read_difficulty(values, source),
         )
     ]
 
@@ -247,7 +250,7 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         answers=golds(values.get("answer")),
         answer_type=read_answer_type(values, source),
         domain=read_domain(values, source),
-        meta={} if kind is None else {"type": kind},
+        meta={**read_difficulty(values, source), **({} if kind is None else {"type": kind})},
     )
     images = read_images(values, source, required=True, other_columns=("image_id", "img_id"))
     return ParsedRow(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
@@ -256,7 +259,7 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 def _coco_image(cell: ImageCell) -> ImageCell:
     """A COCO image given by its number, under any of the names and folders that COCO has used."""
     text = str(cell.value) if isinstance(cell.value, int | str) else ""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _COCO_DIGITS:
         return cell
     names = [f"{int(text):012d}.jpg"]
     for split in ("train2014", "val2014"):

@@ -77,7 +77,7 @@ def _gold(item: Any) -> str:
         return ""
     if isinstance(item, datetime) and item.tzinfo is None and item.time() == time():
         item = item.date()  # columns of days are columns of times for most programs
-    if isinstance(item, str | int | float | Decimal | date):
+    if isinstance(item, str | int | float | Decimal | date | time):
         return str(item).strip()
     raise RowError(
         "bad_answer", f'an answer is {item!r:.60}, neither text nor number; map columns.answer ("": no gold answers)'

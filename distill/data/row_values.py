@@ -4,6 +4,7 @@ Checks a value and raises RowError with a reason; does not know which columns a 
 """
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_POSITION = re.compile(r"-?\d{1,9}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +102,8 @@ def parse_json_value(text: str) -> Any:
 
 def read_difficulty(values: Mapping[str, Any], source: DataSource) -> Mapping[str, Any]:
     value = values.get(source.columns.difficulty)
-    return {} if value is None or value == "" else {"difficulty": str(value)}
+    text = "" if value is None else str(value).strip()
+    return {"difficulty": text} if text else {}
 
 
 def read_meta(value: Any) -> Mapping[str, Any]:
@@ -166,7 +169,7 @@ def read_domain(values: Mapping[str, Any], source: DataSource) -> str:
     value = values.get(source.columns.domain)
     if isinstance(value, list | dict | bytes):
         raise RowError("malformed_row", f"the domain is {type(value).__name__}, not text")
-    return str(value) if value is not None and value != "" else source.domain
+    return ("" if value is None else str(value).strip()) or source.domain
 
 
 def read_turns(value: Any, column: str) -> list[Mapping[str, Any]]:
@@ -229,7 +232,7 @@ class Choices:
         """The place of the named choice; other text as it is."""
         if answer in self.labels:
             return self.labels.index(answer)
-        if answer.lstrip("-").isdecimal():
+        if _POSITION.fullmatch(answer):
             return int(answer)
         if answer in self.texts:
             return self.texts.index(answer)

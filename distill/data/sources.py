@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,11 @@ def _folder_and_pattern(recipe: Recipe, source: str) -> tuple[str, str]:
 
 def _matching(folder: Path, pattern: str, stored: Mapping[Path, StoredFile], where: str) -> SourceTable:
     """The table of all files of a folder that match a pattern, which must be of one kind."""
-    found = (file for file in sorted(folder.glob(pattern)) if file.is_file() and _is_visible(file, folder))
+    try:
+        matched = sorted(folder.glob(pattern))
+    except ValueError as error:
+        raise DataError(f"{where}: {error}; correct the pattern") from None
+    found = (file for file in matched if file.is_file() and _is_visible(file, folder))
     files = tuple(file for file in found if not stored or file in stored)
     kinds = sorted({_kind(file, where) for file in files})
     if len(kinds) != 1:
@@ -191,13 +195,15 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     """The table inside a directory: a saved datasets directory, Parquet files, or an image folder's table."""
     base = path / source.subset if source.subset and (path / source.subset).is_dir() else path
     if (base / "dataset_dict.json").is_file():
-        splits = orjson.loads((base / "dataset_dict.json").read_bytes()).get("splits", [])
+        splits = _described(base / "dataset_dict.json", where, lambda described: list(described["splits"]))
         if source.split not in splits:
             raise DataError(f"{where}: {base} has no split {source.split!r} (splits: {', '.join(splits)})")
         base = base / source.split
     if (base / "state.json").is_file():
-        files = [base / item["filename"] for item in orjson.loads((base / "state.json").read_bytes())["_data_files"]]
-        return SourceTable(label=str(base), kind="arrow", files=tuple(files), root=base)
+        names = _described(
+            base / "state.json", where, lambda described: [str(item["filename"]) for item in described["_data_files"]]
+        )
+        return SourceTable(label=str(base), kind="arrow", files=tuple(base / name for name in names), root=base)
     folders = [folder for folder in (base / source.split, base) if folder.is_dir()]
     if source.format == "cocoqa":
         for folder in folders:
@@ -223,6 +229,17 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     raise DataError(
         f"{where}: {base} holds {problem}; name one file as source, or add metadata.jsonl with one row an image"
     )
+
+
+def _described(file: Path, where: str, read: Callable[[Any], list[str]]) -> list[str]:
+    """What a file of a saved dataset says of it. Raises DataError for a damaged one."""
+    try:
+        return read(orjson.loads(file.read_bytes()))
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{where}: {file} does not describe a saved dataset ({type(error).__name__}: {error}); save it again, or "
+            "name its files as source"
+        ) from None
 
 
 def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path, ...]:
@@ -289,7 +306,7 @@ def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[Sou
                     yield SourceRow(number=number, values=values, table=table.name_of(file), table_row=table_row)
                 else:
                     yield SourceRow(number=number, values=item)
-        except (OSError, pa.ArrowException, csv.Error, tarfile.TarError) as error:
+        except (OSError, pa.ArrowException, csv.Error, tarfile.TarError, UnicodeError) as error:
             raise DataError(f"{table.name_of(file)}: cannot be read after row {number}: {error}") from None
 
 

@@ -59,10 +59,22 @@ def key(
     return Field(default, description=description, json_schema_extra=extra, **constraints)
 
 
+_NAME_BYTES = 255
+"""Longest name of a file or folder that the usual file systems allow."""
+
+
+def _not_too_long(value: str) -> str:
+    if long := next((name for name in value.split("/") if len(name.encode()) > _NAME_BYTES), None):
+        raise ValueError(
+            f"a path holds no name of {len(long.encode()):,} bytes, {_NAME_BYTES} at most: {long:.40}..."
+        )
+    return value
+
+
 def _not_an_address(value: str) -> str:
     if problem := address_problem(value):
         raise ValueError(problem)
-    return value
+    return _not_too_long(value)
 
 
 LocalOrHub = Annotated[str, AfterValidator(_not_an_address)]
@@ -72,7 +84,7 @@ LocalOrHub = Annotated[str, AfterValidator(_not_an_address)]
 def _place(value: str) -> str:
     if problem := store_problem(value) if is_store_address(value) else address_problem(value):
         raise ValueError(problem)
-    return value
+    return _not_too_long(value)
 
 
 Place = Annotated[str, AfterValidator(_place)]

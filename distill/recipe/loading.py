@@ -35,6 +35,8 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors write a mark
     except ValueError as error:  # also a number of thousands of digits, and bytes that are no text
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise RecipeError(f"{path}: lists or tables in one another, more deeply than can be read") from None
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     for key, text in (overrides or {}).items():
@@ -126,7 +128,7 @@ def find(path_or_name: str | Path) -> Path:
 def _override(values: dict[str, Any], key: str, text: str) -> None:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     put(values, key, value)
 
@@ -134,7 +136,9 @@ def _override(values: dict[str, Any], key: str, text: str) -> None:
 def put(values: dict[str, Any], key: str, value: Any) -> None:
     """Set the value of a dotted key in a recipe's values; the key of a list item is its name or position."""
     if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
-        values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
+        section = values.setdefault("filter", {})
+        if isinstance(section, dict):
+            section.setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
     *parents, last = key.split(".")
     node: Any = values
     for part in parents:

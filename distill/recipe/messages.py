@@ -47,6 +47,8 @@ def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: the number has more than 64 bits; give a smaller one"
     elif isinstance(value, str) and encodable(value) != value:
         yield f"{where} = {value!r}: not valid UTF-8; write it in UTF-8"
+    elif isinstance(value, str) and "\0" in value:
+        yield f"{where} = {value!r}: holds the character NUL, which no path, program or file can hold; remove it"
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:

@@ -235,7 +235,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(
             edit("captions", lambda _, row: {**row, "image": "41.png", "answer": "It is."}),
             "data.captions",
-            "11 rows repeat",
+            r"11 of \d+ rows repeat",
             "warning",
         ),
         PlantedFault(

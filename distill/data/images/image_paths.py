@@ -38,7 +38,7 @@ def _is_blob_of(root: Path, path: Path) -> bool:
 
 
 def similar_name(path: Path) -> str:
-    """What to say of a missing file that is there under a name that looks the same or differs in case; else nothing.
+    """What to say of a missing file that is there under a name that looks the same or nearly so; else nothing.
 
     Some disks do not tell such names apart, so a table written on one may have the other name.
     """
@@ -49,6 +49,10 @@ def similar_name(path: Path) -> str:
     for name in names:
         if name != path.name and path_exists(path.with_name(name)):
             return f"{name!r} is there: upper case matters"
+    if path.name.strip() != path.name and path.name.strip() and path_exists(path.with_name(path.name.strip())):
+        return f"{path.name.strip()!r} is there: remove the blanks around the name"
+    if "\\" in str(path) and path_exists(Path(str(path).replace("\\", "/"))):
+        return "it is there with / in the place of \\: write / in the table"
     for form in ("NFC", "NFD"):
         for text in (
             str(path.with_name(unicodedata.normalize(form, path.name))),

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 import pyarrow as pa
@@ -29,6 +29,7 @@ from distill.data.tables.table_kinds import PACKED_LINES, open_lines
 from distill.errors import DataError
 
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 _BATCH_ROWS = 32
 """Rows of a columnar file in memory at once: rows may carry whole pictures."""
 
@@ -88,21 +89,22 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
     csv.field_size_limit(sys.maxsize)
     with file.open("rb") as opened:
         begins_utf16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
-    encoding = "utf-16" if begins_utf16 else "utf-8-sig"
-    with file.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
-        delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(lines.readline())
-        lines.seek(0)
+    encoding, errors = ("utf-16", "surrogatepass") if begins_utf16 else ("utf-8-sig", "surrogateescape")
+    with file.open(encoding=encoding, errors=errors, newline="") as lines:
+        header_line, delimiter = _seek_header(lines)
+        if file.suffix.lower() == ".tsv":
+            delimiter = "\t"
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
         _refuse_equal_names(file, table.fieldnames or ())
         while True:
-            begin = table.reader.line_num + 1
+            begin = header_line + table.reader.line_num
             try:
                 item = next(table)
             except StopIteration:
                 return
             except csv.Error as error:
                 # Lenient reading would put all lines up to the next quotation mark into one cell.
-                yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
+                yield f"lines {begin} to {header_line - 1 + table.reader.line_num} are no CSV row: {error}"
                 continue
             if "\0" in item or "\0" in item.values():
                 header = len(table.fieldnames or ())
@@ -110,9 +112,26 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
                 hint = f"; a cell that holds {delimiter!r} needs quotation marks" if cells > header else ""
                 yield f"the row has {cells:,} cells, the header has {header:,}{hint}"
             elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
-                yield "not valid UTF-8; convert the file with iconv"
+                yield f"not valid {'UTF-16' if begins_utf16 else 'UTF-8'}; convert the file with iconv"
             else:
                 yield item
+
+
+def _seek_header(lines: TextIO) -> tuple[int, str]:
+    """Put a table at its header, the first line that is not blank; its line number, from 1, and the delimiter.
+
+    The line `sep=;`, which Excel reads and writes before the header, names the delimiter and holds no columns.
+    """
+    number, stated = 1, ""
+    while True:
+        begin = lines.tell()
+        line = lines.readline()
+        named = _SEPARATOR_LINE.fullmatch(line)
+        if (line.strip() and not named) or not line:
+            lines.seek(begin)
+            return number, stated or _delimiter(line)
+        stated = named[1] if named else stated
+        number += 1
 
 
 def _refuse_equal_names(file: Path, names: Iterable[str]) -> None:
@@ -156,9 +175,7 @@ def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     yield from _numbered(table.to_batches(max_chunksize=_BATCH_ROWS), _class_names(table.schema))
 
 
-def _numbered(
-    batches: Iterable[Any], names: Mapping[str, list[str]]
-) -> Iterator[tuple[Mapping[str, Any], int] | str]:
+def _numbered(batches: Iterable[Any], names: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int] | str]:
     row = 0
     for batch in batches:
         for values in _batch_rows(_as_written(batch), names):
@@ -185,25 +202,20 @@ def _retyped(kind: Any, single: Any) -> Any:
         return single
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(kind.value_field.with_type(_retyped(kind.value_type, single)))
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_retyped(field.type, single)) for field in kind])
     return kind
 
 
-def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:
+def _batch_rows(batch: Any, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
     try:
         batch_rows: list[Any] = batch.to_pylist()
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):
         batch_rows = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
     for values in batch_rows:
-        if not isinstance(values, str):
-            for column, labels in names.items():
-                label = values.get(column)
-                if isinstance(label, int) and 0 <= label < len(labels):
-                    values[column] = labels[label]
-        yield values
+        yield _with_names(values, names) if names and not isinstance(values, str) else values
 
 
 def _row_or_reason(batch: Any) -> Mapping[str, Any] | str:
@@ -211,19 +223,57 @@ def _row_or_reason(batch: Any) -> Mapping[str, Any] | str:
         values: Mapping[str, Any] = batch.to_pylist()[0]
     except UnicodeDecodeError as error:
         return f"not valid UTF-8: {error}"
+    except (ValueError, OverflowError) as error:  # a date after the year 9999, a time in parts of a microsecond
+        wrong = [name for name in batch.schema.names if not _is_readable(batch.column(name))]
+        return f"column {', '.join(map(repr, wrong))}: a value that cannot be read: {error}"
     return values
 
 
-def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Label names of the integer columns that the datasets library declared as class labels."""
+def _is_readable(column: Any) -> bool:
+    try:
+        column.to_pylist()
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _class_names(schema: Any) -> Mapping[str, Any]:
+    """Label names of the columns of whole numbers that the datasets library declared as class labels.
+
+    A column of objects has a mapping of its fields; lists of labels have the names of one label.
+    """
     try:
         features = orjson.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return {}
-    labels = {name: item for name, item in features.items() if isinstance(item, dict)}
-    return {
-        name: item["names"] for name, item in labels.items() if item.get("_type") == "ClassLabel" and "names" in item
-    }
+    names = _label_names(features) if isinstance(features, dict) else None
+    return names if isinstance(names, dict) else {}
+
+
+def _label_names(feature: Any) -> Any:
+    """The names of a feature's labels, by field in an object; None for a feature without labels."""
+    if isinstance(feature, list) and len(feature) == 1:  # a list, as older versions declare it
+        return _label_names(feature[0])
+    if not isinstance(feature, dict):
+        return None
+    if feature.get("_type") == "ClassLabel":
+        names = feature.get("names")
+        return names if isinstance(names, list) else None
+    if "_type" in feature and "feature" in feature:
+        return _label_names(feature["feature"])
+    return {name: names for name, item in feature.items() if (names := _label_names(item))} or None
+
+
+def _with_names(value: Any, names: Any) -> Any:
+    """A value with names in the place of label numbers; -1 is no label."""
+    if isinstance(value, list):
+        return [_with_names(item, names) for item in value]
+    if isinstance(names, dict):
+        if isinstance(value, dict):
+            value |= {name: _with_names(value[name], names[name]) for name in names.keys() & value.keys()}
+    elif isinstance(value, int) and -1 <= value < len(names):
+        return names[value] if value >= 0 else None
+    return value
 
 
 def _cocoqa(folder: Path) -> Iterator[Mapping[str, Any] | str]:

@@ -203,3 +203,61 @@ def test_a_name_whose_accents_are_written_in_another_way_is_named(
     found = read_one(folder, {"image": name, "question": "What?"})
     assert isinstance(found, BadRow) and found.reason == "missing_image"
     assert f"(Unicode {there}); rename the file or folder" in found.detail
+
+
+@pytest.mark.parametrize("answer", ["--3", "9" * 5000, "-" * 40])
+def test_an_answer_that_only_begins_like_a_number_is_no_choice(folder: Path, answer: str) -> None:
+    row = {"image": "0.png", "question": "Which?", "choices": ["a", "b"], "answer": answer}
+    found = read_one(folder, row, format="scienceqa")
+    assert isinstance(found, BadRow) and found.reason == "bad_answer"
+
+
+def test_a_coco_number_of_thousands_of_digits_is_a_missing_image(folder: Path) -> None:
+    found = read_one(folder, {"image_id": "9" * 5000, "question": "What?", "answer": "x"}, format="cocoqa")
+    assert isinstance(found, BadRow) and found.reason == "unsupported_image_cell"
+
+
+def test_a_missing_image_whose_name_has_blanks_or_backslashes_is_named(folder: Path) -> None:
+    (folder / "images" / "a").mkdir()
+    (folder / "images" / "a" / "b.png").write_bytes(picture(1))
+    rows = [{"image": " 0.png", "question": "What?"}, {"image": "a\\b.png", "question": "What?"}]
+    blanks, slashes = read_rows(folder, [*rows, plain_rows()[0]])[:2]
+    assert isinstance(blanks, BadRow) and "'0.png' is there: remove the blanks around the name" in blanks.detail
+    assert isinstance(slashes, BadRow) and "write / in the table" in slashes.detail
+
+
+def csv_rows(folder: Path, content: str | bytes) -> list[Sample | BadRow]:
+    (folder / "q.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(reader.read(recipe_for(folder, "q.csv", images_root="images")))
+
+
+@pytest.mark.parametrize("before", ["\n\r\n", "sep=;\r\n", '\n"sep=;"\n'])
+def test_blank_lines_and_the_line_of_the_separator_above_a_header_are_no_header(folder: Path, before: str) -> None:
+    for mark in ("", "\ufeff"):
+        found = csv_rows(folder, f'{mark}{before}image;question;answer\n0.png;What?;1,5\n1.png;"a"b;x\n')
+        assert isinstance(found[0], Sample) and found[0].answers == ("1,5",)
+        line = len(before.splitlines()) + 3
+        assert isinstance(found[1], BadRow) and f"lines {line} to {line} are no CSV row" in found[1].detail
+
+
+def test_a_damaged_utf_16_table_is_no_traceback(folder: Path) -> None:
+    begin = b"\xff\xfe" + "image,question,answer\n0.png,What".encode("utf-16-le")
+    rest = "?,x\n1.png,What?,y\n".encode("utf-16-le")
+    half, good = csv_rows(folder, begin + b"\x00\xd8" + rest)
+    assert isinstance(half, BadRow) and "not valid UTF-16" in half.detail and isinstance(good, Sample)
+    with pytest.raises(DataError, match=r"q\.csv: cannot be read after row 2: .*truncated data"):
+        csv_rows(folder, begin + rest + b"a")
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"splits": 3, "_data_files": 3}', b"{}"])
+@pytest.mark.parametrize("file", ["dataset_dict.json", "state.json"])
+def test_a_damaged_description_of_a_saved_dataset_is_named(folder: Path, file: str, content: bytes) -> None:
+    (folder / "saved").mkdir()
+    (folder / "saved" / file).write_bytes(content)
+    with pytest.raises(DataError, match=f"{file} does not describe a saved dataset"):
+        list(reader.samples(recipe_for(folder, "saved")))
+
+
+def test_a_pattern_that_means_nothing_is_named(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"source = 'a\*\*b.jsonl': Invalid pattern.*correct the pattern"):
+        list(reader.samples(recipe_for(folder, "a**b.jsonl")))

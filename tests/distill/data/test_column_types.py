@@ -3,6 +3,7 @@
 import datetime
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from distill.data import reader
 from distill.data.arrow import leave_pandas_out
 from distill.data.images import image_files
 from distill.errors import DataError
-from distill.types import Sample
+from distill.types import BadRow, Sample
 
 
 @pytest.fixture
@@ -95,3 +96,48 @@ def test_files_of_another_split_are_not_read(folder: Path, name: str) -> None:
     for split in ("train", "test"):
         samples = list(reader.samples(recipe_for(folder, "tables", images_root="images", split=split)))
         assert [sample.question for sample in samples] == [f"What is in {split}?"]
+
+
+def labelled(folder: Path, answers: pa.Array, feature: object) -> list[tuple[str, ...]]:
+    rows = len(answers)
+    table = pa.table(
+        {"image": ["0.png"] * rows, "question": [f"What is {row}?" for row in range(rows)], "answer": answers}
+    )
+    described = orjson.dumps({"info": {"features": {"answer": feature}}})
+    pq.write_table(table.replace_schema_metadata({b"huggingface": described}), folder / "q.parquet")
+    return [sample.answers for sample in reader.samples(recipe_for(folder, "q.parquet", images_root="images"))]
+
+
+def test_a_label_of_minus_one_is_no_answer_and_labels_in_lists_and_objects_have_their_names(folder: Path) -> None:
+    label = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+    assert labelled(folder, pa.array([1, -1, 7]), label) == [("dog",), (), ("7",)]
+    for several in ({"_type": "Sequence", "feature": label}, {"_type": "List", "feature": label}, [label]):
+        assert labelled(folder, pa.array([[1], [0, 1]]), several) == [("dog",), ("cat", "dog")]
+    kind = pa.list_(pa.struct([("answer", pa.int64()), ("who", pa.string())]))
+    people = pa.array([[{"answer": 1, "who": "a"}]], kind)
+    assert labelled(folder, people, [{"answer": label, "who": {"_type": "Value"}}]) == [("dog",)]
+
+
+@pytest.mark.parametrize("feature", [3, [1], {"_type": "ClassLabel", "names": 3}, {"_type": "ClassLabel"}])
+def test_a_damaged_description_of_labels_leaves_the_numbers(folder: Path, feature: object) -> None:
+    assert labelled(folder, pa.array([1, 0]), feature) == [("1",), ("0",)]
+
+
+@pytest.mark.parametrize("kind", [pa.large_list(pa.float32()), pa.list_(pa.float32(), 1)])
+def test_numbers_of_32_bits_in_every_kind_of_list_are_those_that_were_written(
+    folder: Path, kind: pa.DataType
+) -> None:
+    assert gold_of(folder, pa.array([[0.1]], kind)) == ("0.1",)
+
+
+def test_a_column_of_clock_times_is_an_answer_as_in_a_table_of_text(folder: Path) -> None:
+    assert gold_of(folder, pa.array([datetime.time(10, 30)], pa.time64("us"))) == ("10:30:00",)
+
+
+@pytest.mark.parametrize("answers", [pa.array([2**62, 0], pa.timestamp("us")), pa.array([2**30, 0], pa.date32())])
+def test_a_date_out_of_range_costs_its_row_alone(folder: Path, answers: pa.Array) -> None:
+    table = pa.table({"image": ["0.png", "1.png"], "question": ["What?"] * 2, "answer": answers})
+    pq.write_table(table, folder / "q.parquet")
+    bad, good = reader.read(recipe_for(folder, "q.parquet", images_root="images"))
+    assert isinstance(bad, BadRow) and bad.reason == "malformed_row" and "column 'answer'" in bad.detail
+    assert isinstance(good, Sample) and good.answers == ("1970-01-01",)

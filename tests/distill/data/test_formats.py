@@ -310,3 +310,27 @@ def test_a_format_that_is_not_there_is_refused(folder: Path) -> None:
         recipe_for(folder, format="finevison")
     with pytest.raises(RecipeError, match=r"nowhere\.py cannot be read"):
         list(reader.read(recipe_for(folder, images_root="images", format="nowhere.py:rows")))
+
+
+TURNS: dict[str, dict[str, Any]] = {
+    "finevision": {"image": "0.png", "texts": [{"user": "What?", "assistant": "a"}]},
+    "llava": {
+        "image": "0.png",
+        "conversations": [{"from": "human", "value": "What?"}, {"from": "gpt", "value": "a"}],
+    },
+    "cocoqa": {"image": "0.png", "question": "What?", "answer": "a"},
+    "chartqa": {"imgname": "0.png", "query": "What?", "label": "a"},
+    "plain": {"image": "0.png", "question": "What?", "answer": "a"},
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_every_format_keeps_the_difficulty_and_blanks_around_a_domain_are_no_part_of_it(
+    folder: Path, name: str
+) -> None:
+    row = {**TURNS[name], "grade": " hard", "domain": " charts "}
+    sample = read_one(folder, row, format=name, columns='difficulty = "grade"')
+    assert isinstance(sample, Sample)
+    assert sample.meta["difficulty"] == "hard" and sample.domain == "charts"
+    blank = read_one(folder, {**row, "grade": " ", "domain": " "}, format=name, domain="all")
+    assert isinstance(blank, Sample) and "difficulty" not in blank.meta and blank.domain == "all"

@@ -327,3 +327,28 @@ def test_a_typo_is_reported_within_a_second_and_without_heavy_imports(path: Path
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True, env=environment
     )
     assert float(done.stdout) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("a\\u0000b.jsonl", "data.questions.source = 'a\\x00b.jsonl': holds the character NUL"),
+        ("x" * 300, "data.questions.source: a path holds no name of 300 bytes, 255 at most"),
+    ],
+)
+def test_a_path_that_no_disk_can_hold_is_refused_with_its_key(path: Path, source: str, problem: str) -> None:
+    assert problem in refused(path, "questions.jsonl", source)
+
+
+def test_a_recipe_of_lists_in_lists_is_no_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text("x = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(RecipeError, match="more deeply than can be read"):
+        loading.load(file)
+
+
+def test_a_rule_is_set_only_in_a_section_of_the_filter(tmp_path: Path) -> None:
+    file = tmp_path / "value.toml"
+    file.write_text("filter = 3\n")
+    with pytest.raises(RecipeError, match="filter holds a value, not a section"):
+        loading.load(file, {"filter.rules.wrong_answer.drop": "true"})
