@@ -53,15 +53,15 @@ def compare_policy(table: TraceTable, asked: Mapping[str, Any], last: LastTraces
     """
     recipe = _recipe(table)
     section, changed = _changed(recipe, table.run / RECIPE, asked)
-    found = what_if(recipe.model_copy(update={"filter": changed.filter}), table.run, last=last)
+    result = what_if(recipe.model_copy(update={"filter": changed.filter}), table.run, last=last)
     return {
-        "total": found.total._asdict(),
+        "total": result.total._asdict(),
         "groups": {
-            name: {value: counts._asdict() for value, counts in rows.items()} for name, rows in found.groups.items()
+            name: {value: counts._asdict() for value, counts in rows.items()} for name, rows in result.groups.items()
         },
-        "reasons": {name: list(both) for name, both in found.reasons.items()},
-        "moved": {name: {"count": count, "ids": list(ids)} for name, (count, ids) in found.moved.items()},
-        "notes": list(found.notes),
+        "reasons": {name: list(both) for name, both in result.reasons.items()},
+        "moved": {name: {"count": count, "ids": list(ids)} for name, (count, ids) in result.moved.items()},
+        "notes": list(result.notes),
         "recipe": _lines(section),
     }
 
@@ -118,16 +118,16 @@ def _changes_only_policy(before: str, after: str) -> bool:
 def _with_rules(text: str, rules: Sequence[Mapping[str, str]]) -> str:
     """A recipe's text with these rules where its own stood, or at its end. A rule that stays keeps its lines."""
     blocks = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
-    found = {place: match for place, block in enumerate(blocks) if (match := _RULE.match(block))}
-    own = {rule["name"]: match["body"] for match in found.values() if (rule := _rule_of(match["body"]))}
+    matches = {index: match for index, block in enumerate(blocks) if (match := _RULE.match(block))}
+    own = {rule["name"]: match["body"] for match in matches.values() if (rule := _rule_of(match["body"]))}
     bodies = [_body(rule, own.get(rule["name"], "")) for rule in rules]
     joined = "\n\n".join([*bodies, ""])
-    if not found:
+    if not matches:
         return f"{text.rstrip()}\n\n{joined}".rstrip() + "\n"
-    first = min(found)
+    first = min(matches)
     parts = [
-        block if place not in found else (joined if place == first else "") + found[place]["rest"].lstrip("\n")
-        for place, block in enumerate(blocks)
+        block if index not in matches else (joined if index == first else "") + matches[index]["rest"].lstrip("\n")
+        for index, block in enumerate(blocks)
     ]
     return "".join(parts).rstrip() + "\n"
 

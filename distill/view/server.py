@@ -25,6 +25,7 @@ from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
 from distill.errors import BusyError, DataError, DistillError, ImageError, StaleError, StorageError
 from distill.recipe.loading import load
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.run_log import recording
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
@@ -57,7 +58,6 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _MAX_BODY: Final = 64 * 1024
-_MAX_PIXELS: Final = 50_000_000
 _PAGE_ROWS: Final = 200
 _READ_AT_ONCE: Final = 20_000
 """Records of journals that one request reads: half a second. The page asks on until all are read."""
@@ -337,7 +337,7 @@ async def _object(request: web.Request) -> dict[str, Any]:
 
 def _portable(reference: dict[str, Any]) -> tuple[bytes, str]:
     try:
-        return image_files.portable(image_files.read_bytes(ImageRef(**reference)), max_pixels=_MAX_PIXELS)
+        return image_files.portable(image_files.read_bytes(ImageRef(**reference)), max_pixels=MAX_PIXELS)
     except ImageError as error:
         raise web.HTTPNotFound(reason="the picture cannot be read") from error
 

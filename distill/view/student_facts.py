@@ -56,7 +56,7 @@ class Students:
             "findings": read_findings(self._run),
             "arms": self._arms(),
             "changes": self._changes(),
-            "domains": sorted({one["domain"] for one in self._read()}),
+            "domains": sorted({question["domain"] for question in self._read()}),
             "curves": [
                 curve
                 for folder in sorted(path for path in (self._run / "train").glob("*") if path.is_dir())
@@ -90,7 +90,11 @@ class Students:
         changes = []
         for arm in self._other._arms():
             before = self._named(arm)
-            both = [one["replies"] for one in self._read() if arm in one["replies"] and before in one["replies"]]
+            both = [
+                question["replies"]
+                for question in self._read()
+                if arm in question["replies"] and before in question["replies"]
+            ]
             if both:
                 now, then = ([each[name]["verdict"] == "correct" for each in both] for name in (arm, before))
                 changes.append({"arm": arm, "before": before, **asdict(paired(now, then))})
@@ -99,18 +103,18 @@ class Students:
     def questions(self, query: ReplyQuery) -> dict[str, Any]:
         """The questions that fit, with the replies of every arm; `total` counts all of them."""
         words = query.words.casefold().split()
-        found = [
-            one
-            for one in self._read()
-            if (not query.domain or one["domain"] == query.domain)
-            and _is_right(one, query.right, True)
-            and _is_right(one, query.wrong, False)
-            and all(word in one["question"].casefold() for word in words)
+        matching = [
+            question
+            for question in self._read()
+            if (not query.domain or question["domain"] == query.domain)
+            and _is_right(question, query.right, True)
+            and _is_right(question, query.wrong, False)
+            and all(word in question["question"].casefold() for word in words)
         ]
-        shown = found[query.offset : query.offset + query.limit]
+        shown = matching[query.offset : query.offset + query.limit]
         images = self.images() if shown else {}
-        rows = [one | {"images": len(images.get(one["sample_id"], ()))} for one in shown]
-        return {"total": len(found), "rows": rows}
+        rows = [question | {"images": len(images.get(question["sample_id"], ()))} for question in shown]
+        return {"total": len(matching), "rows": rows}
 
     def images(self) -> dict[str, list[dict[str, Any]]]:
         """References of the images of the evaluation's questions, by sample; none where the source is gone."""
@@ -129,14 +133,14 @@ class Students:
         own = self._read_own()
         if self._other is None:
             return own
-        others = {one["sample_id"]: one["replies"] for one in self._other._read_own()}
+        others = {question["sample_id"]: question["replies"] for question in self._other._read_own()}
         return [
-            one
+            question
             | {
-                "replies": one["replies"]
-                | {self._named(arm): reply for arm, reply in others.get(one["sample_id"], {}).items()}
+                "replies": question["replies"]
+                | {self._named(arm): reply for arm, reply in others.get(question["sample_id"], {}).items()}
             }
-            for one in own
+            for question in own
         ]
 
     def _read_own(self) -> list[dict[str, Any]]:
@@ -148,11 +152,11 @@ class Students:
             if stamp != self._stamp:
                 questions: dict[str, dict[str, Any]] = {}
                 for line in read_jsonl(path, on_damage=lambda _: None):
-                    one = questions.setdefault(
+                    question = questions.setdefault(
                         line["sample_id"],
                         {key: line[key] for key in ("sample_id", "question", "gold", "domain")} | {"replies": {}},
                     )
-                    one["replies"][line["arm"]] = {key: line.get(key) for key in _SHOWN}
+                    question["replies"][line["arm"]] = {key: line.get(key) for key in _SHOWN}
                 self._questions, self._stamp = list(questions.values()), stamp
             return self._questions
 

@@ -27,9 +27,9 @@ _SHOWN_PARAMS = ("temperature", "top_p", "max_tokens", "seed")
 
 def trace_facts(table: TraceTable, trace_id: str) -> dict[str, Any]:
     """The facts of a trace by its whole id. Raises DataError where the run has no such trace."""
-    place = table.record_place(trace_id)
-    if place is not None:
-        return _unfiltered(table, *place)
+    location = table.record_place(trace_id)
+    if location is not None:
+        return _unfiltered(table, *location)
     if not (table.run / "generate" / PLAN).is_file():
         raise DataError(f"no trace {trace_id!r} in {table.run} yet")
     return _filtered(table, gather(table.run, trace_id))
@@ -46,33 +46,41 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     others = table.others(record["sample_id"], record["id"])
     return _shown(record, samples.get(record["sample_id"], {}), "not filtered yet") | {
         "siblings": _siblings(
-            [(one["id"], one["teacher"], one["outcome"]) for one in others],
-            {one["id"]: read_record(*place) for one in others[:_BESIDE] if (place := table.record_place(one["id"]))},
+            [(sibling["id"], sibling["teacher"], sibling["outcome"]) for sibling in others],
+            {
+                sibling["id"]: read_record(*location)
+                for sibling in others[:_BESIDE]
+                if (location := table.record_place(sibling["id"]))
+            },
         )
     }
 
 
-def _filtered(table: TraceTable, found: Explanation) -> dict[str, Any]:
-    values = {name: value for family in found.families for name, value in family.values.items()}
-    return _shown(found.record, found.sample, fate(found.decision)) | {
-        "rules": _rules(table, found),
+def _filtered(table: TraceTable, explanation: Explanation) -> dict[str, Any]:
+    values = {name: value for family in explanation.families for name, value in family.values.items()}
+    return _shown(explanation.record, explanation.sample, fate(explanation.decision)) | {
+        "rules": _rules(table, explanation),
         "families": [
             {"name": family.name, "state": family.state, "values": dict(family.values)}
-            for family in found.families
+            for family in explanation.families
             if family.state is not None
         ],
-        "marks": marks(found.record["reasoning"], values, _supported(table, found, values)),
-        "errors": dict(found.errors or {}),
-        "twins": [asdict(twin) for twin in (*found.duplicates, *found.twins)],
+        "marks": marks(explanation.record["reasoning"], values, _supported(table, explanation, values)),
+        "errors": dict(explanation.errors or {}),
+        "twins": [asdict(twin) for twin in (*explanation.duplicates, *explanation.twins)],
         "siblings": _siblings(
-            found.siblings, records(table.run, {name: teacher for name, teacher, _ in found.siblings[:_BESIDE]})
+            explanation.siblings,
+            records(table.run, {name: teacher for name, teacher, _ in explanation.siblings[:_BESIDE]}),
         ),
-        "rows": [f"{file}, row {row:,}" for file, row in found.rows],
-        "arms": list(found.arms),
-        "student": _student(table, found),
+        "rows": [f"{file}, row {row:,}" for file, row in explanation.rows],
+        "arms": list(explanation.arms),
+        "student": _student(table, explanation),
         "lines": [
-            *([f"Weights of its tokens by the picture, {stage}", "\n".join(lines)] for stage, lines in found.visual),
-            *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in found.replies),
+            *(
+                [f"Weights of its tokens by the picture, {stage}", "\n".join(lines)]
+                for stage, lines in explanation.visual
+            ),
+            *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in explanation.replies),
         ],
     }
 
@@ -130,48 +138,48 @@ def _text(record: Mapping[str, Any]) -> str:
     return str(record["reasoning"] or ("" if record["answer"] else record["text"]))
 
 
-def _rules(table: TraceTable, found: Explanation) -> list[dict[str, Any]]:
+def _rules(table: TraceTable, explanation: Explanation) -> list[dict[str, Any]]:
     """Every rule of the run with the values of this trace, those that drop it first."""
-    if found.decision is None:
+    if explanation.decision is None:
         return []
     rules = [
-        {"rule": one["rule"], "condition": one["condition"], "values": orjson.loads(one["values"]), "drops": True}
-        for one in found.decision["reasons"] or []
+        {"rule": each["rule"], "condition": each["condition"], "values": orjson.loads(each["values"]), "drops": True}
+        for each in explanation.decision["reasons"] or []
     ]
-    failed = {one["rule"] for one in rules}
-    passed = [one for one in table.conditions() if one.name not in failed]
-    values = table.values(found.record["id"], {column for one in passed for column in one.columns})
+    failed = {each["rule"] for each in rules}
+    passed = [each for each in table.conditions() if each.name not in failed]
+    values = table.values(explanation.record["id"], {column for each in passed for column in each.columns})
     return rules + [
         {
-            "rule": one.name,
-            "condition": one.sql,
-            "values": {column: values.get(column) for column in one.columns},
+            "rule": each.name,
+            "condition": each.sql,
+            "values": {column: values.get(column) for column in each.columns},
             "drops": False,
         }
-        for one in passed
+        for each in passed
     ]
 
 
-def _student(table: TraceTable, found: Explanation) -> list[str]:
+def _student(table: TraceTable, explanation: Explanation) -> list[str]:
     """The finished training stages that learned from a trace, and its part in a pair."""
     recipe = table.recipe()
-    stages = recipe.stages if recipe is not None and found.rows else ()
+    stages = recipe.stages if recipe is not None and explanation.rows else ()
     learned = [
         f"learned in stage {stage.name}"
         for stage in stages
         if TRACES in (stage.data, *stage.replay) and Manifest.read(table.run / "train" / stage.name)
     ]
-    return learned + ([f"pair: {found.pair}"] if found.pair else [])
+    return learned + ([f"pair: {explanation.pair}"] if explanation.pair else [])
 
 
-def _supported(table: TraceTable, found: Explanation, values: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
+def _supported(table: TraceTable, explanation: Explanation, values: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
     """Where the numbers stand that the chart's table supports, in a run that has measured this."""
     recipe = table.recipe()
     if recipe is None or not values.get("grounding_checked"):
         return ()
-    meta = orjson.loads(found.sample.get("meta") or "{}")
-    sample = Sample(id=found.sample["id"], images=(), question=found.sample["question"], meta=meta)
-    return Grounding.from_recipe(recipe).supported(sample, found.record["reasoning"])
+    meta = orjson.loads(explanation.sample.get("meta") or "{}")
+    sample = Sample(id=explanation.sample["id"], images=(), question=explanation.sample["question"], meta=meta)
+    return Grounding.from_recipe(recipe).supported(sample, explanation.record["reasoning"])
 
 
 def marks(
@@ -180,15 +188,15 @@ def marks(
     """Pieces of a rationale that a signal speaks of: `start` and `end` in characters, `kind` (slip, unsupported or
     supported), and a `note`. Signals keep the first few; a piece that does not stand so in the rationale is left out.
     """
-    found = []
+    candidates = []
     for claim in _listed(values.get("arithmetic_slip")):
-        found += _places(rationale, str(claim["written"]), "slip", f"comes out as {_plain(claim['expected'])}")
+        candidates += _places(rationale, str(claim["written"]), "slip", f"comes out as {_plain(claim['expected'])}")
     for claim in _listed(values.get("unsupported")):
         expected = ", ".join(map(_plain, claim["expected"]))
         note = f"the table says {expected}" if expected else "the table has no such value"
-        found += _places(rationale, str(claim["value"]), "unsupported", note, {start for start, _ in supported})
+        candidates += _places(rationale, str(claim["value"]), "unsupported", note, {start for start, _ in supported})
     taken: list[dict[str, Any]] = []
-    for mark in sorted(found, key=lambda mark: (mark["start"], -mark["end"])):
+    for mark in sorted(candidates, key=lambda mark: (mark["start"], -mark["end"])):
         if not taken or mark["start"] >= taken[-1]["end"]:
             taken.append(mark)
     taken += [

@@ -183,7 +183,7 @@ class TraceTable:
         while True:
             opened = self._opened
             try:
-                found = self._search(query)
+                result = self._search(query)
             except (KeyError, StopIteration, DataError, RecipeError):
                 with self._lock:
                     self._open_if_changed()  # the files may be those of another filter stage
@@ -191,7 +191,7 @@ class TraceTable:
                     raise
             else:
                 if opened == self._opened:
-                    return found
+                    return result
 
     def _search(self, query: Query) -> dict[str, Any]:
         base, values = self._condition(query)
@@ -293,10 +293,10 @@ class TraceTable:
     def holds(self, trace_id: str) -> bool:
         """Whether the run has a trace with this whole id, also one that was not read yet."""
         query = "SELECT 1 FROM facts WHERE id = ? LIMIT 1"
-        if not (found := self._rows(query, [trace_id])) and self.unread:
+        if not (rows := self._rows(query, [trace_id])) and self.unread:
             self.refresh()
-            found = self._rows(query, [trace_id])
-        return bool(found)
+            rows = self._rows(query, [trace_id])
+        return bool(rows)
 
     def values(self, trace_id: str, columns: Collection[str]) -> dict[str, Any]:
         listed = ", ".join(identifier(name) for name in sorted(columns)) or "id"
@@ -340,7 +340,7 @@ class TraceTable:
         parts: list[str] = ["true"]
         values: list[Any] = []
         if query.where.strip():
-            check_condition(query.where, self.columns, "condition")
+            check_condition(query.where, self.columns)
             parts.append(f"coalesce((\n{query.where}\n), false)")
         words = list(dict.fromkeys(query.words.split())) if self._has_samples else []
         if words:
