@@ -1,6 +1,6 @@
 """The page of an ablation: every arm's accuracy, effect and cost, the claims with their verdicts, and each study.
 
-Draws what results.json holds; decides nothing, and leaves out what it does not hold.
+Draws what results.json holds; decides nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation.power import stated_texts
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
 from distill.reports.plots import Series, percent
@@ -41,18 +42,19 @@ def cards(
 
 
 def write(
-    path: Path, results: Mapping[str, Any], cards: Sequence[gallery.GalleryCard], *, max_pixels: int = 50_000_000
+    path: Path, results: Mapping[str, Any], cards: Sequence[gallery.GalleryCard], *, max_pixels: int = MAX_PIXELS
 ) -> None:
     """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`. `results`: see results.json."""
-    arms = results["arms"]
-    reference = results.get("reference", "")
-    flat = {name: {**arm.get("metrics", {}), **arm.get("cost", {}), **arm} for name, arm in arms.items()}
-    studies = [_study(name, study, flat) for name, study in results.get("studies", {}).items()]
+    arms, reference = results["arms"], results["reference"]
+    flat = {name: {**arm["metrics"], **arm["cost"], **arm} for name, arm in arms.items()}
+    effects = {name: arm["effect"] for name, arm in arms.items()}
+    studies = [_study(name, study, flat) for name, study in results["studies"].items()]
     claims = [{**claim, "study": study} for study in studies for claim in study["claims"]]
     facts = {
         "kicker": "distill ablate",
-        "title": results.get("title") or f"{results['recipe']}: what made the difference",
-        "lead": _lead(results),
+        "title": f"{results['recipe']}: what made the difference",
+        "lead": f"The same recipe, trained again with one thing changed. Every student answered the same "
+        f"{results['n']:,} held-out questions. Arms change the stage “{results['stage']}”.",
         "footer": [
             *stated_texts(results),
             "Intervals hold at 95 % over questions and seeds; effects are paired by question and seed. Undecided "
@@ -65,25 +67,28 @@ def write(
         "other_pages": html.other_pages(path, path.parent.parent),
         "figures": _figures(results, claims),
         "arms": flat,
-        "about": {name: arm.get("about", "") for name, arm in arms.items()},
+        "about": {name: arm["about"] for name, arm in arms.items()},
         "reference": reference,
         "claims": claims,
-        "effect_column": [_column("effect", {name: arm.get("effect") for name, arm in arms.items()})],
+        "effect_column": [_effect_column(effects)],
         "headline": metric_table.table(flat, columns("headline")),
         "more": metric_table.table(flat, columns("more")),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval and its seeds",
-            [accuracy_estimate(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
+            [accuracy_estimate(name, arm, reference) for name, arm in arms.items()],
             zero=False,
         ),
-        "effects": _effects(f"Effects against {reference}", {name: arm.get("effect") for name, arm in arms.items()}),
+        "effects": _effects(f"Effects against {reference}", effects),
         "errors": breakdown_table(arms),
         "heat": metric_table.heat(arms, "domains"),
         "curves": _curves(arms, reference),
         "studies": studies,
-        "changes": {name: arm["set"] for name, arm in arms.items() if arm.get("set")},
-        "pages": _pages(arms),
-        "skipped": results.get("skipped", {}),
+        "changes": {name: arm["set"] for name, arm in arms.items()},
+        "pages": {  # they lie beside this one
+            name: [(seed, f"{facts['run']}/eval/report.html") for seed, facts in arm["seeds"].items()]
+            for name, arm in arms.items()
+        },
+        "skipped": results["skipped"],
     }
     page = gallery.fitted(
         lambda shown: html.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
@@ -91,205 +96,147 @@ def write(
     html.write_page(path, path.parent.parent, page)
 
 
-def _lead(results: Mapping[str, Any]) -> str:
-    text = "The same recipe, trained again with one thing changed."
-    if n := results.get("n"):
-        text += f" Every student answered the same {n:,} held-out questions."
-    if stage := results.get("stage"):
-        text += f" Arms change the stage “{stage}”."
-    return text
-
-
 def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    facts = [("arms", f"{len(results['arms'])}")]
-    if seeds := sorted({len(arm["seeds"]) for arm in results["arms"].values() if arm.get("seeds")}):
-        facts.append(("seeds an arm", " to ".join(f"{count}" for count in dict.fromkeys((seeds[0], seeds[-1])))))
-    if n := results.get("n"):
-        facts.append(("questions", f"{n:,}"))
-    if reference := results["arms"].get(results.get("reference")):
-        facts.append((f"accuracy of {results['reference']}", f"{percent(reference['accuracy'])} %"))
+    arms, reference = results["arms"], results["reference"]
+    seeds = sorted({len(arm["seeds"]) for arm in arms.values()})
+    facts = [
+        ("arms", f"{len(arms)}"),
+        ("seeds an arm", " to ".join(f"{count}" for count in dict.fromkeys((seeds[0], seeds[-1])))),
+        ("questions", f"{results['n']:,}"),
+        (f"accuracy of {reference}", f"{percent(arms[reference]['accuracy'])} %"),
+    ]
     if claims:
         holding = sum(claim["verdict"] == "holds" for claim in claims)
         facts.append(("claims hold", f"{holding} of {len(claims)}"))
     return facts
 
 
-def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Effects as one more column of the headline table."""
-    result = {}
-    for name, effect in effects.items():
-        if effect is None:
-            result[name] = metric_table.MetricCell(text="reference")
-            continue
-        text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
-        text += _with_p(" ", effect)
-        result[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
-    return {"label": label, "cells": result}
+def _effect_column(effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Effects as one more column of the headline table; None for the reference."""
+    cells = {
+        name: metric_table.MetricCell(text="reference")
+        if effect is None
+        else metric_table.MetricCell(
+            text=percent(effect["delta"], signed=True),
+            interval=f"{interval(effect['ci95'], signed=True)} {_p_of(effect)}",
+        )
+        for name, effect in effects.items()
+    }
+    return {"label": "effect", "cells": cells}
 
 
-def _with_p(separator: str, effect: Mapping[str, Any]) -> str:
-    p = probability(effect.get("p"))
-    return f"{separator}p {'' if p.startswith('<') else '= '}{p}" if p else ""
+def _p_of(effect: Mapping[str, Any]) -> str:
+    p = probability(effect["p"])
+    return f"p {p}" if p.startswith("<") else f"p = {p}"
 
 
 def _effects(caption: str, effects: Mapping[str, Mapping[str, Any] | None]) -> plots.Estimates | None:
-    rows = [
-        metric_table.effect_estimate(name, effect)
-        for name, effect in effects.items()
-        if effect and effect.get("ci95")
-    ]
+    rows = [metric_table.effect_estimate(name, effect) for name, effect in effects.items() if effect is not None]
     return plots.estimates(caption, sorted(rows, key=lambda row: -row.value), zero=True)
 
 
 def _curves(arms: Mapping[str, Any], reference: str) -> list[plots.Chart]:
     """One chart an arm: its seeds, beside the first seed of the reference."""
-    base: plots.Points = next(iter(arms.get(reference, {}).get("curves", {}).values()), [])
+    base: plots.Points = next(iter(arms[reference]["curves"].values()))
     result = []
     for name, arm in arms.items():
-        curves = arm.get("curves", {})
-        if not any(curves.values()):
+        if not any(arm["curves"].values()):
             continue
-        series = {f"seed {seed}": Series(points) for seed, points in curves.items()}
+        series = {f"seed {seed}": Series(points) for seed, points in arm["curves"].items()}
         if name != reference and base:
             series[reference] = Series(base, style=5)
-        chart = plots.chart(name, series)
-        if chart is not None:
+        if (chart := plots.chart(name, series)) is not None:
             result.append(chart)
     return result
 
 
-def _pages(arms: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Links to the page of every arm's evaluation; they lie beside this one."""
-    result = {
-        name: [
-            (seed, f"{facts['run']}/eval/report.html")
-            for seed, facts in arm.get("seeds", {}).items()
-            if "run" in facts
-        ]
-        for name, arm in arms.items()
-    }
-    return {name: links for name, links in result.items() if links}
-
-
 def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, Any]:
     """The section of a study: its claims, its arms and further results."""
-    reference = study.get("reference", "")
-    limited = {arm: arms[arm] for arm in study.get("arms", ()) if arm in arms}
-    effects = study.get("effects", {})
+    reference, effects = study["reference"], study["effects"]
+    compared = {arm: arms[arm] for arm in study["arms"]}
     return {
         "name": name,
-        "question": study.get("question") or name,
+        "question": study["question"],
         "reference": reference,
-        "claims": [_claim(claim) for claim in study.get("claims", ())],
-        "arms": limited,
-        "headline": metric_table.table(limited, columns("headline")),
-        "effect_column": [
-            _column("effect", {arm: effects[arm] for arm in limited if arm in effects} | {reference: None})
-        ],
-        "accuracy": plots.estimates(
-            f"Accuracy of the arms of {name}",
-            [accuracy_estimate(arm, facts, reference) for arm, facts in limited.items() if facts.get("ci95")],
-            zero=False,
-        ),
+        "claims": [_claim(claim) for claim in study["claims"]],
+        "arms": compared,
+        "headline": metric_table.table(compared, columns("headline")),
+        "effect_column": [_effect_column({arm: effects.get(arm) for arm in compared})],
         "effects": _effects(f"Effects of {name} against {reference}", effects),
-        "fit": _fit(study["fit"]) if study.get("fit") else None,
-        "ranks": _ranks(study["ranks"]) if study.get("ranks") else None,
-        "notes": list(study.get("notes", ())),
+        "fit": _fit(study["fit"]) if "fit" in study else None,
+        "ranks": _ranks(study["ranks"]) if "ranks" in study else None,
+        "notes": list(study["notes"]),
     }
 
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    verdict = str(claim.get("verdict", "undecided"))
-    effect = claim.get("effect") or {}
-    summary = ""
-    if metric_table.is_number(effect.get("delta")):
-        summary = f"{percent(effect['delta'], signed=True)} points"
-        if effect.get("ci95"):
-            summary += f" {interval(effect['ci95'], signed=True)}"
-        summary += _with_p(", ", effect)
-        if (adjusted := probability(claim.get("p_adjusted"))) and adjusted != probability(effect.get("p")):
-            summary += f" (corrected {adjusted})"
-        if verdict == "undecided" and metric_table.is_number(effect.get("detectable")):
-            summary += f"; these runs can find {percent(effect['detectable'])} points"
-    if claim.get("better") and claim.get("than"):
-        compared = f"{claim['better']} against {claim['than']}"
-        if claim.get("domain"):
-            compared += f", {claim['domain']} only"
-        summary = f"{compared}: {summary}" if summary else compared
+    verdict, effect = claim["verdict"], claim["effect"]
+    compared = f"{claim['better']} against {claim['than']}"
+    if claim["domain"]:
+        compared += f", {claim['domain']} only"
+    points, ends = percent(effect["delta"], signed=True), interval(effect["ci95"], signed=True)
+    figures = f"{compared}: {points} points {ends}, {_p_of(effect)}"
+    if (adjusted := probability(claim["p_adjusted"])) != probability(effect["p"]):
+        figures += f" (corrected {adjusted})"
+    if verdict == "undecided" and effect["detectable"] is not None:
+        figures += f"; these runs can find {percent(effect['detectable'])} points"
     return {
-        "text": claim.get("text", ""),
+        "text": claim["text"],
         "verdict": verdict,
-        "mark": f"{_SIGNS.get(verdict, '')} {verdict}".strip(),
-        "tone": _TONES.get(verdict, ""),
-        "figures": summary,
+        "mark": f"{_SIGNS[verdict]} {verdict}",
+        "tone": _TONES[verdict],
+        "figures": figures,
     }
 
 
 def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
-    """A curve through measured points."""
-    points = fit.get("points") or ()
-    result = [
-        (point["x"], point["accuracy"], *(metric_table.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
-        for point in points
-    ]
-    x_name = fit.get("x_name", "x")
+    """A curve through measured points; without a curve where there are too few."""
+    points = [(point["x"], point["accuracy"], *point["ci95"]) for point in fit["points"]]
     chart = plots.chart(
-        f"Accuracy over {x_name}",
+        f"Accuracy over {fit['x_name']}",
         {
-            "fitted": Series(fit.get("curve") or (), band=fit.get("curve_ci95") or ()),
+            "fitted": Series(fit["curve"], band=fit["curve_ci95"]),
             "measured": Series(
-                [(x, y) for x, y, _, _ in result], bars=[(x, low, high) for x, _, low, high in result], dotted=True
+                [(x, y) for x, y, _, _ in points], bars=[(x, low, high) for x, _, low, high in points], dotted=True
             ),
         },
-        x_name=x_name,
+        x_name=fit["x_name"],
         unit="percent",
         table=False,
     )
     rows = [
-        (point.get("arm", ""), plots.number(x), f"{percent(y)} %", interval((low, high)) if point.get("ci95") else "")
-        for point, (x, y, low, high) in zip(points, result, strict=True)
+        (point["arm"], plots.number(point["x"]), f"{percent(point['accuracy'])} %", interval(point["ci95"]))
+        for point in fit["points"]
     ]
     return {
         "chart": chart,
-        "x_name": x_name,
+        "x_name": fit["x_name"],
         "rows": rows,
-        "formula": fit.get("formula", ""),
-        "text": fit.get("text", ""),
+        "formula": fit["formula"] or "",
+        "text": fit["text"],
     }
 
 
 def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     """Two rankings of the teachers, side by side: who fits the student, and whose student answers best."""
-    rows = [dict(row) for row in ranks.get("rows") or ()]
-    known = [
-        row for row in rows if metric_table.is_number(row.get("fit")) and metric_table.is_number(row.get("accuracy"))
-    ]
     chart = plots.chart(
         "Accuracy of the student over the fit of its teacher",
-        {row["teacher"]: Series([(row["fit"], row["accuracy"])]) for row in known},
-        x_name=str(ranks.get("signal") or "fit"),
+        {row["teacher"]: Series([(row["fit"], row["accuracy"])]) for row in ranks["rows"]},
+        x_name=ranks["signal"],
         unit="percent",
         table=False,
     )
-    result = []
-    for key, label in (("spearman", "Spearman’s rank correlation"), ("kendall", "Kendall’s")):
-        number = ranks.get(key)
-        if number is not None and metric_table.is_number(number):
-            ends = metric_table.ends_of(ranks.get("ci95")) if key == "spearman" else None
-            more = f" [{plots.number(ends[0])}, {plots.number(ends[1])}]" if ends else ""
-            result.append(f"{label} {plots.number(float(number))}{more}")
+    correlations = ""
+    if ranks["spearman"] is not None:
+        low, high = map(plots.number, ranks["ci95"])
+        correlations = f"Spearman’s rank correlation {plots.number(ranks['spearman'])} [{low}, {high}]"
+        correlations += f"; Kendall’s {plots.number(ranks['kendall'])}"
     return {
         "chart": chart,
         "rows": [
-            {
-                "teacher": row.get("teacher", ""),
-                "fit_rank": row.get("fit_rank", ""),
-                "student_rank": row.get("student_rank", ""),
-                "fit": plots.number(row["fit"]) if metric_table.is_number(row.get("fit")) else "",
-                "accuracy": f"{percent(row['accuracy'])} %" if metric_table.is_number(row.get("accuracy")) else "",
-            }
-            for row in rows
+            row | {"fit": plots.number(row["fit"]), "accuracy": f"{percent(row['accuracy'])} %"}
+            for row in ranks["rows"]
         ],
-        "correlations": "; ".join(result),
-        "text": ranks.get("text", ""),
+        "correlations": correlations,
+        "text": ranks["text"],
     }

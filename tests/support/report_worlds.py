@@ -136,6 +136,7 @@ def results(
             "delta": size,
             "ci95": [size - 0.025, size + 0.025],
             "p": 0.5 if abs(size) < 0.025 else 0.001,
+            "detectable": 0.05,
             "by_seed": by_seed,
         }
 
@@ -173,7 +174,13 @@ def results(
             },
         }
     others = {name: found[name]["effect"] for name in arms[1:]}
-    claim = {"text": "Filtering beats no filtering.", "better": arms[0], "than": arms[1], "domain": None}
+    claim = {
+        "text": "Filtering beats no filtering.",
+        "better": arms[0],
+        "than": arms[1],
+        "domain": None,
+        "p_adjusted": 0.4,
+    }
     fit = {
         "x_name": "traces",
         "points": [
@@ -186,10 +193,12 @@ def results(
             for place, x in enumerate((375, 750, 1500, 3000))
         ],
         "curve": [[x, 0.62 - 9 / (x + 20) ** 0.5] for x in range(375, 3001, 125)],
+        "curve_ci95": [],
         "formula": "accuracy = 0.62 − 9 (traces + 20)^−0.5",
         "text": "Twice the traces give less and less.",
     }
     ranks = {
+        "signal": "rank_surprisal",
         "rows": [
             {"teacher": "structured", "fit_rank": 1, "student_rank": 2, "fit": 1.4, "accuracy": 0.41},
             {"teacher": "reader", "fit_rank": 2, "student_rank": 1, "fit": 1.9, "accuracy": 0.44},
@@ -202,7 +211,6 @@ def results(
     }
     return {
         "recipe": "invented",
-        "title": "An invented ablation",
         "stage": "reason",
         "reference": arms[0],
         "seeds": [0, 1, 2],
@@ -228,6 +236,7 @@ def results(
                 "arms": list(arms),
                 "effects": others,
                 "claims": [],
+                "notes": [],
                 "fit": fit,
                 "ranks": ranks,
             },

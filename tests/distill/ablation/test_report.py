@@ -1,8 +1,7 @@
-"""The page of an ablation shows what results.json holds, and has a place for nothing that it does not hold."""
+"""The page of an ablation shows what results.json holds."""
 
 import copy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import report_worlds as worlds
@@ -95,44 +94,6 @@ def test_every_arm_says_what_it_changes_and_leads_to_its_own_pages(whole: Elemen
     assert "no teacher stores log-probabilities" in whole.words()
 
 
-def without(results: dict[str, Any], *path: str) -> dict[str, Any]:
-    found = copy.deepcopy(results)
-    inside = [found]
-    for key in path[:-1]:
-        inside = [value for held in inside for value in (held.values() if key == "*" else [held[key]])]
-    for held in inside:
-        held.pop(path[-1], None)
-    return found
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ("title",),
-        ("stage",),
-        ("studies",),
-        ("skipped",),
-        ("seeds",),
-        *(
-            ("arms", "*", key)
-            for key in ("about", "set", "ci95", "seeds", "domains", "metrics", "cost", "effect", "curves")
-        ),
-        *(("studies", "*", key) for key in ("question", "effects", "claims", "notes", "fit", "ranks", "arms")),
-    ],
-    ids="-".join,
-)
-def test_what_is_missing_is_left_out(path: tuple[str, ...], tmp_path: Path):
-    report.write(tmp_path / "report.html", without(worlds.results(), *path), [])
-    text = parse((tmp_path / "report.html").read_text()).words()
-    assert "54.0" in text and "None" not in text
-
-
-def test_an_ablation_that_has_only_begun_has_a_page(tmp_path: Path):
-    results = {"recipe": "mine", "reference": "distilled", "arms": {"distilled": {"accuracy": 0.5}}}
-    report.write(tmp_path / "report.html", results, [])
-    assert "mine: what made the difference" in (tmp_path / "report.html").read_text()
-
-
 def test_a_fit_that_could_not_be_made_says_why(tmp_path: Path):
     results = worlds.results()
     empty = {
@@ -144,7 +105,7 @@ def test_a_fit_that_could_not_be_made_says_why(tmp_path: Path):
         "text": "Too few sizes.",
     }
     results["studies"]["scaling & fit"]["fit"] = empty
-    results["studies"]["scaling & fit"]["ranks"] = {"rows": [], "spearman": None, "ci95": None, "text": "Too few."}
+    results["studies"]["scaling & fit"]["ranks"] = {"signal": "nll", "rows": [], "spearman": None, "text": "Too few."}
     report.write(tmp_path / "report.html", results, [])
     text = (tmp_path / "report.html").read_text()
     assert "Too few sizes." in text and "Too few." in text and problems(text) == []
