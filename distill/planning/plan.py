@@ -15,7 +15,7 @@ from distill.planning.stage_plans import GpuFit, StagePlan, local_gpu, plans
 from distill.planning.stage_times import StageTime, advice, on_card
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.reports.text_table import short_number, table
+from distill.reports.text_table import short_number, table, time_span
 
 _TIMES = ("time at least", "expected")
 _TIMES_NOTE = (
@@ -214,7 +214,7 @@ def _measured(plans: Sequence[StagePlan]) -> str:
             planned.stage.name,
             f"{planned.tokens_per_s:,.0f}",
             short_number(planned.schedule.tokens),
-            duration(planned.schedule.tokens / planned.tokens_per_s / 3600),
+            time_span(planned.schedule.tokens / planned.tokens_per_s),
         )
         for planned in plans
         if planned.tokens_per_s and planned.schedule is not None
@@ -237,7 +237,7 @@ def _verdict(gpu_fit: GpuFit) -> str:
 
 
 def _cell(gpu_fit: GpuFit, time: StageTime | None) -> str:
-    text = duration(time.hours[0]) if time else "fits" if gpu_fit.fits else "no"
+    text = time_span(3600 * time.hours[0]) if time else "fits" if gpu_fit.fits else "no"
     return f"{text}*" if gpu_fit.fits and gpu_fit.checkpointing else text
 
 
@@ -245,14 +245,8 @@ def _hours(hours: tuple[float, float] | None, is_bound: bool) -> tuple[str, str]
     """The cells of the times. Both are for all the data that there may be, where it is not there yet."""
     if hours is None:
         return "?", "?"
-    least, expected = map(duration, hours)
+    least, expected = (time_span(3600 * each) for each in hours)
     return least, f"{'<= ' if is_bound else ''}{expected}"
-
-
-def duration(hours: float) -> str:
-    if hours * 60 < 1:
-        return "< 1 min"
-    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.0f} h" if hours >= 20 else f"{hours:.1f} h"
 
 
 def _priced(hours: tuple[float, float] | None, price: float | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from distill.planning.outdated import outdated_text
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import start_of
-from distill.reports.text_table import counted, table
+from distill.reports.text_table import counted, table, time_span
 
 _WIDTH = 30
 _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
@@ -120,7 +120,7 @@ def _trained(manifest: Manifest | None) -> str:
     if manifest is None:
         return ""
     steps, tokens = manifest.counts.get("steps", 0), manifest.tokens.get("trained", 0)
-    return f"{steps:,} steps, {tokens:,} tokens, {_time(manifest.seconds)} last time"
+    return f"{steps:,} steps, {tokens:,} tokens, {time_span(manifest.seconds)} last time"
 
 
 def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
@@ -132,12 +132,7 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
         return f"judges {count:,} replies again, asks none"
     if _keeps_replies(redo):
         return f"keeps {count:,} replies, asks what is new"
-    return f"asks for {count:,} replies again; {_time(manifest.seconds)} last time"
-
-
-def _time(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return f"asks for {count:,} replies again; {time_span(manifest.seconds)} last time"
 
 
 def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> Iterator[str]:

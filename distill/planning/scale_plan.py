@@ -19,11 +19,10 @@ from distill.errors import RecipeError
 from distill.planning import image_packing
 from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.image_packing import StoredImages
-from distill.planning.plan import duration
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
-from distill.reports.text_table import table
+from distill.reports.text_table import table, time_span
 from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
@@ -366,7 +365,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
         ("objects in the store", f"about {plan.objects:,}"),
         ("bytes in the store", _known(plan.store_bytes, lambda value: f"{value / 1e9:,.3g} GB")),
         ("a unit takes an agent", _known(plan.unit_s, lambda value: f"{value:,.0f} s")),
-        ("generate", _known(plan.generate_hours, duration)),
+        ("generate", _known(plan.generate_hours, lambda hours: time_span(3600 * hours))),
         ("filter", _filter_text(plan)),
         ("requests that write or list", _known(plan.writes, lambda value: f"{value:,.0f}")),
         ("requests that read", _known(plan.reads, lambda value: f"{value:,.0f}")),
@@ -391,5 +390,5 @@ def _known(value: float | None, text: Any) -> str:
 def _filter_text(plan: ScalePlan) -> str:
     if plan.filter_hours is None:
         return "not known"
-    least, most = map(duration, plan.filter_hours)
+    least, most = (time_span(3600 * hours) for hours in plan.filter_hours)
     return least if least == most else f"{least} to {most}: signals are shared, the rest is done by one agent"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.thumbnails import Album, Thumbnail, album
 from distill.types import ImageRef, Sample
 
@@ -222,7 +223,7 @@ def fitted(
     render: Render,
     gallery_cards: Sequence[GalleryCard],
     *,
-    max_pixels: int = 50_000_000,
+    max_pixels: int = MAX_PIXELS,
     page_bytes: int = PAGE_BYTES,
 ) -> str:
     """The page that `render` makes of these cards, at most `page_bytes` long as UTF-8.

@@ -23,6 +23,7 @@ from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PAGES, REPORT, VALIDATION_PAGE
 from distill.bidi import isolated, without_controls
 from distill.errors import ImageError
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.types import Sample
 
 PICTURE_SIDE = 384
@@ -106,7 +107,7 @@ def data_uri(data: bytes, mime: str) -> str:
 
 
 def picture(
-    data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE, full: int | None = None
+    data: bytes, *, max_pixels: int = MAX_PIXELS, side: int = PICTURE_SIDE, full: int | None = None
 ) -> PageImage:
     """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError.
 
@@ -135,7 +136,7 @@ def picture(
     )
 
 
-def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:
+def pictures(sample: Sample, *, max_pixels: int, side: int) -> list[PageImage]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
     from distill.data.images import image_files
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from distill.reports import plots
+from distill.reports import plots, text_table
 from distill.reports.plots import Estimate, percent
 
 Kind = Literal["share", "tokens", "count", "seconds", "number"]
@@ -106,8 +106,8 @@ def write(number: float, kind: Kind) -> str:
 
 
 def interval(ends: Sequence[float], *, signed: bool = False) -> str:
-    """[low, high] in percent."""
-    return f"[{percent(ends[0], signed=signed)}, {percent(ends[1], signed=signed)}]"
+    """[low, high] in percent, with true minus signs."""
+    return text_table.interval(ends, signed=signed).replace("-", "−")
 
 
 def accuracy_estimate(name: str, arm: Mapping[str, Any], reference: str = "") -> Estimate:

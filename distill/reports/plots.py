@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from distill.reports import text_table
 from distill.reports.html import nice
 
 HEIGHT = 40
@@ -15,6 +16,8 @@ SHADES = 7
 """Number of shades of a heat map; style.css has as many."""
 _TABLE_ROWS = 12
 """Rows of the table beside a chart; the chart shows every point."""
+_TICKS = 4
+"""Steps of an axis, about."""
 _EVEN = 1e-9
 
 Points = Sequence[tuple[float, float]]
@@ -127,7 +130,7 @@ class Heat:
 
 def percent(share: float, *, signed: bool = False) -> str:
     """A share in percent with one digit, with a true minus sign."""
-    return (f"{100 * share:+.1f}" if signed else f"{100 * share:.1f}").replace("-", "−")
+    return text_table.percent(share, signed=signed).replace("-", "−")
 
 
 def number(value: float) -> str:
@@ -136,11 +139,11 @@ def number(value: float) -> str:
     return text.replace("-", "−")
 
 
-def axis(low: float, high: float, *, ticks: int = 4, unit: str = "") -> Axis:
+def axis(low: float, high: float, *, unit: str = "") -> Axis:
     """An axis over at least these values that ends on round numbers. unit: "", "percent" or "points" (signed)."""
     if high - low < _EVEN:
         low, high = low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
-    step = nice((high - low) / ticks)
+    step = nice((high - low) / _TICKS)
     first, last = math.floor(low / step + _EVEN), math.ceil(high / step - _EVEN)
     low, high = first * step, last * step
     positions = [index * step for index in range(first, last + 1)]
@@ -261,7 +264,7 @@ def estimates(caption: str, items: Sequence[Estimate], *, zero: bool) -> Estimat
     if zero:
         ends = [value for item in items for value in (item.low, item.high, *item.dots)]
         reach = max(0.01, *(abs(end) for end in ends))
-        across = axis(-reach if min(ends) < 0 else 0.0, reach if max(ends) > 0 else 0.0, ticks=4, unit="points")
+        across = axis(-reach if min(ends) < 0 else 0.0, reach if max(ends) > 0 else 0.0, unit="points")
     else:
         across = axis(0.0, 1.0, unit="percent")
     return Estimates(caption=caption, axis=across, zero=across.place(0.0) if zero else None, rows=tuple(items))

@@ -38,6 +38,14 @@ def short_number(value: float, *, between: str = " ") -> str:
     return f"{value:,.0f}"
 
 
+def time_span(seconds: float) -> str:
+    """Seconds, minutes or hours, in two digits or so."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours = seconds / 3600
+    return f"{seconds / 60:.0f} min" if hours < 2 else f"{hours:.1f} h" if hours < 20 else f"{hours:,.0f} h"
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """A number with its noun, in the singular for one."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -65,16 +65,15 @@ def preferred_copies(
     conditions: Iterable[Condition],
     order: Iterable[str],
     drops: Mapping[str, str],
-    traces: str = "signals",
 ) -> str:
-    """SQL of `traces` in which a copy that takes the place of a preferred one repeats nothing.
+    """SQL of the table `signals` in which a copy that takes the place of a preferred one repeats nothing.
 
     `drops` is SQL of whether a trace is dropped, by the name of the condition or of another reason.
     """
-    conditions = list(conditions)
+    conditions, traces = list(conditions), "signals"
     read = {entry.removeprefix("-").lower() for entry in order}
     read.update(column for condition in conditions for column in condition.columns)
-    measured = {name for name, *_ in connection.execute(f"FROM {traces} LIMIT 0").description or ()}
+    measured = {name for name, *_ in connection.execute("FROM signals LIMIT 0").description or ()}
     others = [sql for name, sql in drops.items() if name not in {condition.name for condition in conditions}]
     later = {column for kind in KINDS for column in kind.preferred}
     for kind in KINDS:

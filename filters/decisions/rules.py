@@ -89,9 +89,9 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
     return [_check_rule(connection, rule, columns.names) for rule in settings.rules]
 
 
-def check_condition(sql: str, columns: pa.Schema, where: str) -> None:
-    """Check one condition over these columns as a rule is checked. Raises RecipeError, which begins with `where`."""
-    _check_condition(empty_database(columns), sql, f"{where} = {sql!r}", columns.names)
+def check_condition(sql: str, columns: pa.Schema) -> None:
+    """Check one condition over these columns as a rule is checked. Raises RecipeError."""
+    _check_condition(empty_database(columns), sql, f"condition = {sql!r}", columns.names)
 
 
 def expressions(conditions: Iterable[Condition], select: Select) -> list[tuple[str, str]]:

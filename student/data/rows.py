@@ -24,7 +24,7 @@ from distill.errors import DataError
 from distill.local_paths import as_argument
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import DataSource
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.trace_records import scores
 from distill.types import BadRow, ImageRef
@@ -95,7 +95,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
     """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
     names = recipe.data if is_traces(stage) else sources_of(stage)
     limits = [recipe.data[name].max_pixels for name in names]
-    return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
+    return max(limits, default=MAX_PIXELS)
 
 
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:

@@ -7,7 +7,7 @@ Does not check it (student/training/freeze_checks.py) nor make adapters (student
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -188,7 +188,3 @@ def table(model: nn.Module, parts: Parts) -> list[PartRow]:
             )
         )
     return rows
-
-
-def table_values(rows: Sequence[PartRow]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]

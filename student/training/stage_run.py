@@ -252,7 +252,7 @@ class StageRun:
             write_json(
                 self.folder / PARTS,
                 {
-                    "parts": freeze.table_values(self.table),
+                    "parts": [asdict(row) for row in self.table],
                     "frozen_sha256": freeze_checks.by_role(self.frozen, self.parts),
                     "rows": self.row_identity,
                     "gradient_checkpointing": self.stage.gradient_checkpointing,

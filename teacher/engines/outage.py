@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from distill.errors import CircuitOpen
+from distill.reports.text_table import time_span
 
 RECENT = 100
 """Rows whose first try says how often rows fail at the moment."""
@@ -119,7 +120,7 @@ class Dependency:
     def recovered(self) -> None:
         """It is there again, although no row has passed yet."""
         if self._reported:
-            log.info("%s answers again after %s", self.name, _format_seconds(self.failing_s))
+            log.info("%s answers again after %s", self.name, time_span(self.failing_s))
         self._failing_since = None
         self._failing_rows.clear()
         self._reported = False
@@ -180,13 +181,13 @@ class Dependency:
         waited_s = self._last_failed - self._failing_since
         if waited_s >= patience_s:
             raise CircuitOpen(
-                f"{self.name}: nothing has passed for {_format_seconds(waited_s)} (generate.patience_s = "
+                f"{self.name}: nothing has passed for {time_span(waited_s)} (generate.patience_s = "
                 f"{patience_s:g}); the last failure: {self.last_failure}\n"
                 "no row is blamed for it and finished traces are kept: repair it, then run the same command again"
             )
         if not self._reported and (self.is_down or idle):
             self._reported = True
-            text = f"waiting for {self.name}, for {_format_seconds(patience_s)} at most: {self.last_failure}"
+            text = f"waiting for {self.name}, for {time_span(patience_s)} at most: {self.last_failure}"
             log.warning("%s", text)
             say(text)
 
@@ -275,7 +276,3 @@ class _ServerFailures:
     def confirmed(self) -> int:
         """Failures that another row's pass has followed."""
         return self._count if self.another_passed else self._count - 1
-
-
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

@@ -10,6 +10,8 @@ from distill.recipe.base import Place, Section, Share, from_outside, key, outsid
 
 ASKED = "questions"
 """The source that teachers are asked about."""
+MAX_PIXELS = 50_000_000
+"""Of an image, unless its source says otherwise."""
 
 ANSWER_TYPE_NAMES: tuple[str, ...] = (
     *("number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"),
@@ -102,7 +104,7 @@ class DataSource(Section):
         False, "Also read images whose path, or a link on it, leads out of images_root.", affects="source"
     )
     max_pixels: int = key(
-        50_000_000, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
+        MAX_PIXELS, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
     )
     max_bad_share: Share = key(
         0.2,

@@ -365,6 +365,6 @@ def test_a_rule_that_compares_one_column_with_a_number_says_its_threshold():
 
 
 def test_a_condition_on_the_page_is_true_or_false():
-    check_condition("k = 1", LOCAL, "condition")
+    check_condition("k = 1", LOCAL)
     with pytest.raises(RecipeError, match=r"condition = 'k \+ 1': gives .*, not true or false"):
-        check_condition("k + 1", LOCAL, "condition")
+        check_condition("k + 1", LOCAL)
