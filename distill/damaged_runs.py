@@ -36,6 +36,9 @@ _SKIPPED = (CHECKPOINTS, CACHE, "previous")
 _RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE, WEIGHTS)
 """What a stage of training notes of itself; nothing is made from it."""
 _SHOWN = 5
+_UNREAD = (ValueError, FileNotFoundError, LookupError, TypeError, AttributeError)
+"""What reading a damaged file raises: Arrow's and orjson's errors are ValueErrors; a file of JSON that holds another
+kind of value than was written raises one of the last three. DuckDB's errors have a base of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,7 @@ def damage_named(run: Path) -> Iterator[None]:
     except DistillError:
         raise
     except Exception as error:
-        # Arrow's and orjson's errors are ValueErrors, DuckDB's have a base of their own.
-        unread = isinstance(error, (ValueError, FileNotFoundError)) or type(error).__module__ == "_duckdb"
+        unread = isinstance(error, _UNREAD) or type(error).__module__ == "_duckdb"
         found = list(faults(run, Seen())) if unread else []
         if not found:
             raise

@@ -65,7 +65,7 @@ class CheckContext:
         from distill.machine import hardware
         from distill.planning.stage_plans import local_gpu
 
-        if self._gpu_name:
+        if self._gpu_name is not None:
             return hardware.find_gpu(self._gpu_name)
         return None if packages.missing("torch") else local_gpu()
 

@@ -103,7 +103,7 @@ def check_recipe(
 ) -> CheckReport:
     """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
     started = time.monotonic()
-    if gpu:
+    if gpu is not None:
         hardware.find_gpu(gpu)
     leave_pandas_out()
     context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds, redo_stale=redo_stale)

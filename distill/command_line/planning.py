@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -78,11 +79,17 @@ def plan(
     With --diff it shows which keys differ, what each one makes stale, which stages stay finished, which run again,
     and how much work that is. It reads recipes and manifests, and it reads models and data if their paths differ.
     """
-    if gain and (gpu or engine or diff is not None or price is not None):
+    if price is not None and not isfinite(price):
+        raise RecipeError(f"--price {price:g}: give an amount, such as 2.5")
+    if gain and (gpu is not None or engine or diff is not None or price is not None):
         raise RecipeError("--gain prints the expected gain alone; leave out --gpu, --price, --diff and --engine")
     if diff is not None:
         if json_:
             raise RecipeError("--json and --diff: a comparison is printed as text only")
+        if gpu is not None or engine or samples or agents or price is not None:
+            raise RecipeError(
+                "--diff compares two recipes alone; leave out --gpu, --price, --engine, --samples and --agents"
+            )
         from distill.planning.redo_text import redo_text
 
         before, folder = open_other(diff, run)
@@ -95,7 +102,7 @@ def plan(
         raise RecipeError("distill plan needs a RECIPE: a TOML file, or the name of a shipped recipe")
     chosen = open_recipe(recipe, run, overrides)
     if engine:
-        if gpu or price is not None:
+        if gpu is not None or price is not None:
             raise RecipeError(
                 "--gpu and --price are for the plan of training: leave them out. --engine plans generate and filter, "
                 "by the rate of the run in --run and by the prices in the recipe (teachers.price, store.price)"

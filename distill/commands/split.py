@@ -7,7 +7,6 @@ seed alone, not on their order. Rows are written as they are; those that cannot 
 
 import csv
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import write_jsonl
@@ -40,6 +40,8 @@ HUB = "hub:"
 LEFT_OUT = "left_out.jsonl"
 _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
 _ROWS_AT_ONCE = 1024
+_OF_THE_WHOLE = ("source", "images_root", "subset", "split", "limit", "part")
+"""Keys of a source that say where its rows lie and how many of them are read: the new files have their own."""
 _SUFFIX = {
     "jsonl": ".jsonl",
     "json": ".jsonl",
@@ -69,6 +71,8 @@ class Split:
     """The images_root of both files."""
     settings: Sequence[str] = ()
     """Lines of a data section that say how the table is read."""
+    unused: Sequence[str] = ()
+    """Settings of the source that read fewer rows than all."""
 
     def __str__(self) -> str:
         lines = [
@@ -79,11 +83,13 @@ class Split:
             total = sum(self.left_out.values())
             lines.append(f"left out: {total:,} rows that cannot be used ({reasons}); {LEFT_OUT} lists them")
         plain = f", except {self.plain:,} of one colour, which show nothing" if self.plain else ""
+        if self.unused:
+            lines.append(f"all rows of the source are split: {', '.join(self.unused)} of the recipe is not used")
         lines.append(f"no image is in both{plain}; for a recipe:")
         for name, path in zip(("questions", TEST), self.files.values(), strict=True):
-            lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
+            lines += [f"[data.{name}]", _setting("source", str(path.resolve()))]
             if self.root != str(path.resolve().parent):
-                lines.append(f'images_root = "{self.root}"')
+                lines.append(_setting("images_root", self.root))
             lines += self.settings
         return "\n".join(lines)
 
@@ -145,16 +151,24 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         golds={TRAIN: len(rows.golds - chosen), TEST: len(rows.golds & chosen)},
         left_out=dict(left_out.most_common()),
         root=root,
-        settings=_settings(recipe.data[name]),
+        settings=_settings(recipe, name),
+        unused=[key for key in ("limit", "part") if key in recipe.data[name].model_dump(exclude_defaults=True)],
     )
 
 
-def _settings(source: DataSource) -> list[str]:
+def _settings(recipe: Recipe, name: str) -> list[str]:
     """How the rows are read, where that is not by default, as lines of TOML."""
-    lines = [f"format = {json.dumps(source.format)}"] if source.format != "plain" else []
+    source = recipe.data[name]
+    values = source.model_dump(exclude_defaults=True, exclude={*_OF_THE_WHOLE, "columns"})
+    values |= {key: recipe.whole_name(values[key]) for key in ("format", "answer_type") if values.get(key)}
+    lines = [_setting(key, value) for key, value in values.items()]
     columns = source.columns.model_dump(exclude_defaults=True)
-    pairs = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items())
+    pairs = (_setting(key, value) for key, value in columns.items())
     return [*lines, f"columns = {{ {', '.join(pairs)} }}"] if columns else lines
+
+
+def _setting(key: str, value: Any) -> str:
+    return tomli_w.dumps({key: value}).strip()
 
 
 def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
@@ -275,6 +289,7 @@ def _write_json(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> 
 def _write_csv(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
     with ExitStack() as stack:
         writers: dict[str, csv.DictWriter[str]] = {}
+        columns = _all_columns(table)
         for row in sources.rows(table):
             if not isinstance(row, SourceRow) or row.number not in parts:
                 continue
@@ -283,9 +298,18 @@ def _write_csv(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> N
                 path = stack.enter_context(atomic_path(files[part]))
                 file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
                 tabs = "\t" if files[part].suffix.lower() == ".tsv" else ","
-                writers[part] = csv.DictWriter(file, list(row.values), delimiter=tabs)
+                writers[part] = csv.DictWriter(file, columns or list(row.values), delimiter=tabs)
                 writers[part].writeheader()
             writers[part].writerow(row.values)
+
+
+def _all_columns(table: SourceTable) -> list[str]:
+    """The columns of several files, which may have different ones; of one file nothing, for its rows have them."""
+    if len(table.files) == 1:
+        return []
+    return list(
+        dict.fromkeys(name for row in sources.rows(table) if isinstance(row, SourceRow) for name in row.values)
+    )
 
 
 def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
@@ -331,12 +355,15 @@ def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:
 _WRITERS = {"csv": _write_csv, "parquet": _write_tables, "arrow": _write_tables}
 
 
-def column_pairs(texts: Iterable[str]) -> dict[str, str]:
+def column_pairs(texts: Sequence[str]) -> dict[str, str]:
     """Role to column of --column KEY=COLUMN; an empty COLUMN means that there is none. Raises RecipeError."""
     for text in texts:
         if "=" not in text:
             raise RecipeError(f"--column {text}: write KEY=COLUMN, e.g. --column image=picture")
-    return dict(text.partition("=")[::2] for text in texts)
+    pairs = [text.partition("=")[::2] for text in texts]
+    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+        raise RecipeError(f"--column {twice[0]}: it is given twice; give one column for each key")
+    return dict(pairs)
 
 
 def source_of(
@@ -350,7 +377,15 @@ def source_of(
     from distill.recipe.loading import derived_recipe, load, shipped
 
     if Path(source).suffix == ".toml" or (source in shipped() and not Path(source).exists()):
+        options = {"--format": settings.get("format"), "--images-root": settings.get("images_root")}
+        given = [option for option, value in (options | {"--column": columns}).items() if value]
+        if given:
+            raise RecipeError(
+                f"{', '.join(given)}: {source} is a recipe, whose [data.{name or NAME}] says it; edit that"
+            )
         return load(source), name or NAME
+    if name is not None:
+        raise RecipeError(f"--data {name}: {source} is a table; --data names a source of a recipe")
     if source.startswith(HUB):
         raise RecipeError(f"{source}: split takes the name of the hub alone, {source.removeprefix(HUB)}, or a table")
     mapped = column_pairs(columns)

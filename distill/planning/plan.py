@@ -48,7 +48,7 @@ def chosen_gpu(recipe: Recipe, gpu: str | None) -> Gpu | None:
     """The card to plan for: by name, or that of this machine. Raises RecipeError, also for nothing to plan."""
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
-    return hardware.find_gpu(gpu) if gpu else local_gpu()
+    return hardware.find_gpu(gpu) if gpu is not None else local_gpu()
 
 
 def _student(outline: Any, planned: StagePlan) -> str:

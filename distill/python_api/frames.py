@@ -20,6 +20,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import DATASET, DECISIONS, PLAN, PREDICTIONS, SAMPLES, part_paths
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
+from distill.python_api.arguments import run_folder
 from distill.trace_records.token_counts import known_usage
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
@@ -55,10 +56,11 @@ def traces(run: Path | str) -> pa.Table:
     Tokens are counts, null where the server reported none; latency_s are seconds. Raises
     DataError where there is no run with traces.
     """
-    folder = Path(run) / "generate"
+    run = run_folder(run)
+    folder = run / "generate"
     if not folder.is_dir():
         raise DataError(f"{run}: no run directory with traces; run `distill generate` first")
-    with damage_named(Path(run)):
+    with damage_named(run):
         return _traces(folder)
 
 
@@ -113,11 +115,12 @@ def signals(run: Path | str) -> pa.Table:
     """
     from filters.tables.signal_database import Tables, connect
 
-    folder = Path(run) / "filter"
+    run = run_folder(run)
+    folder = run / "filter"
     _require_folder(run)
-    require_finished(Path(run), "filter", next_step="run `distill filter` first")
+    require_finished(run, "filter", next_step="run `distill filter` first")
     with (
-        damage_named(Path(run)),
+        damage_named(run),
         closing(connect(Tables.of(folder), more={"decisions": folder / DECISIONS})) as database,
     ):
         return database.sql(
@@ -132,13 +135,14 @@ def dataset(run: Path | str) -> "Dataset":
 
     Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """
+    run = run_folder(run)
     _require_folder(run)
-    require_finished(Path(run), "filter", next_step="run `distill filter` first")
+    require_finished(run, "filter", next_step="run `distill filter` first")
     packages.require("distill.dataset", "datasets")
     from datasets import load_dataset
 
-    with damage_named(Path(run)):
-        return load_dataset(str(Path(run) / "filter" / DATASET), split="train")
+    with damage_named(run):
+        return load_dataset(str(run / "filter" / DATASET), split="train")
 
 
 def compare(*runs: Path | str) -> pa.Table:
@@ -186,15 +190,17 @@ def compare(*runs: Path | str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_COMPARED)
 
 
-def _require_folder(run: Path | str) -> None:
+def _require_folder(run: Path) -> None:
     """Tell a mistyped path from a run whose stage has not finished."""
-    if not Path(run).is_dir():
+    if not run.is_dir():
         raise DataError(f"{run}: there is no such folder; give the directory of a run")
 
 
 def _run_names(runs: Sequence[Path | str]) -> dict[Path, str]:
     """Runs by path, each with a name of its own: two folders may have the same one."""
-    paths = [Path(run).resolve() for run in runs]
+    if not runs:
+        raise DataError("no run is named; give the directory of one evaluated run or more")
+    paths = [run_folder(run).resolve() for run in runs]
     if twice := [path for path, count in Counter(paths).items() if count > 1]:
         raise DataError(f"{twice[0]}: this run is named twice; name each run once")
     names = Counter(path.name for path in paths)

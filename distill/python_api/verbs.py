@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from distill.extensions import load_anew
 from distill.planning.compared_sources import evaluation_sources, training_sources
+from distill.python_api.arguments import require_count, require_recipe, run_folder
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.refused_runs import left_no_run
@@ -38,10 +39,12 @@ def generate(
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
+    run = _checked(recipe, run)
+    require_count("limit", limit)
     load_anew()
-    with recording(Path(run), "generate"), left_no_run(Path(run)):
-        compare_asked(recipe, Path(run))
-        return generate_compared(recipe, Path(run), limit=limit, fresh=fresh, on_progress=on_progress)
+    with recording(run, "generate"), left_no_run(run):
+        compare_asked(recipe, run)
+        return generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
 
 
 def filter(
@@ -50,8 +53,8 @@ def filter(
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
     from filters.tables import fork_server
 
+    run = _checked(recipe, run)
     load_anew()
-    run = Path(run)
     fork_server.start_early(run, recipe.filter.workers)  # before this process loads the same modules
     from distill.wiring.model_signals import measurers
     from filters.apply import apply
@@ -74,8 +77,9 @@ def train(
     from student.distributed import processes
     from student.train import train as train_student
 
+    run = _checked(recipe, run)
+    require_count("jobs", jobs)
     load_anew()
-    run = Path(run)
     with recording(run, "train", quiet=not processes.is_main()), left_no_run(run), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
@@ -88,10 +92,17 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
+    run = _checked(recipe, run)
     load_anew()
-    with recording(Path(run), "eval"), left_no_run(Path(run)):
-        compare_evaluated(recipe, Path(run))
-        return evaluate_compared(recipe, Path(run), fresh=fresh, on_progress=on_progress)
+    with recording(run, "eval"), left_no_run(run):
+        compare_evaluated(recipe, run)
+        return evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
+
+
+def _checked(recipe: Recipe, run: Path | str) -> Path:
+    """The folder of a run, once both arguments are of their kind."""
+    require_recipe(recipe)
+    return run_folder(run)
 
 
 def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage | None":

@@ -6,6 +6,7 @@ Loading touches the recipe file only: no data source, model or server, so a typo
 import tomllib
 from collections.abc import Collection, Mapping
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +110,17 @@ def recipes_folder() -> Path:
 
 def find(path_or_name: str | Path) -> Path:
     """The file that a recipe argument means: an existing path first, then a shipped name."""
+    if not isinstance(path_or_name, str | PathLike) or not str(path_or_name):
+        raise RecipeError(
+            f"the recipe is {path_or_name!r:.80} ({type(path_or_name).__name__}); give a TOML file or a shipped name"
+        )
     refuse_address(path_or_name)
     path = Path(path_or_name).expanduser()
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise RecipeError(f"{path}: cannot be read as a recipe: {error.strerror}; correct the path") from None
     names = shipped()
     if str(path_or_name) in names:
         return names[str(path_or_name)]

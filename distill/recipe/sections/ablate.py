@@ -6,7 +6,7 @@ Part of the recipe models. What an arm changes is worked out by distill/ablation
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from distill.extensions import ARMS
 from distill.recipe.base import Name, Section, from_outside, key
@@ -78,7 +78,7 @@ class Study(Section):
 class Ablate(Section):
     """Controlled comparisons: the same recipe, trained again with one thing changed."""
 
-    seeds: tuple[int, ...] = key(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = key(
         (0, 1, 2),
         "Each arm is trained once with each of these seeds. Traces are made once, with the recipe's own seed.",
         affects="ablate",

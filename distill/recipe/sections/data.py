@@ -115,6 +115,8 @@ class DataSource(Section):
 
     @model_validator(mode="after")
     def _some_part(self) -> Self:
+        if not self.source.strip():  # it would be the folder of the recipe
+            raise ValueError("source is empty; name a file, a folder or a data set of the hub")
         low, high = self.part
         if not 0 <= low < high <= 1:
             raise ValueError(f"part goes from a number to a larger one, both between 0 and 1, got {[low, high]}")

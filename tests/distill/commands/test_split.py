@@ -2,6 +2,7 @@
 
 import csv
 import random
+import re
 from pathlib import Path
 
 import orjson
@@ -270,3 +271,60 @@ def test_tables_whose_columns_differ_are_split_into_one_with_all_columns(tmp_pat
     found = [row for part in ("train", "test") for row in pq.read_table(tmp_path / f"out/{part}.parquet").to_pylist()]
     assert sorted(row["image"] for row in found) == sorted(data)
     assert [row["note"] for row in found].count("n") == 6 and {row["answer"] for row in found} == {"a"}
+
+
+def csv_parts(folder: Path, *headers: str) -> None:
+    for number, header in enumerate(headers):
+        names = header.split(",")
+        rows = table(folder, 8, ("image", "question"))[number::2]
+        with (folder / f"p{number}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, names, extrasaction="ignore", restval="kept")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+@pytest.mark.parametrize(
+    "headers", [("image,question", "image,question,more"), ("image,question,more", "image,question")]
+)
+def test_csv_files_of_different_columns_are_split_with_all_of_them(tmp_path: Path, headers: tuple[str, str]) -> None:
+    csv_parts(tmp_path, *headers)
+    splitted(tmp_path / "p*.csv", tmp_path / "out", test=0.25)
+    rows = [row for part in ("train", "test") for row in csv.DictReader((tmp_path / "out" / f"{part}.csv").open())]
+    assert len(rows) == 24 and {row["more"] for row in rows} == {"kept", ""}
+
+
+def test_the_printed_section_keeps_what_the_recipe_says_of_rows_and_can_be_read_from_any_folder(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / 'a "b" \\c'
+    folder.mkdir()
+    jsonl(folder / "all.jsonl", table(folder))
+    (folder / "recipe.toml").write_text(
+        '[data.questions]\nsource = "all.jsonl"\ndomain = "charts"\nanswer_type = "number"\nmax_pixels = 2000\n'
+        'limit = 6\ncolumns = { answer = "note" }\n'
+    )
+    recipe, name = source_of(str(folder / "recipe.toml"), name=None, settings={}, columns=[])
+    told = str(split_source(recipe, folder / "out", name=name, test=0.2))
+    assert "all rows of the source are split: limit of the recipe is not used" in told
+    (tmp_path / "new.toml").write_text(told[told.index("[data.questions]") :])
+    for source in load(tmp_path / "new.toml").data.values():
+        assert (source.domain, source.answer_type, source.max_pixels) == ("charts", "number", 2000)
+        assert source.columns.answer == "note" and source.limit is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["recipe.toml", "--format", "llava"], "--format: .*recipe.toml is a recipe"),
+        (["recipe.toml", "--column", "image=a", "--images-root", "."], "--images-root, --column: "),
+        (["all.jsonl", "--data", "test"], "--data test: .*all.jsonl is a table"),
+        (["all.jsonl", "--column", "image=a", "--column", "image=b"], "--column image: it is given twice"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    jsonl(tmp_path / "all.jsonl", table(tmp_path))
+    (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "all.jsonl"\n')
+    command = ["split", str(tmp_path / arguments[0]), *arguments[1:], "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 2 and re.search(problem, done.stderr), done.stderr
+    assert not (tmp_path / "out").exists()

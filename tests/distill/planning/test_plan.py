@@ -324,3 +324,19 @@ def test_a_card_is_known_by_what_torch_calls_it(device: str, memory_gib: float, 
 )
 def test_a_card_may_be_named_as_nvidia_smi_names_it(named: str, name: str):
     assert hardware.find_gpu(named).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--price", "inf"], "--price inf: give an amount"),
+        (["--gpu", ""], "--gpu : not a known card"),
+        (["--diff", "tiny", "--gpu", "L4"], "--diff compares two recipes alone"),
+        (["--diff", "tiny", "--price", "2"], "--diff compares two recipes alone"),
+        (["--diff", "tiny", "--engine", "ray"], "--diff compares two recipes alone"),
+        (["--diff", "tiny", "--samples", "2"], "--diff compares two recipes alone"),
+    ],
+)
+def test_an_option_of_the_plan_that_means_nothing_is_refused(options: list[str], problem: str) -> None:
+    done = CliRunner().invoke(cli.app, ["plan", "tiny", *options])
+    assert done.exit_code == 2 and problem in done.stderr, done.output

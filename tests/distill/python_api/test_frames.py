@@ -162,3 +162,15 @@ def test_the_ten_public_names_are_functions_whatever_was_imported() -> None:
     assert len(distill.__all__) == 10
     assert set(distill.__all__) <= set(dir(distill))
     assert all(callable(getattr(distill, name)) for name in distill.__all__)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "3", "{}", '{"warnings": 3}'])
+def test_json_of_another_kind_than_was_written_is_a_damaged_file(run: Path, tmp_path: Path, content: str) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "filter" / "health.json").write_text(content)
+    named = pytest.raises(DataError, match=r"1 damaged file, such as filter/health\.json: .*distill repair")
+    with named, damage_named(copy):
+        [str(text) for text in orjson.loads((copy / "filter" / "health.json").read_bytes())["warnings"]]
+    (copy / "filter" / "health.json").write_bytes((run / "filter" / "health.json").read_bytes())
+    with pytest.raises(KeyError), damage_named(copy):  # a fault of the code in a run without damage
+        raise KeyError("x")

@@ -352,3 +352,14 @@ def test_a_rule_is_set_only_in_a_section_of_the_filter(tmp_path: Path) -> None:
     file.write_text("filter = 3\n")
     with pytest.raises(RecipeError, match="filter holds a value, not a section"):
         loading.load(file, {"filter.rules.wrong_answer.drop": "true"})
+
+
+@pytest.mark.parametrize("seeds", ["[-1]", "[0, 2147483648]"])
+def test_a_seed_of_an_ablation_is_one_that_a_run_can_have(path: Path, seeds: str) -> None:
+    path.write_text(f"{WHOLE}\n[ablate]\nseeds = {seeds}\n")
+    with pytest.raises(RecipeError, match=r"ablate\.seeds\.\d = "):
+        loading.load(path)
+
+
+def test_an_empty_source_is_not_the_folder_of_the_recipe(path: Path) -> None:
+    assert "source is empty; name a file, a folder or a data set of the hub" in refused(path, "questions.jsonl", " ")

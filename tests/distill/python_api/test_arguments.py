@@ -1,0 +1,60 @@
+"""Arguments of the wrong kind to the functions for programs: a message that names them, and nothing is written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import distill
+from distill.errors import DataError, InputError, RecipeError
+from distill.recipe.recipe import Recipe
+
+VERBS = ("generate", "filter", "train", "evaluate")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", [*VERBS, "traces", "signals", "dataset", "compare"])
+@pytest.mark.parametrize("run", [None, 3, b"run", ["run"], ""])
+def test_a_run_that_is_no_path_is_named(tmp_path: Path, name: str, run: Any) -> None:
+    arguments = (Recipe(), run) if name in VERBS else (run,)
+    with pytest.raises(InputError, match=r"run = .* give the path of a run directory"):
+        getattr(distill, name)(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("recipe", [None, "tiny", {}])
+def test_a_recipe_that_is_none_is_named(tmp_path: Path, name: str, recipe: Any) -> None:
+    with pytest.raises(RecipeError, match=r"recipe = .* as distill.load\(PATH_OR_NAME\) returns"):
+        getattr(distill, name)(recipe, "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_address_of_a_store_is_no_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecipeError, match="an address"):
+        getattr(distill, name)(Recipe(), "s3://bucket/run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
+def test_a_count_is_a_whole_number_from_one(count: Any) -> None:
+    with pytest.raises(InputError, match=r"limit = .* give a whole number from 1"):
+        distill.generate(Recipe(), "run", limit=count)
+    with pytest.raises(InputError, match=r"jobs = .* give a whole number from 1"):
+        distill.train(Recipe(), "run", jobs=count)
+
+
+def test_no_run_at_all_is_no_empty_table() -> None:
+    with pytest.raises(DataError, match="no run is named"):
+        distill.compare()
+
+
+@pytest.mark.parametrize("name", [None, 3, b"tiny", ["tiny"], "", "x" * 300])
+def test_a_recipe_argument_that_is_no_path_is_named(name: Any) -> None:
+    with pytest.raises(RecipeError, match=r"give a TOML file or a shipped name|File name too long; correct the path"):
+        distill.load(name)
