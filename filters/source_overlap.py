@@ -63,7 +63,7 @@ class Leak:
 
     def __str__(self) -> str:
         shown = f" ({self.picture})" if self.picture else ""
-        does = "asks the same as" if self.kind == PAIR else "shows a picture of"
+        does = "asks the same as" if self.kind == PAIR else "shows an image of"
         asked, tested = f"{self.question!r:.80}", f"{self.test_question!r:.80}"
         return f"{self.sample}{shown} {asked} {does} test row {self.test_sample} {tested}"
 
@@ -96,9 +96,9 @@ class Overlap:
         of = f"[data.{self.training}] and [data.{self.evaluation}]"
         if not self.leaking:
             words = f", {self.texts:,} share words only" if self.texts else ""
-            return f"{of} have no picture and no question in common ({self.rows:,} rows{words})"
+            return f"{of} have no image and no question in common ({self.rows:,} rows{words})"
         return (
-            f"{of} overlap: {self.leaking:,} of {self.rows:,} rows show a test picture or ask a test question "
+            f"{of} overlap: {self.leaking:,} of {self.rows:,} rows show a test image or ask a test question "
             f"({self.pairs:,} the same question, {self.images:,} another one), "
             f"and meet {self.touched:,} of {self.questions:,} test questions"
         )

@@ -336,7 +336,7 @@ def _visual(draft: Draft, percent: str) -> str:
     if not is_traces(draft.model):
         raise Impossible(f"visual_{percent}: {draft.stage} does not learn from traces")
     draft.studied["visual"] = {**draft.studied.get("visual", {}), "strength": strength}
-    return f"more weight for tokens that need the picture (strength {strength:g})"
+    return f"more weight for tokens that need the image (strength {strength:g})"
 
 
 _PLAIN: dict[str, _Change] = {

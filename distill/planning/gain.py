@@ -97,7 +97,7 @@ def expected_gain(recipe: Recipe, run: Path, *, on_progress: ProgressCallback = 
     """Measure the teachers of a filtered run and predict what each one gains the student.
 
     Raises StaleError for a run that is not filtered, DataError where no teacher has FEWEST_TRACES traces, RecipeError
-    for a recipe without a stage that learns rationales or without a student that has seen pictures.
+    for a recipe without a stage that learns rationales or without a student that has seen images.
     """
     stage = _stage(recipe)
     _require_traces(recipe, run)
@@ -189,8 +189,8 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
         return str(model_folder(run, name))
     if recipe.student is None or recipe.student.model is None:
         raise RecipeError(
-            f"{recipe.path}: stage {stage.name!r} starts from parts that were never trained on pictures together, so "
-            "how they take a trace says nothing. Name a student that has seen pictures: "
+            f"{recipe.path}: stage {stage.name!r} starts from parts that were never trained on images together, so "
+            "how they take a trace says nothing. Name a student that has seen images: "
             "--set filter.student.checkpoint=DIR"
         )
     return recipe.local_or_hub(recipe.student.model)

@@ -13,7 +13,7 @@ _HEAD = (
     "traces",
     "right %",
     "questions %",
-    "picture, nats",
+    "image, nats",
     "fit",
     "gain, points",
     "95 %",
@@ -27,7 +27,7 @@ def gain_text(expected: ExpectedGain) -> str:
     rows = [_row(gain) for gain in expected.teachers]
     title = f"stage {expected.stage}: gain over the same training on answers alone, before it is trained"
     notes = [
-        "questions: with a kept trace that is not wrong. picture: what it takes off the surprisal of a token",
+        "questions: with a kept trace that is not wrong. image: what it takes off the surprisal of a token",
         f"fit: rank over surprisal, low fits. Measured with {expected.student}",
     ]
     teachers_of: dict[str, list[str]] = {}
@@ -109,9 +109,7 @@ def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
         return f"its traces teach {percent(measured.taught)} % of the questions; add a teacher for the others"
     assert measured.blind_gap is not None
     if measured.blind_gap < 0:
-        return (
-            "the picture does not help the student with its traces: it reads badly, or they leave out what they read"
-        )
+        return "the image does not help the student with its traces: it reads badly, or they leave out what they read"
     return ""
 
 

@@ -57,7 +57,7 @@ class Leakage:
             "tested on",
             "rows",
             "same question",
-            "same picture",
+            "same image",
             "same words",
             "test questions met",
         )
@@ -79,7 +79,7 @@ class Leakage:
         return "\n".join(
             [
                 *lines,
-                "Split the data by picture (`distill split SOURCE --test 0.1 --out DIR`) or remove these rows; to go "
+                "Split the data by image (`distill split SOURCE --test 0.1 --out DIR`) or remove these rows; to go "
                 "on with them set allow_overlap = true under [eval]",
             ]
         )

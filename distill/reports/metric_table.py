@@ -31,7 +31,7 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
             label="without image",
             keys=("without_image", "without_image_accuracy"),
             kind="share",
-            note="Accuracy when the same questions are asked without their pictures: what needs no look.",
+            note="Accuracy when the same questions are asked without their images: what needs no look.",
         ),
         Measure(label="training tokens", keys=("train_tokens",), kind="count"),
         Measure(label="training seconds", keys=("train_seconds",), kind="count"),

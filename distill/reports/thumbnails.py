@@ -109,12 +109,12 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
     side, quality = levels[level]
     if level:
         notes.append(
-            f"Pictures were made smaller to keep the page small: at most {side} pixels a side, quality {quality}."
+            f"Images were made smaller to keep the page small: at most {side} pixels a side, quality {quality}."
         )
     if kept < len(sources):
-        notes.append(f"{len(sources) - kept:,} pictures are left out to keep the page small.")
+        notes.append(f"{len(sources) - kept:,} images are left out to keep the page small.")
     if len(sources) < len(refs):
-        notes.append(f"{len(refs) - len(sources):,} pictures could not be read.")
+        notes.append(f"{len(refs) - len(sources):,} images could not be read.")
     return Album(
         pictures={
             source.sha256: _thumbnail(index, source, uri, side)

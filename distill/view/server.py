@@ -259,7 +259,7 @@ class ViewServer:
         asked = (await asyncio.to_thread(self.table.samples, [name])).get(name)
         references = asked["images"] if asked else (await asyncio.to_thread(self.students.images)).get(name, [])
         if index >= len(references):
-            raise web.HTTPNotFound(reason="no such picture")
+            raise web.HTTPNotFound(reason="no such image")
         data, kind = await asyncio.to_thread(_portable, references[index])
         return web.Response(body=data, content_type=kind)
 
@@ -287,7 +287,7 @@ class ViewServer:
         name = str(values.get("sample_id"))
         sample = (await asyncio.to_thread(self.table.samples, [name])).get(name)
         if sample is None or len(sample["images"]) != 1:
-            raise web.HTTPBadRequest(reason="models are asked about samples with one picture")
+            raise web.HTTPBadRequest(reason="models are asked about samples with one image")
         kinds = (BEFORE, AFTER, TEACHER) if values.get("teachers") else (BEFORE, AFTER)
         question = str(values.get("question") or sample["question"])
         picture = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
@@ -339,7 +339,7 @@ def _portable(reference: dict[str, Any]) -> tuple[bytes, str]:
     try:
         return image_files.portable(image_files.read_bytes(ImageRef(**reference)), max_pixels=MAX_PIXELS)
     except ImageError as error:
-        raise web.HTTPNotFound(reason="the picture cannot be read") from error
+        raise web.HTTPNotFound(reason="the image cannot be read") from error
 
 
 def _number(value: str) -> int:

@@ -77,7 +77,7 @@ def _filtered(table: TraceTable, explanation: Explanation) -> dict[str, Any]:
         "student": _student(table, explanation),
         "lines": [
             *(
-                [f"Weights of its tokens by the picture, {stage}", "\n".join(lines)]
+                [f"Weights of its tokens by the image, {stage}", "\n".join(lines)]
                 for stage, lines in explanation.visual
             ),
             *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in explanation.replies),

@@ -49,7 +49,7 @@ function picture(sample, index) {
   });
   for (const end of ["pointerup", "pointercancel"]) view.addEventListener(end, () => { grip = null; });
   image.addEventListener("load", () => { if (image.naturalWidth < 200) image.classList.add("small"); });
-  image.addEventListener("error", () => whole.replaceChildren("the picture cannot be read"));
+  image.addEventListener("error", () => whole.replaceChildren("the image cannot be read"));
   return whole;
 }
 

@@ -210,7 +210,7 @@ def test_a_student_that_never_saw_a_picture_is_refused(run: Path) -> None:
     parts = STUDENT.replace('model = "model"', 'vision = "model"\nlanguage = "model"\npixel_shuffle = 2')
     recipe = run_fixtures.recipe(run.parent, parts)
     filter_stage(recipe, run)
-    with pytest.raises(RecipeError, match=r"never trained on pictures together.*filter\.student\.checkpoint"):
+    with pytest.raises(RecipeError, match=r"never trained on images together.*filter\.student\.checkpoint"):
         expected_gain(recipe, run)
     earlier = STUDENT.replace(
         "[[stages]]", '[[stages]]\nname = "see"\ndata = "questions"\ntrain = ["language"]\n[[stages]]'
@@ -257,7 +257,7 @@ def test_the_verdict_names_the_teacher_to_take_and_what_limits_the_others() -> N
     assert verdict(worse).endswith("Take good.") and "teach 30.0 % of the questions" in limit(
         worse.teachers[1], worse
     )
-    assert "the picture does not help the student" in limit(expected(blind_gap=-0.2).teachers[1], same)
+    assert "the image does not help the student" in limit(expected(blind_gap=-0.2).teachers[1], same)
     few = expected(traces=3)
     assert few.teachers[1].prediction is None and "3 traces; 100 are needed" in limit(few.teachers[1], few)
     assert "longer than eval.max_new_tokens" in limit(expected(sayable=0.1).teachers[1], same)

@@ -119,7 +119,7 @@ def test_the_words_of_a_template_and_pictures_without_content_leak_nothing(tmp_p
     found = leakage.measure_leakage(recipe, training=["questions"])
     assert not found.leaking and not found.refusal()
     assert found.overlaps[0].texts == 8
-    assert "no picture and no question in common" in str(found.overlaps[0])
+    assert "no image and no question in common" in str(found.overlaps[0])
 
 
 @pytest.mark.parametrize("picture_of", [{}, {"image": "white.png"}])

@@ -39,7 +39,7 @@ def test_six_hundred_photographs_with_four_rationales_each_stay_below_five_megab
     page = gallery.fitted(drawn, gallery.cards(worlds.predictions(asked), asked, worlds.ARMS, 600))
     assert 3_000_000 < len(page.encode()) <= 5_000_000
     assert page.count("<article") == 600 and len(stored(page)) == 600
-    assert "Pictures were made smaller" in page
+    assert "Images were made smaller" in page
     smallest = Image.open(io.BytesIO(stored(page)[0]))
     assert max(smallest.size) >= 160
 
@@ -90,7 +90,7 @@ def test_large_photographs_take_fewer_pixels_but_keep_their_shape(tmp_path: Path
 def test_a_picture_that_cannot_be_read_any_more_is_left_out_and_counted(tmp_path: Path):
     gone = ImageRef(sha256="0" * 64, path=str(tmp_path / "gone.png"))
     page = gallery.fitted(drawn, [card(images=(gone,)), card(images=())])
-    assert "1 pictures could not be read" in page
+    assert "1 images could not be read" in page
     assert page.count("picture left out") == 1 and page.count("no picture") == 1
 
 

@@ -95,6 +95,6 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
     ]
     (title, weights), replied = facts["lines"]
     seen, unseen = (float(word) for word in re.findall(r"\[([\d.]+)\]", weights))
-    assert title == "Weights of its tokens by the picture, first" and seen > 1 > unseen
+    assert title == "Weights of its tokens by the image, first" and seen > 1 > unseen
     assert replied == ["Replies of the student, second", "not scored: <b>two</b> dots"]
     assert not any("learned" in line for line in trace_facts(table, dropped["id"])["student"])
