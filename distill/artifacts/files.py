@@ -34,6 +34,28 @@ _REPLACE_TRIES: Final = 20 if os.name == "nt" else 1
 _REPLACE_WAIT_S: Final = 0.05
 
 
+def _numbers(*names: str) -> frozenset[int]:
+    """The error numbers of this system that have these names."""
+    return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
+
+
+_TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST")
+_REMEDIES: Final = (
+    (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
+    (_numbers("EMFILE", "ENFILE"), "raise the limit of open files (ulimit -n)"),
+    (_numbers("ENAMETOOLONG"), "choose a place with a shorter name"),
+    (_numbers("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM"), "free space (or fix the permissions)"),
+    (
+        _numbers(
+            *("EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "ENODEV", "ENXIO", "ENOLINK"),
+            *("EREMOTEIO", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH"),
+        ),
+        "see whether the disk or the network drive is there and sound,",
+    ),
+)
+"""What to do about an error of a write, by its number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """One finished file of a stage. `count` is its number of records; None for a file without records."""
@@ -79,20 +101,22 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+        if error.errno in _TAKEN:
             raise StorageError(
                 f"{path}: a file stands where a folder has to be, or a folder for a file; "
                 "move it away, or choose another place"
             ) from error
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
+        if not (remedy := storage_remedy(error)):
             raise
-        remedy = (
-            "raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "free space (or fix the permissions)"
-        )
         raise StorageError(
-            f"{path}: cannot write: {os.strerror(error.errno)}; finished work is intact, "
+            f"{path}: cannot write: {os.strerror(error.errno or 0)}; finished work is intact, "
             f"{remedy} and run the same command again"
         ) from error
+
+
+def storage_remedy(error: OSError) -> str:
+    """What to do about an error of a disk or a network drive; empty for any other error."""
+    return next((remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "")
 
 
 @contextmanager

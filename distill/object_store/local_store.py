@@ -1,18 +1,22 @@
 """A folder of this machine as an object store: the reference that other stores are compared with."""
 
+import errno
 import os
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distill.artifacts.files import make_folder, storage_errors, sync
+from distill.artifacts.files import make_folder, storage_errors, storage_remedy, sync
+from distill.errors import StorageError
 from distill.object_store.interface import StoredObject
 
 _COPY_BYTES = 4 << 20
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""How disks without hard links refuse one."""
 
 
 class LocalStore:
@@ -29,23 +33,30 @@ class LocalStore:
         return time.time()
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        with (self.folder / key).open("rb") as file:
+        with self._errors("read", key) as path, path.open("rb") as file:
             file.seek(start)
             return file.read(-1 if end is None else max(0, end - start))
 
     def look_up(self, key: str) -> StoredObject:
-        path = self.folder / key
-        status = path.stat()
+        with self._errors("read", key) as path:
+            status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(path)
         etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
         return StoredObject(key=key, bytes=status.st_size, modified_s=status.st_mtime, etag=etag)
 
     def list_objects(self, folder: str = "") -> list[StoredObject]:
+        # `Path.rglob` leaves out what it may not read, and its objects would count as gone.
+        def refuse(error: OSError) -> None:
+            with suppress(FileNotFoundError), self._errors("list", folder):  # deleted since its name was read
+                raise error
+
         found = []
-        for path in (self.folder / folder).rglob("[!.]*"):
-            with suppress(FileNotFoundError):  # a folder, or deleted since its name was read
-                found.append(self.look_up(path.relative_to(self.folder).as_posix()))
+        for place, _, names in os.walk(self.folder / folder, onerror=refuse):
+            for name in names:
+                if not name.startswith("."):
+                    with suppress(FileNotFoundError):
+                        found.append(self.look_up((Path(place) / name).relative_to(self.folder).as_posix()))
         return sorted(found, key=lambda stored: stored.key)
 
     def put(self, key: str, data: bytes | Path) -> None:
@@ -62,6 +73,13 @@ class LocalStore:
                 os.link(temporary, path)
             except FileExistsError:
                 return path.read_bytes() == data
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise StorageError(
+                    f"{self.folder}: this disk cannot hold a run ({os.strerror(error.errno or 0)}): it has no hard "
+                    "links, without which two processes could commit the same work; choose another place for --run"
+                ) from error
             finally:
                 temporary.unlink()
             sync(path.parent)
@@ -69,7 +87,24 @@ class LocalStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            (self.folder / key).unlink(missing_ok=True)
+            with suppress(FileNotFoundError), self._errors("delete", key) as path:
+                path.unlink()
+
+    @contextmanager
+    def _errors(self, verb: str, key: str) -> Iterator[Path]:
+        """The path of an object. FileNotFoundError where none has its name; StorageError for an error of the disk."""
+        path = self.folder / key
+        try:
+            yield path
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise FileNotFoundError(path) from error
+        except OSError as error:
+            if not (remedy := storage_remedy(error)):
+                raise
+            raise StorageError(
+                f"cannot {verb} {path}: {os.strerror(error.errno or 0)}; what is committed stays: {remedy} and run "
+                "the same command again"
+            ) from error
 
     def _written(self, key: str, data: bytes | Path) -> Path:
         """A temporary file beside the object with its bytes, on disk."""

@@ -20,7 +20,6 @@ from distill.artifacts.damaged_lines import record_damaged
 from distill.artifacts.journal import Journal, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
-from distill.errors import StorageError
 from distill.recipe.sections.sampling import Sampling, omitted_keys
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.logprobs import encode
@@ -264,7 +263,8 @@ class TraceJournal:
         self._count = index.records.get(self._part, 0)
         self._changing = threading.Lock()
         self._closed = threading.Event()
-        self._failure: StorageError | None = None
+        self._failure: OSError | None = None
+        """What kept a trace from the disk: `append` and `close` raise it, in the thread of the engines."""
         self._flusher = threading.Thread(target=self._keep_flushing, name="flush", daemon=True)
         self._flusher.start()
 
@@ -294,7 +294,7 @@ class TraceJournal:
         try:
             if self._journal is not None:
                 self._journal.write_held()
-        except StorageError as error:
+        except OSError as error:
             self._failure = error
 
     def _open(self) -> Journal:
@@ -320,7 +320,7 @@ class TraceJournal:
             with self._changing:
                 try:
                     self.flush()
-                except StorageError as error:
+                except OSError as error:
                     self._failure = error
                     return
 

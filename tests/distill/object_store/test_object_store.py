@@ -1,6 +1,8 @@
 """A folder and an S3 server keep the same promises; a proxy before the server plants faults."""
 
+import errno
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -98,6 +100,53 @@ def test_a_listing_shows_every_object_below_a_folder_and_no_other(store: ObjectS
     assert store.list_objects("nothing") == []
     store.delete(["p/1", "p/none"])
     assert [found.key for found in store.list_objects()] == ["p/2", "p/deep/3", "px", "q/1"]
+
+
+def test_a_folder_above_an_object_is_no_object_and_nothing_is_below_one(store: ObjectStore) -> None:
+    store.put("a/b", b"1")
+    for key in ("a", "a/b/c"):
+        with pytest.raises(FileNotFoundError):
+            store.read(key)
+        with pytest.raises(FileNotFoundError):
+            store.look_up(key)
+    store.delete(["a", "a/b/c"])
+    assert store.list_objects("a/b") == []
+    assert [found.key for found in store.list_objects()] == ["a/b"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_folder_that_cannot_be_read_is_an_error_of_storage_and_holds_no_fewer_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a/b", b"1")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    patched = {"scandir": lambda: store.list_objects("a"), "unlink": lambda: store.delete(["a/b"])}
+    for name, ask in patched.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(StorageError, match=rf"cannot .*/a.*: {os.strerror(number)}; .*(free|see) "):
+                ask()
+    for name, ask in {"open": lambda: store.read("a/b"), "stat": lambda: store.look_up("a/b")}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, name, refuse)
+            with pytest.raises(StorageError, match=rf"cannot read .*/a/b: {os.strerror(number)}; "):
+                ask()
+
+
+def test_a_disk_without_hard_links_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match=r"no hard links, .*; choose another place for --run"):
+        require_commits(LocalStore(tmp_path))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_one_of_eight_writers_at_once_creates_an_object(store: ObjectStore) -> None:

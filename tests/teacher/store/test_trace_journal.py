@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -84,6 +85,47 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
             journal.close()
         written = [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0, ".jsonl"))]
         assert written == [finished(0).id, finished(1).id]
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ENOTCONN, errno.ENOMEM])
+def test_a_network_drive_that_goes_away_loses_no_trace_without_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    journal = TraceJournal(TraceIndex(tmp_path / "fsync"), flush_interval_s=0.01)
+    journal.append(asdict(finished(0)))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        journal.append(asdict(finished(1)))
+        journal._flusher.join(timeout=5)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        journal.append(asdict(finished(2)))
+    with pytest.raises(OSError, match=os.strerror(number)):
+        journal.close()
+
+    called: list[Callable[[], None]] = []
+    journal = TraceJournal(TraceIndex(tmp_path / "write"), flush_interval_s=60, soon=called.append)
+    journal.append(asdict(finished(0)))
+    assert journal._journal is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(journal._journal, "_file", NoWrites(journal._journal._file, refuse))
+        called.pop()()  # an event loop would only report what it raises
+    with pytest.raises(OSError, match=os.strerror(number)):
+        journal.append(asdict(finished(1)))
+    with pytest.raises(OSError, match=os.strerror(number)):
+        journal.close()
+
+
+class NoWrites:
+    """An open file of a drive that is gone."""
+
+    def __init__(self, file: IO[bytes], write: Callable[..., int]) -> None:
+        self._file, self.write = file, write
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
 
 
 def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
