@@ -25,6 +25,8 @@ from distill.recipe.sections.rounds import REPLY
 from distill.rounds.round_recipes import QUESTIONS_FILE
 from distill.types import Sample
 
+_ROUNDING = 1e-9
+"""A share of so many replies is a whole number in a recipe, but not always as a float: 0.58 * 50 is below 29."""
 _SCHEMA = pa.schema(
     [
         ("image", PICTURES),
@@ -68,7 +70,8 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
                 right[line["sample_id"]] += 1
             elif line["verdict"] == "wrong":
                 wrong.setdefault(line["sample_id"], line["text"])
-    failed = [identity for identity in wrong if right[identity] <= settings.most_right * len(attempts)]
+    most_right = settings.most_right * len(attempts) + _ROUNDING
+    failed = [identity for identity in wrong if right[identity] <= most_right]
     chosen = sorted(failed, key=lambda identity: (right[identity], identity))[: settings.returned]
     path = folder / QUESTIONS_FILE
     path.unlink(missing_ok=True)

@@ -381,7 +381,8 @@ class BatchEngine(HttpEngine):
             except Failure as failure:
                 self._server.failed("batch", failure)
                 self._server.wait(self._settings.patience_s, self._settings.say, idle=True)
-                pause_s = failure.wait_s or self._server.pause_s(*_RETRY_S)
+                # A server that asks for hours is looked at as often as one that asks for nothing.
+                pause_s = min(failure.wait_s or self._server.pause_s(*_RETRY_S), _RETRY_S[1])
                 await asyncio.sleep(min(pause_s, max(_RETRY_S[0], self._settings.patience_s)))
             else:
                 self._server.passed("batch")

@@ -22,7 +22,10 @@ _VLLM_ONLY: Mapping[str, float] = {"top_k": 0, "min_p": 0.0, "repetition_penalty
 _REPETITION: Mapping[str, int] = {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32}
 """A piece of up to 16 tokens 32 times in a row is a loop; tables and runs of digits have fewer. vLLM looks for every
 size of pattern after every token, so longer ones would cost more than the few loops they find earlier."""
-_FAILED_FINISHES = frozenset({"abort", "error"})
+_FAILED_FINISHES = frozenset({"abort", "error", "insufficient_system_resource"})
+"""How servers say that they gave an answer up: vLLM, OpenRouter, DeepSeek."""
+_CUT_FINISHES = frozenset({"length", "max_tokens", "model_length"})
+"""How servers say that an answer was cut at a number of tokens: OpenAI's word, Cohere's, Mistral's."""
 _TOKEN_ID = "token_id:"
 MAX_TOKENS = (1 << 31) - 1
 """More tokens than any answer has; a count beyond it is an error of the server."""
@@ -241,9 +244,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
         raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
     reader = ResponseReader()
-    finish_reason = reader.word("finish_reason", choice.get("finish_reason")) or "stop"
-    if finish_reason in _FAILED_FINISHES:
-        raise GarbledError("server_error", f"finish_reason {finish_reason}")
+    finish_reason, stop_reason = _finish(reader, choice)
     usage = reader.table("usage", body.get("usage"))
     details = reader.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
     of_prompt = reader.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
@@ -251,7 +252,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
     return Completion(
         text=enclose(reasoning, content or refusal),
         finish_reason="content_filter" if refusal and not content else finish_reason,
-        stop_reason=reader.word("stop_reason", choice.get("stop_reason")),
+        stop_reason=stop_reason,
         prompt_tokens=reader.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
         image_tokens=reader.count("multimodal_tokens.image", media.get("image")) or 0,
         cached_tokens=reader.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
@@ -263,6 +264,17 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
         notes=tuple(reader.notes),
         latency_s=latency_s,
     )
+
+
+def _finish(reader: ResponseReader, choice: Mapping[str, Any]) -> tuple[str, str]:
+    """How an answer ended, and what the server says beyond that. Raises GarbledError for one that it gave up."""
+    said = reader.word("finish_reason", choice.get("finish_reason"))
+    stop_reason = reader.word("stop_reason", choice.get("stop_reason"))
+    if said.lower() in _FAILED_FINISHES:
+        raise GarbledError("server_error", f"finish_reason {said}")
+    if said.lower() in _CUT_FINISHES:
+        return "length", stop_reason or ("" if said == "length" else said)
+    return said or "stop", stop_reason
 
 
 def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":

@@ -159,7 +159,8 @@ class Exchange:
 def request_failure(teacher: Teacher, status: int, payload: bytes, wait_s: float | None = None) -> Failure:
     """What a status other than 200 says of a request."""
     kind, detail, tries = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}", max(2, teacher.max_retries + 1)
-    if status >= 500 or status // 100 == 3 or status in _TEMPORARY_STATUSES:
+    # What is below 400 refuses nothing: a log-in page or a proxy answers in place of the server.
+    if not 400 <= status < 500 or status in _TEMPORARY_STATUSES:
         if status == 429:  # a limit on all requests hits any row
             return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, tries), wait_s=wait_s)
         return Failure("server_error", detail, kind=kind, tries=tries, wait_s=wait_s)

@@ -314,6 +314,13 @@ def test_with_several_attempts_a_question_goes_back_by_the_share_of_right_ones_t
     assert sorted(sample.id for sample in reader.samples(load(back))) == sorted(never_right)
 
 
+def test_a_share_of_right_replies_that_is_just_allowed_goes_back_whatever_its_float(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nattempts = 50\nmost_right = 0.58\n")
+    attempts = [answered(place, made, "c" if number < 29 else "w", f"answers-{number}") for number in range(50)]
+    assert 0.58 * 50 < 29
+    assert write_returned(made, attempts, place / "back").counts["returned"] > 5
+
+
 def test_questions_without_an_image_go_back_beside_those_with_one(place: Path) -> None:
     said = [{"from": "human", "value": "How many days has a week?"}, {"from": "gpt", "value": "7"}]
     seen = [{"from": "human", "value": "<image>\nHow many squares?"}, {"from": "gpt", "value": "4"}]

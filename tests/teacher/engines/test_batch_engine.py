@@ -15,6 +15,7 @@ import pytest
 from generate_world import World
 
 from distill.errors import CircuitOpen, TeacherError
+from teacher.engines.http import batch_engine
 from teacher.engines.http.batch_records import FolderRecords
 from teacher.replay import replay
 
@@ -160,6 +161,18 @@ def test_a_server_that_asks_for_a_pause_of_days_is_asked_again_within_the_patien
     server.faults.retry_after = wish
     server.faults.statuses = {"POST /v1/files": [429], "GET /v1/batches/": [503]}
     assert world.generate().counts["complete"] == 2 * ROWS
+
+
+def test_a_pause_that_a_server_asks_for_is_cut_so_that_its_return_is_noticed(
+    world: World, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_engine, "_RETRY_S", (0.01, 0.05))
+    world.head = "[generate]\npatience_s = 30"
+    server.faults.retry_after = "86400"
+    server.faults.statuses = {"POST /v1/files": [429, 429], "GET /v1/batches/": [503, 503]}
+    started = time.monotonic()
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert time.monotonic() - started < 25  # a single pause of the whole patience takes longer
 
 
 def shouted(batch: dict[str, Any]) -> dict[str, Any]:

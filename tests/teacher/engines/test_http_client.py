@@ -15,11 +15,13 @@ from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
-from distill.types import ImageRef
+from distill.types import ImageRef, Outcome
 from teacher.engines import outage
-from teacher.engines.http.chat_protocol import request_headers, sampling_body
+from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, request_headers, sampling_body
+from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_client import Breaker
 from teacher.messages.completion import Completion
+from teacher.messages.parse import parse
 from teacher.messages.request import Model, Request
 
 
@@ -130,6 +132,27 @@ def test_finish_reason_usage_and_a_reasoning_field_are_kept() -> None:
     assert done.text.startswith("<think>step ") and "</think>" in done.text
     assert done.finish_reason == "stop"
     assert (done.prompt_tokens, done.image_tokens, done.completion_tokens, done.reasoning_tokens) == (30, 16, 8, 6)
+
+
+@pytest.mark.parametrize("said", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+def test_an_answer_that_was_cut_is_so_in_the_words_of_every_server(said: str) -> None:
+    body = {"choices": [{"message": {"content": "<think>3 + 4 = 7</think> The ans"}, "finish_reason": said}]}
+    done = completion_from_body(body, b"", 0.0, logprobs=False)
+    assert done.finish_reason == "length" and done.stop_reason == ("" if said == "length" else said)
+    assert parse(done.text, finish_reason=done.finish_reason).outcome == Outcome.TRUNCATED_ANSWER
+
+
+def test_an_answer_that_the_server_gave_up_is_no_answer() -> None:
+    for said in ("abort", "error", "insufficient_system_resource"):
+        body = {"choices": [{"message": {"content": "The answer is 7 be"}, "finish_reason": said}]}
+        with pytest.raises(GarbledError, match=f"server_error: finish_reason {said}"):
+            completion_from_body(body, b"", 0.0, logprobs=False)
+
+
+@pytest.mark.parametrize("status", [202, 204, 206, 304])
+def test_a_status_that_refuses_nothing_is_an_outage_and_no_fault_of_the_row(url: str, status: int) -> None:
+    failure = request_failure(teacher(url), status, b"")
+    assert failure.reason == "server_error" and not failure.refused and not failure.of_the_request
 
 
 def test_a_server_that_is_not_there_is_named_with_the_next_step() -> None:
