@@ -7,10 +7,8 @@ the times. student/training/stage_run.py writes the choice down.
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from torch import nn
 from transformers.utils import is_liger_kernel_available
@@ -27,15 +25,14 @@ KINDS = ("none", "compile", "liger")
 _STEPS = 3
 
 
-def kept(begun: Path | None, student: nn.Module, model: nn.Module, parts: Parts, *made: Any) -> dict[str, Any]:
-    """Give the student the kind that `choose` found, or that the file of a stage under way holds; the choice.
+def kept(begun: Mapping[str, Any], student: nn.Module, model: nn.Module, parts: Parts, *made: Any) -> dict[str, Any]:
+    """Give the student the kind that `choose` found, or that a stage under way has `begun` with; the choice.
 
     The main process measures, and all take what it found.
     """
     choice: dict[str, Any] | None = None
     if processes.is_main():
-        choice = orjson.loads(begun.read_bytes()).get("kernels") if begun is not None and begun.is_file() else None
-        choice = choice or choose(student, model, parts, *made)
+        choice = begun.get("kernels") or choose(student, model, parts, *made)
     shared: dict[str, Any] = processes.share(choice)
     kernels.apply(shared["kernels"], model, parts)
     return shared

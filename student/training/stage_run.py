@@ -241,7 +241,7 @@ class StageRun:
             available=memory.available(self.device),
         )
         # Every process plans the steps of all: by the same tokens, those of the device with the least memory.
-        tokens = min(processes.gather(settled.pass_tokens))
+        tokens = min(processes.gather(memory.as_begun(settled, self.stage, checkpoints.begun_parts(self.folder))))
         self.stage = settled.model_copy(update={"micro_batch_tokens": tokens})
 
     def note_parts(self) -> None:
@@ -348,9 +348,8 @@ class StageRun:
     def choose_kernels(self) -> None:
         """Settle `kernels = "auto"`: those that the stage was begun with, or the fastest in the main process."""
         if self.stage.kernels == AUTO:
-            begun = self.folder / PARTS if checkpoints.last_step(self.folder / CHECKPOINTS) else None
             made = (self.student, self.model, self.parts, self.steps, self.stage, self.device)
-            self.kernels = kernel_choice.kept(begun, *made)
+            self.kernels = kernel_choice.kept(checkpoints.begun_parts(self.folder), *made)
             self.stage = self.stage.model_copy(update={"kernels": self.kernels["kernels"]})
             self._report("kernels", 1, 1, "choices", {"kept": self.kernels["why"]})
 

@@ -114,12 +114,14 @@ def _reparsed(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
         return changed
     parsed = parse(record["text"], mode=teacher.reasoning, finish_reason=record["finish_reason"])
     usage = record["usage"]
-    total = usage["reasoning"] + usage["answer"]
+    if (parsed.reasoning, parsed.answer) != (record["reasoning"], record["answer"]):
+        # Where the parts are the same, the engine may have counted them.
+        usage = usage | _split_tokens(usage["reasoning"] + usage["answer"], None, parsed)
     changed |= {
         "reasoning": parsed.reasoning,
         "answer": parsed.answer,
         "outcome": str(parsed.outcome),
-        "usage": usage | _split_tokens(total, None, parsed),
+        "usage": usage,
         "params": {**record["params"], "reasoning": teacher.reasoning, "parser": VERSION},
     }
     return changed

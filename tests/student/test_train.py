@@ -22,9 +22,11 @@ from distill.artifacts.manifest import Manifest
 from distill.commands.status import parts
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
+from distill.recipe.sections import stages
 from distill.types import Progress
 from student.models import start_model
 from student.train import train
+from student.training.cost import memory
 
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=3)
 LORA = "[stages.lora]\nrank = 4\nalpha = 8\n"
@@ -338,6 +340,35 @@ def test_a_resumed_step_of_one_pass_rounds_as_after_a_step_of_several(place: Pat
     train(again, killed / "run")
     whole, resumed = weights(place, "reason"), weights(killed, "reason")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_stage_resumed_on_a_card_with_more_free_memory_equals_one_that_was_trained_in_one_go(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    more = "limit = 12\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n"
+    recipe = worlds.recipe(place, worlds.stage("reason", steps=2, save=1, more=more))
+    killed = Path(shutil.copytree(place, tmp_path / "killed"))
+    monkeypatch.setattr(stages, "PASS_TOKENS", 100)
+
+    def with_memory_for(tokens: int) -> None:
+        settings = {"micro_batch_tokens": tokens, "gradient_checkpointing": False}
+        monkeypatch.setattr(memory, "settled", lambda stage, *_, **__: stage.model_copy(update=settings))
+
+    with_memory_for(350)
+    train(recipe, place / "run")
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train reason" and progress.done == 2:
+            raise OSError
+
+    again = load(killed / "recipe.toml")
+    with pytest.raises(OSError):
+        train(again, killed / "run", on_progress=kill)
+    with_memory_for(8192)
+    train(again, killed / "run")
+    whole, resumed = weights(place, "reason"), weights(killed, "reason")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert json.loads((killed / "run/train/reason/parts.json").read_bytes())["micro_batch_tokens"] == 350
 
 
 def test_a_stage_that_starts_from_base_ignores_the_stage_before_it(place: Path, tmp_path: Path):

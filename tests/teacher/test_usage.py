@@ -7,12 +7,14 @@ import pytest
 import stub_server
 from generate_world import World
 
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.commands.status import funnel, status_fields
 from distill.planning.scale_plan import plan_scale, scale_text
 from distill.python_api.frames import traces
 from distill.trace_records.token_counts import known_usage, output_tokens
 from distill.types import Outcome, Progress
 from teacher.engines.http.chat_protocol import completion_from_body
+from teacher.messages.parse import VERSION
 from teacher.preflight import preflight
 
 PRICE = {"price.input": 2.0, "price.output": 10.0}
@@ -107,3 +109,19 @@ def test_a_zero_that_cannot_be_true_is_no_count(
     names = ("prompt", "image", "reasoning", "answer")
     record = {"usage": dict(zip(names, usage, strict=True)), "outcome": str(outcome), "choice": choice}
     assert known_usage(record) == dict(zip(names, shown, strict=True))
+
+
+def test_tokens_that_the_server_counted_stay_when_a_later_parser_splits_a_reply_as_before(tmp_path: Path) -> None:
+    with stub_server.serve(field=True, words=5) as url:
+        world = World(tmp_path)
+        world.add_teacher(url)
+        world.add_rows(3)
+        world.generate()
+        before = {record["id"]: record["usage"] for record in world.records()}
+        for part in (world.run / "generate" / "stub").glob("part-*.jsonl"):
+            older = [record | {"params": record["params"] | {"parser": 0}} for record in read_jsonl(part)]
+            write_jsonl(part, older)
+        world.generate(fresh=True)
+        after = {record["id"]: record["usage"] for record in world.records()}
+        assert {record["params"]["parser"] for record in world.records()} == {VERSION}
+    assert after == before and {usage["reasoning"] for usage in after.values()} == {6}

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from distill.artifacts.files import storage_errors, sync, write_text
+from distill.artifacts.files import make_folder, storage_errors, sync, write_text
 from distill.artifacts.layout import CHECKPOINTS, PARTS
 from distill.errors import DataError, DistillError, StorageError
 from student.distributed import processes
@@ -52,6 +52,14 @@ def last_step(folder: Path) -> int:
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
 
 
+def begun_parts(stage: Path) -> dict[str, Any]:
+    """In the main process what a stage under way has noted in PARTS; empty in others, and for one not begun."""
+    if not processes.is_main() or not last_step(stage / CHECKPOINTS) or not (stage / PARTS).is_file():
+        return {}
+    noted: dict[str, Any] = orjson.loads((stage / PARTS).read_bytes())
+    return noted
+
+
 def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
     """Raise DataError where a stage has other `rows` than its checkpoint, on any machine: its steps would differ."""
     processes.require_same(
@@ -59,10 +67,7 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
         f"stage '{stage.name}': the machines of this training read different rows, so their steps would differ; give "
         "each of them all sources and images",
     )
-    parts = stage / PARTS
-    if not processes.is_main() or not last_step(stage / CHECKPOINTS) or not parts.is_file():
-        return
-    before = orjson.loads(parts.read_bytes())["rows"]
+    before = begun_parts(stage).get("rows", rows)
     if before != rows:
         raise DataError(
             f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); put back what "
@@ -73,12 +78,13 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
 def write_files(folder: Path, files: Mapping[str, Any]) -> None:
     """Write tensors by name, as safetensors or as torch does by the file's name; on disk when it returns."""
     with refused_writes(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for name, content in files.items():
             (save_file if name == WEIGHTS else torch.save)(content, folder / name)
         give_usual_modes(folder)
         for file in folder.iterdir():
             sync(file)
+        sync(folder)
 
 
 def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[Path]) -> None:

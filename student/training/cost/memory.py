@@ -11,6 +11,7 @@ import copy
 import functools
 import weakref
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -243,6 +244,17 @@ def widened(
         WIDENED_SHARE * available, patches_per_token=patches_per_token, checkpointing=checkpointing
     )
     return stage.model_copy(update={"micro_batch_tokens": max(stage.pass_tokens, min(most, WIDEST_PASS))})
+
+
+def as_begun(settled: Stage, stage: Stage, begun: Mapping[str, Any]) -> int:
+    """The tokens in memory at once of a `settled` stage that has `begun` (`note_parts` of StageRun).
+
+    They are not more than at its start, whatever is free today: with other passes gradients are rounded, and dropout
+    is drawn, otherwise than in a stage that is trained in one go.
+    """
+    if stage.micro_batch_tokens != AUTO:
+        return settled.pass_tokens
+    return max(stage.pass_tokens, min(settled.pass_tokens, begun.get("micro_batch_tokens", settled.pass_tokens)))
 
 
 def available(device: torch.device) -> float | None:

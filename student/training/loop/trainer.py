@@ -21,6 +21,7 @@ from transformers import PrinterCallback, TrainerState, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
+from distill.artifacts.files import make_folder
 from distill.artifacts.layout import CHECKPOINTS
 from distill.recipe.sections.stages import Stage
 from student.distributed import fsdp, own_disks, processes
@@ -357,7 +358,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
             with refused_writes(folder):
                 if processes.is_main():
-                    folder.mkdir(parents=True, exist_ok=True)
+                    make_folder(folder)
                 super()._save_checkpoint(model, trial)
                 if not processes.is_main():
                     return

@@ -149,6 +149,19 @@ def test_a_device_with_room_takes_wider_passes_unless_the_recipe_names_their_tok
     assert found.pass_tokens == pytest.approx(20_000, rel=0.01)
 
 
+def test_a_stage_that_goes_on_has_the_passes_with_which_it_began():
+    def tokens(now: int, begun: int | None, **keys: Any) -> int:
+        asked = Stage(name="s", data="traces", train=("language",), **keys)
+        settled = asked.model_copy(update={"micro_batch_tokens": now})
+        return memory.as_begun(settled, asked, {} if begun is None else {"micro_batch_tokens": begun})
+
+    assert tokens(32_768, None) == 32_768
+    assert tokens(32_768, 20_000) == 20_000, "a card with more free memory than at the start"
+    assert tokens(16_384, 20_000) == 16_384, "a card with less"
+    assert tokens(32_768, 512) == 8192, "of an earlier setting of the recipe"
+    assert tokens(512, 20_000, micro_batch_tokens=512) == 512
+
+
 def test_a_card_that_others_use_has_what_they_leave(monkeypatch: pytest.MonkeyPatch):
     def available(free: float, reserved: float = 0.0) -> float:
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free * 2**30), 24 * 2**30))

@@ -1,0 +1,24 @@
+"""Checkpoints on disk: files, and the names by which they are found after a power cut."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from student.training.checkpoints.checkpoint_files import WEIGHTS, write_checkpoint, write_files
+
+
+def test_the_names_of_a_checkpoint_are_on_disk_before_the_one_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(os, "fsync", lambda number: synced.add(Path(f"/proc/self/fd/{number}").readlink()))
+    weights = {"a": torch.zeros(2)}
+    best, first, second = (tmp_path / "checkpoints" / name for name in ("best-1", "checkpoint-1", "checkpoint-2"))
+    for folder in (best, first):
+        synced.clear()
+        write_files(folder, {WEIGHTS: weights})
+        assert {folder / WEIGHTS, folder, folder.parent} <= synced
+    write_checkpoint(second, {WEIGHTS: weights}, [best])
+    assert sorted(path.name for path in second.parent.iterdir()) == ["checkpoint-2"]
