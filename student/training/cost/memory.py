@@ -254,7 +254,8 @@ def as_begun(settled: Stage, stage: Stage, begun: Mapping[str, Any]) -> int:
     """
     if stage.micro_batch_tokens != AUTO:
         return settled.pass_tokens
-    return max(stage.pass_tokens, min(settled.pass_tokens, begun.get("micro_batch_tokens", settled.pass_tokens)))
+    most: int = begun.get("micro_batch_tokens", settled.pass_tokens)
+    return max(stage.pass_tokens, min(settled.pass_tokens, most))
 
 
 def available(device: torch.device) -> float | None:
