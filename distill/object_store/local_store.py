@@ -96,9 +96,11 @@ class LocalStore:
         path = self.folder / key
         try:
             yield path
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise FileNotFoundError(path) from error
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
+            raise FileNotFoundError(path) from error  # a ValueError: a key with a byte of zero
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise FileNotFoundError(path) from error
             if not (remedy := storage_remedy(error)):
                 raise
             raise StorageError(

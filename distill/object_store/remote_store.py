@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import obstore
@@ -37,6 +37,7 @@ _BEYOND_THE_END = "416"
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
 _NO_BUCKET = "NoSuchBucket"
+_TOO_LONG = "KeyTooLong"
 _EXPIRED = "ExpiredToken"
 """Temporary credentials of a role: the client gets new ones by itself, which may take a while."""
 
@@ -103,7 +104,7 @@ class RemoteStore:
     def list_objects(self, folder: str = "") -> list[StoredObject]:
         with self._errors("list", folder):
             found = [_stored(each) for batch in obstore.list(self._store, folder or None) for each in batch]
-        return sorted(found, key=lambda stored: stored.key)
+        return sorted(_without_marks(found, folder), key=lambda stored: stored.key)
 
     def put(self, key: str, data: bytes | Path) -> None:
         size = data.stat().st_size if isinstance(data, Path) else len(data)
@@ -145,8 +146,21 @@ class RemoteStore:
             if verb == "read" and _NO_BUCKET not in str(error):
                 raise FileNotFoundError(where) from error
             raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
+        except ValueError as error:  # a key that obstore does not ask for: with a tab, an empty part, or ".."
+            if verb == "read":
+                raise FileNotFoundError(where) from error
+            raise StorageError(f"cannot {verb} {where}: {first_line(error)}; choose another name") from error
         except BaseError as error:
+            if verb == "read" and _TOO_LONG in str(error):
+                raise FileNotFoundError(where) from error
             raise _as_ours(error, verb, where) from error
+
+
+def _without_marks(found: list[StoredObject], folder: str) -> list[StoredObject]:
+    """Objects without the empty ones, such as "run/", by which consoles and other programs mark a folder."""
+    empty = {each.key for each in found if not each.bytes}
+    above = {str(parent) for each in found for parent in PurePosixPath(each.key).parents} if empty else set()
+    return [each for each in found if each.key not in ("", folder) and not (each.key in empty and each.key in above)]
 
 
 def _stored(each: Mapping[str, Any]) -> StoredObject:

@@ -160,7 +160,8 @@ def committed_units(store: ObjectStore, work: str = GENERATE) -> list[Unit]:
     """Every unit of some work that is done, by one listing."""
     folder = f"{work}/{COMMITS}"
     keys = (stored.key.removeprefix(f"{folder}/") for stored in store.list_objects(folder))
-    pairs = (key.removesuffix(".json").split("/") for key in keys)
+    # Other programs may leave marks of folders here.
+    pairs = (key.removesuffix(".json").split("/") for key in keys if key.endswith(".json"))
     return [Unit(round=int(round_), partition=partition, work=work) for round_, partition in pairs]
 
 

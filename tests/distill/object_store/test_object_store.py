@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import boto3
 import orjson
 import pytest
 import store_servers
@@ -112,6 +113,42 @@ def test_a_folder_above_an_object_is_no_object_and_nothing_is_below_one(store: O
     store.delete(["a", "a/b/c"])
     assert store.list_objects("a/b") == []
     assert [found.key for found in store.list_objects()] == ["a/b"]
+
+
+@pytest.mark.parametrize("key", ["a\tb", "a//b", "x/../y", "n\0l", "k" * 1100, "a/" * 600 + "b"])
+def test_a_key_that_a_store_cannot_hold_is_an_object_that_is_not_there(store: ObjectStore, key: str) -> None:
+    store.put("other", b"")
+    with pytest.raises(FileNotFoundError):
+        store.read(key)
+    with pytest.raises(FileNotFoundError):
+        store.look_up(key)
+
+
+def test_a_key_that_a_server_finds_too_long_is_an_object_that_is_not_there(
+    faulty: RetryingStore, faults: StoreFaults
+) -> None:
+    body = b"<Error><Code>KeyTooLongError</Code><Message>Your key is too long</Message></Error>"
+    faults.refuse = lambda method: (400, body)
+    with pytest.raises(FileNotFoundError):
+        faulty.read("k")
+
+
+def test_what_other_programs_put_to_mark_a_folder_is_no_object(endpoint: str) -> None:
+    address = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    store = open_store(address, config=store_servers.config(endpoint))
+    store.put("p/deep/3", b"333")
+    store.put("p/empty", b"")
+    for mark in ("", "p/", "p/deep/"):
+        put_object(endpoint, f"{address.removeprefix(f's3://{BUCKET}/')}/{mark}")
+    assert [found.key for found in store.list_objects()] == ["p/deep/3", "p/empty"]
+    assert [found.key for found in store.list_objects("p")] == ["p/deep/3", "p/empty"]
+
+
+def put_object(endpoint: str, key: str) -> None:
+    """An empty object, also of a name that ends in a slash, as consoles put it."""
+    keys = {"aws_access_key_id": store_servers.KEY, "aws_secret_access_key": store_servers.SECRET}
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+    client.put_object(Bucket=BUCKET, Key=key, Body=b"")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
