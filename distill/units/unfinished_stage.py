@@ -3,6 +3,8 @@
     run/<stage>/attempts/<agent>/<sha256>   a file of the agent's folder, as it was some seconds ago
     run/<stage>/attempts/<agent>.json       the names of the files that count, put after them; what it was begun from
 
+A file of lines that grows is copied in chunks of 4 MB, so only its last one is put again.
+
 `train` and `eval` are made in this way: by one agent at a time, in a folder, with their own checkpoints and journals.
 The store has a copy of this folder, so another machine goes on from the last checkpoint or reply that was copied. A
 finished stage is stored like every other one (distill/units/stored_stage.py) and ends all earlier attempts.
@@ -13,14 +15,15 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import orjson
 
-from distill.artifacts.files import Output, remembered_sha256
+from distill.artifacts.files import Output, atomic_path, remembered_sha256
 from distill.artifacts.manifest import MANIFEST, canonical
 from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
@@ -37,7 +40,8 @@ from distill.units.stored_stage import (
     stage_folder,
 )
 
-_GROWING = ".jsonl"
+_GROWING, _CHUNK = ".jsonl", ".chunk-"
+_CHUNK_BYTES = 4 << 20
 _TRIES = 20
 
 Listing = Mapping[str, tuple[int, int, int]]
@@ -77,6 +81,7 @@ def pull_newest(store: ObjectStore, stage: str, folder: Path) -> str:
             if attempt["begun_from"] == begun_from:
                 place = _place(stage, Path(stored.key).stem, attempt["files"])
                 make_equal(store, folder, parse_files(attempt["files"]), place=place)
+                _join_chunks(folder, attempt["files"])
                 return begun_from
         except (FileNotFoundError, DataError) as error:
             logging.getLogger(__name__).warning(f"a copy of stage {stage} is left out: {error}")
@@ -116,7 +121,7 @@ class FolderCopy:
         own, store = f"{_attempts(self.stage)}/{self.agent}", self.store
         files = {
             name: Output(sha256=remembered_sha256(self._held / name), bytes=(self._held / name).stat().st_size)
-            for name in listing
+            for name in file_names(self._held)
         }
         place = _place(self.stage, self.agent, files)
         for finished in (True, False):
@@ -143,7 +148,12 @@ class FolderCopy:
                 for name in listing:
                     target = self._held / name
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    (shutil.copyfile if _is_growing(name) else os.link)(self.folder / name, target)
+                    if not _is_growing(name):
+                        os.link(self.folder / name, target)
+                    elif _is_finished(name, listing):
+                        shutil.copyfile(self.folder / name, target)
+                    else:
+                        _copy_in_chunks(self.folder / name, target)
                 if _listing(self.folder) == listing:
                     return listing
             except FileNotFoundError:  # removed since the listing
@@ -177,7 +187,7 @@ def _copying(copy: FolderCopy, every_s: float) -> Iterator[None]:
 def _try_renew(copy: FolderCopy) -> None:
     try:
         copy.renew()
-    except OSError as error:  # a StorageError, or this machine's; the stage goes on, and the next copy tries again
+    except Exception as error:  # a thread that ended here would leave no message; the next copy tries again
         logging.getLogger(__name__).warning(f"stage {copy.stage} is not copied: {error}")
 
 
@@ -188,6 +198,32 @@ def _listing(folder: Path) -> Listing:
 def _status(path: Path) -> tuple[int, int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _copy_in_chunks(source: Path, target: Path) -> None:
+    """Copy a file of one chunk, or copy its chunks to files whose names `_join_chunks` knows."""
+    with source.open("rb") as file:
+        data = file.read(_CHUNK_BYTES)
+        if len(data) < _CHUNK_BYTES:
+            target.write_bytes(data)
+            return
+        for number in count():
+            target.with_name(f"{target.name}{_CHUNK}{number:06d}").write_bytes(data)
+            if not (data := file.read(_CHUNK_BYTES)):
+                return
+
+
+def _join_chunks(folder: Path, names: Iterable[str]) -> None:
+    """Put the chunks among some files together again."""
+    whole: dict[str, list[Path]] = {}
+    for name in sorted(name for name in names if _CHUNK in name):
+        whole.setdefault(name.partition(_CHUNK)[0], []).append(folder / name)
+    for name, chunks in whole.items():
+        with atomic_path(folder / name) as temporary, temporary.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk.read_bytes())
+        for chunk in chunks:
+            chunk.unlink()
 
 
 def _is_growing(name: str) -> bool:

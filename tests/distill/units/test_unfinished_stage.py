@@ -15,6 +15,7 @@ from store_in_memory import MemoryStore
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, StorageError
 from distill.object_store.local_store import LocalStore
+from distill.units import unfinished_stage
 from distill.units.agent_record import AgentRecord
 from distill.units.stored_stage import pull_stage, push_stage, stage_files
 from distill.units.unfinished_stage import FolderCopy, copied_to_store, pull_newest
@@ -164,6 +165,58 @@ def test_a_stage_is_copied_again_after_an_error_of_this_machine(
             time.sleep(0.01)
         assert store.list_objects(ATTEMPTS)
     assert "not copied: [Errno 28] no space left" in caplog.text
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space left"), RuntimeError("a bug of a client")])
+def test_an_error_of_any_kind_ends_no_copying(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    class Failing(MemoryStore):
+        fails = True
+
+        def put(self, key: str, data: bytes | Path) -> None:
+            if self.fails:
+                self.fails = False
+                raise error
+            super().put(key, data)
+
+    store = Failing()
+    with copied_to_store(AgentRecord(store=store, name="one"), "train", tmp_path / "train", every_s=0.01):
+        store.fails = True
+        write(tmp_path / "train" / "checkpoint", "1")
+        deadline = time.monotonic() + 10
+        while not store.list_objects(ATTEMPTS) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert store.list_objects(ATTEMPTS)
+    assert f"stage train is not copied: {error}" in caplog.text
+
+
+def test_of_a_file_that_grows_only_what_is_new_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting(MemoryStore):
+        put_bytes = 0
+
+        def put(self, key: str, data: bytes | Path) -> None:
+            if not key.endswith(".json"):
+                self.put_bytes += len(data) if isinstance(data, bytes) else data.stat().st_size
+            super().put(key, data)
+
+    monkeypatch.setattr(unfinished_stage, "_CHUNK_BYTES", 1000)
+    store, lines = Counting(), tmp_path / "train" / "a" / "metrics.jsonl"
+    copy, put = copy_of(store, tmp_path / "train", "one"), []
+    for size in (0, 999, 1000, 50_000, 50_100, 52_000):
+        write(lines, "".join(f"{number:09d}\n" for number in range(6000))[:size])
+        store.put_bytes = 0
+        copy.renew()
+        put.append(store.put_bytes)
+        pull_newest(store, "train", tmp_path / "pulled")
+        assert (tmp_path / "pulled" / "a" / "metrics.jsonl").read_bytes() == lines.read_bytes()
+        assert [path.name for path in (tmp_path / "pulled").rglob("*") if path.is_file()] == ["metrics.jsonl"]
+    assert put == [0, 999, 1000, 49_000, 100, 2_000]
+    write(lines, "another file\n")
+    copy.renew()
+    pull_newest(store, "train", tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "a" / "metrics.jsonl").read_bytes() == lines.read_bytes()
+    assert len(store.list_objects(f"{ATTEMPTS}/one/")) <= 1, "what no copy names is deleted"
 
 
 @pytest.mark.parametrize("name", ["../outside", "/", "a/../../outside", "C:\\outside", "\\outside", ""])
