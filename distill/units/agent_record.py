@@ -7,7 +7,8 @@
 
 Any process may join at any time. A claim lasts as long as its agent gives signs. An agent that is silent for the time
 of the lease, by the clock of the store, counts as lost, and its work goes to the agent that creates the next number.
-After an outage of the store an agent first waits for the signs of the others. Two agents at the same work cost money,
+After an outage of the store an agent first waits for the signs of the others; so does one that joins, because an
+outage may just have ended. Two agents at the same work cost money,
 but the result stays correct: commits decide what counts.
 """
 
@@ -61,6 +62,8 @@ class AgentRecord:
     _silence_s: float = 0.0
     """Seconds in which this agent could give no sign, so that others may have been silent as long."""
     _forgiven_until_s: float = 0.0
+    _joining_until_s: float = 0.0
+    """Until then an agent that has joined takes over nothing."""
     _claimed: dict[str, int] = field(default_factory=dict)
     """Work of this agent, and the number of its claim."""
 
@@ -80,11 +83,22 @@ class AgentRecord:
         """Let others take over at once."""
         self.store.delete([_key(self.name)])
 
-    def living(self) -> set[str]:
-        """The agents that gave a sign in the time of a lease, this one among them.
+    def join(self) -> None:
+        """Give the first sign, and give others the time to do so after an outage that this agent has not seen."""
+        self.beat()
+        self._joining_until_s = self.clock() + min(LONGEST_PAUSE_S, self.lease_s / 2) + self.lease_s / BEATS
 
-        For some time after an outage of the store, its length is added to the lease.
+    def living(self) -> set[str]:
+        """The agents whose work is theirs: those that gave a sign in the time of a lease, this one among them.
+
+        For some time after an outage of the store, its length is added to the lease; for some time after this agent
+        has joined, no other one counts as lost.
         """
+        if self.clock() < self._joining_until_s:
+            return {_name(stored.key) for stored in self.store.list_objects(AGENTS)} | {self.name}
+        return self._heard()
+
+    def _heard(self) -> set[str]:
         found: dict[str, float] = {}
         while _key(self.name) not in found:  # another agent may have taken this one for lost at this moment
             self.beat()
@@ -96,14 +110,14 @@ class AgentRecord:
 
     def forget_lost(self) -> None:
         """Delete the records of lost agents whose work others have finished."""
-        living = self.living()
+        living = self._heard()
         if lost := {_name(stored.key) for stored in self.store.list_objects(AGENTS)} - living:
             self.store.delete([_key(name) for name in lost - claim_holders(self.store)])
 
     def read_others(self) -> list[dict[str, Any]]:
         """What the other living agents tell."""
         told = []
-        for name in self.living() - {self.name}:
+        for name in self._heard() - {self.name}:
             try:
                 told.append(orjson.loads(self.store.read(_key(name))))
             except FileNotFoundError:  # ended since
@@ -210,7 +224,7 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
     if note.is_file():  # the process that held the lock before has ended
         store.delete([_key(note.read_text())])
     write_text(note, agent.name)
-    agent.beat()
+    agent.join()
     closed = threading.Event()
 
     thread = threading.Thread(target=_keep_beating, args=(agent, closed), name="beat", daemon=True)

@@ -76,6 +76,22 @@ def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(st
     assert second.claim("work")
 
 
+def test_an_agent_that_joins_after_an_outage_of_the_store_waits_for_the_signs_of_the_others(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    first, lost = agent(store), agent(store)
+    assert first.claim("work") and lost.claim("work of a lost one")
+    store.clock = lambda: 1600.0  # as long the store did not answer
+    with joined(store, tmp_path) as late:
+        assert not late.claim("work") and not late.claim("work of a lost one")
+        assert late.claim("other work")
+        assert late.read_others() == [], "what silent agents say of themselves counts no more"
+        first.beat()
+        late._joining_until_s = 0.0
+        assert late.claim("work") == 0 and late.claim("work of a lost one") == 2
+        late.release("work of a lost one")
+
+
 def test_an_agent_that_was_taken_for_lost_leaves_the_claim_of_the_one_that_took_over(store: MemoryStore) -> None:
     slow, second, third = agent(store), agent(store), agent(store)
     with slow.alone("train"):

@@ -83,6 +83,7 @@ def test_a_lost_agent_is_shown_until_others_have_finished_its_work(tmp_path: Pat
     store.clock = time.time
     (lost,) = read_run_state(store).agents
     with joined(store, tmp_path) as agent:
+        agent._joining_until_s = 0.0  # it has been here for some time
         queue = UnitQueue(agent, set(UNITS) - set(committed_units(store)), retries=5)
         while (unit := queue.draw()) is not None:
             shown = {each["name"]: each["works"] for each in read_run_state(store).agents}
