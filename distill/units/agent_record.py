@@ -44,6 +44,11 @@ _ENDS = "ends"
 Made = TypeVar("Made")
 
 
+def _uptime_s() -> float:
+    """Seconds since this machine was started, also those in which it slept, where the system tells them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentRecord:
     """The record of this process."""
@@ -54,7 +59,7 @@ class AgentRecord:
     facts: Mapping[str, Any] = field(default_factory=dict)
     live: Callable[[], Mapping[str, Any]] = dict
     """The facts in its object, written at the start and at every sign of life."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = _uptime_s
     away_s: float = 0.0
     """Seconds of all outages of the store so far."""
     _signed_s: float | None = None

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -74,6 +75,20 @@ def test_after_an_outage_of_the_store_agents_wait_for_the_signs_of_the_others(st
         own_s = 600.0 + passed_s
         second.beat()
     assert second.claim("work")
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system does not count the time of its sleep")
+def test_after_a_sleep_of_the_machine_agents_wait_for_the_signs_of_the_others(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up_s = 100.0
+    monkeypatch.setattr(time, "clock_gettime", lambda _: up_s)
+    first, second = agent(store), agent(store)
+    assert first.claim("work")
+    up_s, store.clock = 3700.0, lambda: 4600.0
+    assert not second.claim("work"), "the first one slept on the same machine"
+    first.beat()
+    assert not second.claim("work")
 
 
 def test_an_agent_that_joins_after_an_outage_of_the_store_waits_for_the_signs_of_the_others(
