@@ -104,9 +104,12 @@ def read_progress(run: Path) -> dict[str, Any] | None:
     try:
         note = (run / PROGRESS).read_bytes()
         age_s = max(0.0, time.time() - (run / PROGRESS).stat().st_mtime)
-        return {**orjson.loads(note), "age_s": round(age_s, 1)}
+        progress = orjson.loads(note)
     except (FileNotFoundError, orjson.JSONDecodeError):  # what a power cut leaves may be empty
         return None
+    if not isinstance(progress, dict) or not {"line", "pid"} <= progress.keys():
+        return None
+    return {**progress, "age_s": round(age_s, 1)}
 
 
 def running(run: Path) -> str:

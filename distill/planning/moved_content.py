@@ -14,9 +14,10 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.types import BadRow
 
-_MODEL = re.compile(r"(teachers\.[^.]+|student|eval\.students\.[^.]+)\.(model|vision|language|adapter)")
-_SOURCE = re.compile(r"data\.([^.]+)\.source")
-_IMAGES = re.compile(r"data\.([^.]+)\.images_root")
+# Names of teachers, students and sources may hold dots.
+_MODEL = re.compile(r"(teachers\..+|student|eval\.students\..+)\.(model|vision|language|adapter)")
+_SOURCE = re.compile(r"data\.(.+)\.source")
+_IMAGES = re.compile(r"data\.(.+)\.images_root")
 
 
 def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run: Path | None) -> bool:

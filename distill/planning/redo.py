@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.planning.moved_content import is_moved
-from distill.recipe.effects import RecipeKey, key_values
+from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces, start_of
@@ -68,7 +68,9 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
         if was != is_now:
             moved = is_moved(path, (before, was), (now, is_now), run)
             effects = () if moved else key.affects
-            targets = frozenset(target for effect in effects for target in _targets(effect, path, before, now))
+            targets = frozenset(
+                target for effect in effects for target in _targets(effect, path_parts(path, key), before, now)
+            )
             yield KeyChange(path=path, key=key, before=was, now=is_now, targets=targets, moved=moved)
 
 
@@ -92,13 +94,12 @@ def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
     return paths
 
 
-def _targets(effect: str, path: str, before: Recipe, now: Recipe) -> Iterator[str]:
+def _targets(effect: str, parts: tuple[str, ...], before: Recipe, now: Recipe) -> Iterator[str]:
     """The results that a key with this effect makes stale; results that neither recipe has are left out."""
-    root, _, rest = path.partition(".")
-    item = rest.partition(".")[0]
-    both = (before, now)
+    root, item = (*parts, "")[:2]
+    both, path = (before, now), ".".join(parts)
     if effect == "source":
-        yield from _readers(item, both, is_folder=rest.endswith(".images_root"))
+        yield from _readers(item, both, is_folder=parts[-1] == "images_root")
     elif effect == "traces":
         yield from (f"traces:{teacher.name}" for teacher in now.teachers if root == "seed" or teacher.name == item)
     elif effect == "generate" and (path != _TOLERANCE or any(_compares_while_asking(recipe) for recipe in both)):
@@ -106,11 +107,11 @@ def _targets(effect: str, path: str, before: Recipe, now: Recipe) -> Iterator[st
     elif effect == "engine" and len({*_engines(before, item), *_engines(now, item)}) > 1:
         yield f"engine:{item}"
     elif effect == "signals":
-        yield from _signals(path, both)
+        yield from _signals(parts, both)
     elif effect == "filter" and root in ("filter", "seed"):
         yield "filter"
     elif effect == "train":
-        yield from (f"train:{stage.name}" for stage in now.stages if _trained_with(path, stage, both))
+        yield from (f"train:{stage.name}" for stage in now.stages if _trained_with(parts, stage, both))
     elif effect in ("card", "eval", "ablate") or (effect == "rounds" and any(each.rounds.count for each in both)):
         yield effect
 
@@ -144,7 +145,8 @@ def _test_sets(recipe: Recipe) -> tuple[str, ...]:
     settings = recipe.filter
     if CONTAMINATION not in settings.signals:
         return ()
-    return settings.contamination.sources or (recipe.eval.data,)
+    named = settings.contamination.sources
+    return (recipe.eval.data,) if named is None else named
 
 
 def _sources(stage: Stage, *, rows_only: bool) -> set[str | None]:
@@ -163,9 +165,10 @@ def _engines(recipe: Recipe, name: str) -> Iterator[str]:
             yield repr(server_answer_options(teacher.server))
 
 
-def _signals(path: str, both: tuple[Recipe, Recipe]) -> Iterator[str]:
+def _signals(key_parts: tuple[str, ...], both: tuple[Recipe, Recipe]) -> Iterator[str]:
     """Those of the measured signals that a key changes."""
-    root, *parts = path.split(".")
+    root, *parts = key_parts
+    path = ".".join(key_parts)
     before, now = both
     measured: set[str] = {*now.filter.signals}
     families: set[str] = set()
@@ -189,9 +192,9 @@ def _fits_student(recipe: Recipe) -> bool:
     return STUDENT in recipe.filter.signals and recipe.filter.student.checkpoint is None
 
 
-def _trained_with(path: str, stage: Stage, both: tuple[Recipe, Recipe]) -> bool:
+def _trained_with(key_parts: tuple[str, ...], stage: Stage, both: tuple[Recipe, Recipe]) -> bool:
     """Whether a key decides what a stage learns, in one of the recipes."""
-    root, *parts = path.split(".")
+    root, *parts = key_parts
     if root in ("student", "seed"):
         return True
     same = [each.validation for recipe in both for each in recipe.stages if each.name == stage.name]

@@ -15,7 +15,9 @@ from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.outdated import outdated_text
 from distill.planning.redo import KeyChange, Redo, compare_recipes
+from distill.recipe.effects import path_parts
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import start_of
 from distill.reports.text_table import counted, table, time_span
 
@@ -91,7 +93,7 @@ def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tu
 def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     """How many traces are asked again, by teacher."""
     names_before = {
-        change.now: change.before for change in redo.changes if re.fullmatch(r"teachers\.[^.]+\.name", change.path)
+        change.now: change.before for change in redo.changes if re.fullmatch(r"teachers\..+\.name", change.path)
     }
     counts = dict.fromkeys((each.name for each in now.teachers), 0)
     if manifest is not None:
@@ -100,7 +102,8 @@ def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     parts = [
         f"asks {counted(counts[name], 'trace')} of {name} again" if counts[name] else f"asks {name}" for name in again
     ]
-    if any(change.path.startswith("data.questions.") for change in redo.changes if "generate" in change.targets):
+    read = [path_parts(change.path, change.key)[:2] for change in redo.changes if "generate" in change.targets]
+    if ("data", ASKED) in read:
         parts.append("reads the questions again, asks the new ones")
     kept = sum(count for name, count in counts.items() if name not in again)
     whose = " of the other teachers" if again else ""

@@ -73,6 +73,15 @@ def key_values(
             yield from key_values(inner[0][0], value, f"{path}{name}.", f"{stars}{name}.")
 
 
+def path_parts(path: str, key: RecipeKey) -> tuple[str, ...]:
+    """The parts of a key's own path; the name of an item, such as a teacher, is one part and may hold dots."""
+    before, star, after = key.path.partition("*")
+    if not star or "*" in after:
+        return tuple(path.split("."))
+    name = path[len(before) : len(path) - len(after)]
+    return (*before.split(".")[:-1], name, *after.split(".")[1:])
+
+
 def affecting(section: Section, effect: str) -> dict[str, Any]:
     """The settings of a section that a fingerprint of `effect` holds, as plain values.
 

@@ -147,13 +147,23 @@ def put(values: dict[str, Any], key: str, value: Any) -> None:
         section = values.setdefault("filter", {})
         if isinstance(section, dict):
             section.setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
-    *parents, last = key.split(".")
     node: Any = values
-    for part in parents:
-        node = _child(node, part, key)
+    parent, parts = "", key.split(".")
+    while len(parts) > 1:
+        parent, parts = _next_part(node, parts)
+        node = _child(node, parent, key)
     if isinstance(node, list):
-        raise RecipeError(f"--set {key}: {parents[-1]} is a list; name one of its items, then a key")
-    node[last] = value
+        raise RecipeError(f"--set {key}: {parent} is a list; name one of its items, then a key")
+    node[parts[0]] = value
+
+
+def _next_part(node: Any, parts: list[str]) -> tuple[str, list[str]]:
+    """The next part of a dotted key and those after it; the name of an item may hold dots itself."""
+    names = {item.get("name") for item in node if isinstance(item, dict)} if isinstance(node, list) else node.keys()
+    for length in range(len(parts) - 1, 1, -1):
+        if (name := ".".join(parts[:length])) in names:
+            return name, parts[length:]
+    return parts[0], parts[1:]
 
 
 def _child(node: Any, part: str, key: str) -> Any:

@@ -66,7 +66,8 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
         )
     chosen = chosen_formats(formats, Path.cwd())
     require_finished(run, "filter", next_step="run `distill filter` first")
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+    # "." has no name, and the folder is replaced.
+    if destination.exists() and (not destination.name or not destination.is_dir() or any(destination.iterdir())):
         raise DataError(f"{destination}: it already exists; nothing was written, choose a new folder")
     return write(run / "filter" / DATASET, destination, chosen, name=run.resolve().name)
 

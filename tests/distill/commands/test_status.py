@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from distill.artifacts.files import write_json
+from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
-from distill.commands.status import training
+from distill.commands.status import read_progress, running, training
 
 
 def test_the_summary_of_training_ends_in_what_each_stage_says_of_itself(tmp_path: Path) -> None:
@@ -15,3 +18,14 @@ def test_the_summary_of_training_ends_in_what_each_stage_says_of_itself(tmp_path
     write_json(tmp_path / "train" / "align" / "diagnosis.json", {"diagnosis": said})
     last = training(tmp_path).splitlines()[-1]
     assert last == "diagnosis of train align: The stage makes 4 steps (certain). Change max_steps."
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b'{"line": "generate"}'])
+def test_a_damaged_note_of_progress_is_no_progress(tmp_path: Path, note: bytes) -> None:
+    (tmp_path / PROGRESS).write_bytes(note)
+    assert read_progress(tmp_path) is None and running(tmp_path) == ""
+
+
+def test_a_note_of_progress_has_its_age(tmp_path: Path) -> None:
+    (tmp_path / PROGRESS).write_bytes(b'{"line": "generate: 1/2", "pid": 7}')
+    assert running(tmp_path) == "generate: 1/2 (0 s ago, process 7)"

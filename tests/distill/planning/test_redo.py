@@ -346,3 +346,40 @@ def test_all_images_of_the_teachers_questions_are_compared_and_the_first_ones_of
     changes = {change.path: change.moved for change in compare_recipes(before, now).changes}
     moved = {name: changes[f"data.{name}.images_root"] for name in ("questions", "captions", "test")}
     assert moved == {"questions": False, "captions": True, "test": True}
+
+
+def test_names_with_dots_are_whole_names(recipe: Path) -> None:
+    names = {"small": "qwen3.5-0.8b", "polish": "polish.2", "captions": "captions.v1"}
+    text = RECIPE
+    for name, dotted in names.items():
+        text = text.replace(f'"{name}"', f'"{dotted}"').replace(f"[data.{name}]", f'[data."{dotted}"]')
+    recipe.write_text(text)
+    before = load(recipe)
+    now = load(
+        recipe,
+        {
+            "teachers.qwen3.5-0.8b.model": "owner/other",
+            "stages.polish.2.epochs": "2.0",
+            "data.captions.v1.domain": "x",
+            "data.captions.v1.columns.answer": "y",
+        },
+    )
+    causes = compare_recipes(before, now).causes
+    assert causes["traces:qwen3.5-0.8b"] == ["teachers.qwen3.5-0.8b.model"]
+    of_source = {"data.captions.v1.domain", "data.captions.v1.columns.answer"}
+    assert {*causes["train:polish.2"]} >= {*of_source, "stages.polish.2.epochs"}
+    assert {*causes["train:align"]} == of_source
+
+
+def test_a_source_whose_name_begins_with_questions_is_another_one(recipe: Path, tmp_path: Path) -> None:
+    recipe.write_text(
+        RECIPE.replace("[data.captions]", '[data."questions.more"]').replace("captions", "questions.more")
+    )
+    now = load(recipe, {"data.questions.more.limit": "3", "teachers.small.samples": "2"})
+    assert "reads the questions again" not in redo_text(load(recipe), now, tmp_path)
+
+
+def test_no_source_is_a_test_set_where_the_recipe_names_none(recipe: Path) -> None:
+    none = {"filter.contamination.sources": "[]"}
+    causes = compare_recipes(load(recipe, none), load(recipe, {**none, "data.test.domain": "x"})).causes
+    assert "signals:contamination" not in causes and "eval" in causes

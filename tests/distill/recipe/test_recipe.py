@@ -363,3 +363,14 @@ def test_a_seed_of_an_ablation_is_one_that_a_run_can_have(path: Path, seeds: str
 
 def test_an_empty_source_is_not_the_folder_of_the_recipe(path: Path) -> None:
     assert "source is empty; name a file, a folder or a data set of the hub" in refused(path, "questions.jsonl", " ")
+
+
+def test_an_override_finds_items_whose_names_hold_dots(path: Path) -> None:
+    path.write_text(WHOLE.replace('"structured"', '"qwen3.5"').replace('"align"', '"align.1"'))
+    recipe = loading.load(
+        path, {"teachers.qwen3.5.samples": "3", "stages.align.1.lora.rank": "4"} | {"stages.0.train": '["language"]'}
+    )
+    assert recipe.teachers[0].samples == 3
+    assert recipe.stages[0].lora is not None and recipe.stages[0].lora.rank == 4
+    with pytest.raises(RecipeError, match=r"did you mean 'qwen3\.5'"):
+        loading.load(path, {"teachers.qwen3.6.samples": "3"})

@@ -373,3 +373,9 @@ def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
             exports.export(run, [f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
     with pytest.raises(RecipeError, match=r"an export is a .*ExportFormat"):
         exports.export(run, [f"{tmp_path / 'mine.py'}:ExportFormat"], tmp_path / "out")
+
+
+def test_the_folder_of_the_terminal_is_no_new_folder(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="choose a new folder"):
+        exports.export(run, ALL, Path())
