@@ -76,6 +76,11 @@ def as_argument(value: str | Path) -> str:
     return shlex.quote(str(value))
 
 
+def run_command(verb: str, recipe: Path, run: Path) -> str:
+    """The command of a verb on a run, as a message shows it: the run need not lie in its usual place."""
+    return f"`distill {verb} {as_argument(recipe)} --run {as_argument(run)}`"
+
+
 def leads_outside(name: str) -> bool:
     """Whether a name that comes from elsewhere would lead out of the folder that it is meant to lie in."""
     return not name or ".." in PurePosixPath(name).parts or bool(PureWindowsPath(name).anchor)

@@ -23,7 +23,7 @@ from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_num
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.stages import lineage
@@ -95,7 +95,7 @@ def _write_results(
     result, outdated = _current(recipe, run, finished_arms(recipe, run, names))
     if REFERENCE not in result:
         why = outdated.get(REFERENCE, "no seed is finished")
-        raise StaleError(f"{folder}: {REFERENCE}: {why}; run `distill ablate {as_argument(recipe.path)}` first")
+        raise StaleError(f"{folder}: {REFERENCE}: {why}; run {run_command('ablate', recipe.path, run)} first")
     fits: Fits | DataError | None
     try:
         fits = teacher_fits(recipe, run, result, on_progress)

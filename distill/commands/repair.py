@@ -26,7 +26,7 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
         if not found:
             return (
                 f"{run}: nothing is damaged: {seen.lines:,} lines and {seen.files:,} files of finished stages "
-                f"({seen.bytes / 1e9:,.2f} GB) are as they were written"
+                f"({_size(seen.bytes)}) are as they were written"
             )
         if apply:
             _set_aside(found)
@@ -39,6 +39,10 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
         else f"nothing was changed; `distill repair {shown} --apply` sets the damaged files aside as *{SUFFIX}"
     )
     return "\n".join([f"{run}: {count}", *listed, end])
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.3g} MB"
 
 
 def _set_aside(found: list[Fault]) -> None:

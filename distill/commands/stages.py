@@ -343,6 +343,8 @@ def copy_shipped(name: str, destination: Path) -> Path:
     text = source.read_text(encoding="utf-8")
     folders = [path for path in sorted(source.parent.iterdir()) if path.is_dir() and path.name != "__pycache__"]
     assets = [path for path in folders if path.name == source.stem or f'"{path.name}/' in text]
+    if blocking := next((each for each in target.parents if each.exists() and not each.is_dir()), None):
+        raise RecipeError(f"{blocking} is a file; nothing was copied, name a folder or a new file that ends in .toml")
     for path in (target, *(target.parent / folder.name for folder in assets)):
         if path.exists():
             raise RecipeError(f"{path} is already there; nothing was copied, choose another place")

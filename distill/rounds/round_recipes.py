@@ -13,7 +13,7 @@ from typing import Any
 
 from distill.artifacts.layout import DATASET, ROUNDS, model_folder
 from distill.artifacts.manifest import require
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.recipe.loading import derived_recipe, given_values
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -123,7 +123,7 @@ def _length(recipe: Recipe, run: Path) -> dict[str, int]:
     share, stage = recipe.rounds.steps_share, recipe.round_stage
     if stage.max_tokens is not None:
         return {"max_tokens": max(1, round(share * stage.max_tokens))}
-    first = require(run / "train", stage.name, next_step=f"run `distill train {as_argument(recipe.path)}` first")
+    first = require(run / "train", stage.name, next_step=f"run {run_command('train', recipe.path, run)} first")
     return {"max_steps": max(1, round(share * first.counts["steps"]))}
 
 

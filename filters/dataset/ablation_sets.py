@@ -20,7 +20,7 @@ from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import ARMS, PAIRS
 from distill.recipe.sections.rollouts import ROLLOUTS
@@ -72,7 +72,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
 
     Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
     """
-    filtered = require_finished(run, "filter", next_step=f"run `distill filter {as_argument(recipe.path)}` first")
+    filtered = require_finished(run, "filter", next_step=f"run {run_command('filter', recipe.path, run)} first")
     folder = run / "filter" / ARM_DATASETS / arm
     fields = {"filter": filtered.fingerprint, "arm": arm}
     with locked(run):

@@ -21,7 +21,7 @@ from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import reader, sources
 from distill.data.images import image_cells, image_files
 from distill.errors import DataError
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import MAX_PIXELS
@@ -76,7 +76,7 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     """What identifies the data of a stage: the filter's fingerprint, or the sources' content."""
     result: dict[str, Any] = {}
     if is_traces(stage):
-        upstream = require(run, "filter", next_step=f"run `distill filter {as_argument(recipe.path)}` first")
+        upstream = require(run, "filter", next_step=f"run {run_command('filter', recipe.path, run)} first")
         result[f"data.{stage.data}"] = upstream.fingerprint
     if stage.visual is not None or stage.rollouts is not None:
         noted = scores.settings(run, stage.name) or {"journals": {}}

@@ -17,7 +17,7 @@ from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.machine import hub
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
@@ -104,7 +104,7 @@ def evaluated_students(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]
 
 
 def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
-    manifest = require(run / "train", stage, next_step=f"run `distill train {as_argument(recipe.path)}` first")
+    manifest = require(run / "train", stage, next_step=f"run {run_command('train', recipe.path, run)} first")
     require_saved(run, stage)
     return EvaluatedStudent(
         arm=arm,

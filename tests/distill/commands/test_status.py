@@ -7,7 +7,11 @@ import pytest
 from distill.artifacts.files import write_json
 from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
+from distill.commands.stages import copy_shipped
 from distill.commands.status import read_progress, running, training
+from distill.errors import RecipeError, StaleError
+from distill.recipe.loading import load
+from student.evaluation.students import evaluated_students
 
 
 def test_the_summary_of_training_ends_in_what_each_stage_says_of_itself(tmp_path: Path) -> None:
@@ -29,3 +33,16 @@ def test_a_damaged_note_of_progress_is_no_progress(tmp_path: Path, note: bytes) 
 def test_a_note_of_progress_has_its_age(tmp_path: Path) -> None:
     (tmp_path / PROGRESS).write_bytes(b'{"line": "generate: 1/2", "pid": 7}')
     assert running(tmp_path) == "generate: 1/2 (0 s ago, process 7)"
+
+
+def test_a_next_step_names_the_run_that_was_looked_at(tmp_path: Path) -> None:
+    recipe = load("tiny")
+    with pytest.raises(StaleError, match=f"`distill train .*tiny.toml --run '{tmp_path}/a run'` first"):
+        evaluated_students(recipe, tmp_path / "a run")
+
+
+def test_a_shipped_recipe_is_not_copied_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "new.toml"):
+        with pytest.raises(RecipeError, match="file is a file; nothing was copied"):
+            copy_shipped("tiny", place)

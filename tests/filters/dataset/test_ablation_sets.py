@@ -121,7 +121,7 @@ def test_an_arm_is_written_once_and_anew_after_another_filter(tmp_path):
 
 def test_an_arm_needs_a_finished_filter(tmp_path):
     world(tmp_path)
-    with pytest.raises(StaleError, match="distill filter"):
+    with pytest.raises(StaleError, match=f"`distill filter .* --run {tmp_path / 'run'}` first"):
         materialise(recipe(tmp_path), tmp_path / "run", "random")
 
 
