@@ -6,7 +6,8 @@ A FOLDER holds right.jsonl and slips.jsonl, and some have right_natural.jsonl, a
 benchmarks/data/arithmetic, written without a look at the parser. Tuned on `dev`, `attack` and `blind_dev`, not on
 `heldout` and `blind_heldout`. `attack_later` was written after that; one text of it was mended. right_natural holds
 texts with traps. `blind_dev` and `blind_heldout` are random halves of one set, and share its sentence patterns.
-`blind_12_dev` and `blind_12_heldout` are halves of 60 sentences; the held half was not read.
+`blind_12_dev` and `blind_12_heldout` are halves of 60 sentences; the held half was not read. Nothing
+is tuned on `blind_13_dev` and `blind_13_heldout`, halves of 300 sentences, each written by hand.
 """
 
 import sys
