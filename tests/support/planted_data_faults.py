@@ -33,7 +33,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "data.captions.columns.answer",
             "no row has an answer; needed by stages.align.data",
         ),
-        PlantedFault(copy_pictures, "data.questions", "picture"),
+        PlantedFault(copy_pictures, "data.questions", "show a test image"),
         PlantedFault(
             edit("test", lambda number, row: {**row, "answer": "" if number < 5 else row["answer"]}),
             "data.test.columns.answer",
