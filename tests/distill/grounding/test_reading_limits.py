@@ -1,4 +1,4 @@
-"""Long and strange texts: how much of them is read for slips, and what is told where not all is."""
+"""Long texts and texts of odd signs: how much is read for slips, and the state of a text that is not read whole."""
 
 from types import SimpleNamespace
 
