@@ -73,7 +73,7 @@ def evaluate(
                 return manifest
         samples = _read_questions(recipe)
         rounds = collect_replies.question_sets(recipe, samples)
-        replies = collect_replies.read_replies(folder)
+        replies = collect_replies.read_replies(folder, arms.values())
         if manifest is None and replies and (before := _settings(folder)) is not None:
             _require_same(folder, "was started with", before, fields)
         if work := collect_replies.find_unfinished(arms, rounds, replies):
@@ -81,7 +81,7 @@ def evaluate(
             collect_replies.collect_replies(
                 recipe, folder, work, engines, partial(_write_settings, folder, fields), on_progress
             )
-            replies = collect_replies.read_replies(folder)
+            replies = collect_replies.read_replies(folder, arms.values())
         judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
         return _write_results(
             recipe,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.layout import SAMPLES, part_paths
+from distill.artifacts.layout import SAMPLES, by_number, part_paths
 from distill.artifacts.manifest import MANIFEST
 from distill.data import sample_files
 from distill.errors import BusyError, DataError
@@ -140,7 +140,7 @@ def _selected(run: Path, stage: Stage) -> dict[str, str]:
     folder = data_folder(run, stage)
     traces: dict[str, str] = {}
     try:
-        for file in sorted(folder.glob("*.parquet")):
+        for file in sorted(folder.glob("*.parquet"), key=by_number):
             table = pq.read_table(file, columns=["trace_id", "teacher"])
             traces |= zip(table["trace_id"].to_pylist(), table["teacher"].to_pylist(), strict=True)
     except (OSError, KeyError, pa.ArrowException) as error:

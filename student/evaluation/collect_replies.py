@@ -8,7 +8,7 @@ that does.
 import gc
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -102,15 +102,19 @@ def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet
     return result
 
 
-def read_replies(folder: Path) -> dict[Key, Reply]:
+def read_replies(folder: Path, evaluated_students: Iterable[EvaluatedStudent] = ()) -> dict[Key, Reply]:
     """Every reply in the journal, whose damaged lines are set aside.
 
-    One with `unasked` stands for a question that its student cannot be asked.
+    Replies that one of these students gave with other weights are left out. One with `unasked` stands for a question
+    that its student cannot be asked.
     """
+    weights = {evaluated.key: evaluated.weights for evaluated in evaluated_students}
     result = {}
     for line in recovered(folder / REPLIES, _reply_fault):
         key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
-        result[key] = line
+        asked = line.pop("weights", None)  # earlier versions noted none
+        if asked is None or asked == weights.get(key[0], asked):
+            result[key] = line
     return result
 
 
@@ -200,7 +204,9 @@ def _recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> On
     def on_replies(question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
         for sample, reply in replies:
             key = {"student": work.evaluated.key, "without_image": question_set.without_image, "sample_id": sample.id}
-            journal.append({**key, **reply})
+            # A stage that is trained again with the same settings keeps its key.
+            weights = {"weights": work.evaluated.weights} if work.evaluated.weights else {}
+            journal.append({**key, **weights, **reply})
         done[question_set.without_image] += len(replies)
         stage = f"eval {work.evaluated.arm}{f' {NO_IMAGE}' if question_set.without_image else ''}"
         total = len(question_set.samples)

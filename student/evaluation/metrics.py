@@ -174,16 +174,20 @@ def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
     easy, medium and hard, or lowest, middle and highest where one of these words is a value itself. Words among them
     stay groups of their own. Questions without a difficulty are in no group.
     """
-    known = [
-        (prediction, prediction["difficulty"])
-        for prediction in predictions
-        if prediction.get("difficulty") is not None
-    ]
+    names_of: dict[Any, str] = {}
+    known = []
+    for prediction in predictions:
+        value = prediction.get("difficulty")
+        if value is None or _is_nan(value):
+            continue
+        number = _number(value)
+        # 1, 1.0 and "1" are one level, under the name of the first.
+        known.append((prediction, names_of.setdefault(str(value) if number is None else number, str(value))))
     result: dict[str, list[Prediction]] = {}
     numbers = sorted(number for _, value in known if (number := _number(value)) is not None)
-    words = {str(value).lower() for _, value in known if _number(value) is None}
+    words = {value.lower() for _, value in known if _number(value) is None}
     names = _TERCILES if words.isdisjoint(_TERCILES) else _PARTS
-    if are_cut := len({str(value) for _, value in known if _number(value) is not None}) > _LEVELS:
+    if are_cut := len(set(numbers)) > _LEVELS:
         first, second = (numbers[math.ceil(len(numbers) * part / 3) - 1] for part in (1, 2))
         result = {name: [] for name in names}
     cut = [(prediction, number) for prediction, value in known if are_cut and (number := _number(value)) is not None]
@@ -191,17 +195,21 @@ def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
         result[names[(number > first) + (number > second)]].append(prediction)
     for prediction, value in sorted(known, key=lambda item: _level(item[1])):
         if not are_cut or _number(value) is None:
-            result.setdefault(str(value), []).append(prediction)
+            result.setdefault(value, []).append(prediction)
     return {name: group for name, group in result.items() if group}
 
 
-def _level(value: Any) -> tuple[int, float, str]:
+def _level(value: str) -> tuple[int, float, str]:
     """Levels in their order: easy to hard, numbers by value, other words by the alphabet."""
-    text = str(value)
-    if text.lower() in _TERCILES:
-        return 0, _TERCILES.index(text.lower()), text
+    if value.lower() in _TERCILES:
+        return 0, _TERCILES.index(value.lower()), value
     number = _number(value)
-    return (2, 0.0, text) if number is None else (1, number, text)
+    return (2, 0.0, value) if number is None else (1, number, value)
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a value is what tables write for none."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _number(value: Any) -> float | None:

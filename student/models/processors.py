@@ -80,13 +80,18 @@ def _without_torchvision(kind: Any) -> Any:
 def image_settings(path_or_name: str) -> dict[str, Any]:
     """How a checkpoint's images are prepared, such as their mean and deviation; empty where it has no such file."""
     with hub.cache_if_unreached(path_or_name):
-        path = cached_file(path_or_name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
-    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        # A processor that was saved as a whole keeps them in its own file, which transformers reads first.
+        whole = _settings_of(path_or_name, "processor_config.json").get("image_processor")
+        return dict(whole) if whole is not None else _settings_of(path_or_name, "preprocessor_config.json")
 
 
 def _video_settings(path_or_name: str, settings: dict[str, Any], revision: str | None) -> dict[str, Any]:
     if isinstance(settings.get(VIDEOS), dict):
         return dict(settings[VIDEOS])
-    name = "video_preprocessor_config.json"
+    return _settings_of(path_or_name, "video_preprocessor_config.json", revision)
+
+
+def _settings_of(path_or_name: str, name: str, revision: str | None = None) -> dict[str, Any]:
+    """The values of a JSON file of a checkpoint; empty where it has no such file."""
     path = cached_file(path_or_name, name, revision=revision, _raise_exceptions_for_missing_entries=False)
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}

@@ -146,7 +146,9 @@ def _tower(vision: str, **options: Any) -> tuple[Any, Any]:
     """Configuration and weights of a SigLIP tower."""
     sight = _sight(vision)
     with _readable(vision):
-        tower, result = SiglipVisionModel.from_pretrained(vision, output_loading_info=True, **options)
+        tower, result = SiglipVisionModel.from_pretrained(
+            vision, use_safetensors=True, output_loading_info=True, **options
+        )
     _complete(vision, "a SigLIP vision tower", result, unused=("head.",))
     return sight, tower
 
@@ -154,7 +156,9 @@ def _tower(vision: str, **options: Any) -> tuple[Any, Any]:
 def _decoder(language: str, **options: Any) -> tuple[Any, Any]:
     """A language model and its tokenizer, which has the marks of images."""
     with _readable(language):
-        decoder, result = AutoModelForCausalLM.from_pretrained(language, output_loading_info=True, **options)
+        decoder, result = AutoModelForCausalLM.from_pretrained(
+            language, use_safetensors=True, output_loading_info=True, **options
+        )
         tokenizer = _tokenizer(language)
     _complete(language, "a language model", result)
     _mark_images(tokenizer, language)

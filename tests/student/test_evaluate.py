@@ -18,7 +18,7 @@ import student_worlds as worlds
 from safetensors.torch import load_file, save_file
 
 from distill.artifacts.files import describe
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.commands.status import evaluation as evaluation_text
 from distill.errors import DataError, RecipeError, StaleError
@@ -210,24 +210,53 @@ def test_a_student_trained_anew_makes_its_evaluation_stale(evaluated: Path, tmp_
 def test_a_stage_of_the_same_settings_with_other_weights_is_asked_again(evaluated: Path, tmp_path: Path):
     """As `train --fresh` leaves it on another device or with other versions of its packages."""
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
-    recipe, stage = load(folder / "recipe.toml"), folder / "run/train/reason"
-    trained, evaluation_before = Manifest.read(stage), Manifest.read(folder / "run/eval")
-    assert trained is not None and evaluation_before is not None
-    path = stage / "model/model.safetensors"
-    save_file({name: value + 0.5 for name, value in load_file(path).items()}, path, {"format": "pt"})
-    outputs = {**trained.outputs, "model/model.safetensors": describe(path)}
-    replace(trained, outputs=outputs).write(stage)
+    recipe, evaluation_before = load(folder / "recipe.toml"), Manifest.read(folder / "run/eval")
+    assert evaluation_before is not None
+    with_other_weights(folder / "run/train/reason")
     with pytest.raises(StaleError, match=r"weights\.distilled"):
         evaluate(recipe, folder / "run")
-    # What an earlier version evaluated has no weights noted and stays.
+    # What an earlier version evaluated has no weights noted, in its replies neither, and stays.
+    replies = folder / "run/eval/replies.jsonl"
+    noted = list(read_jsonl(replies))
+    write_jsonl(replies, [{key: value for key, value in line.items() if key != "weights"} for line in noted])
     fields = {key: value for key, value in evaluation_before.fields.items() if not key.startswith("weights.")}
     replace(evaluation_before, fields=fields, fingerprint=fingerprint(fields)).write(folder / "run/eval")
     before = predictions(folder)
     evaluate(recipe, folder / "run")
     assert untimed(predictions(folder)) == untimed(before)
+    write_jsonl(replies, noted)
     replace(evaluation_before).write(folder / "run/eval")
     evaluate(recipe, folder / "run", fresh=True)
     assert untimed(predictions(folder)) != untimed(before)
+
+
+def with_other_weights(stage: Path) -> None:
+    """Leave a finished stage as another training with the same settings would."""
+    trained = Manifest.read(stage)
+    assert trained is not None
+    path = stage / "model/model.safetensors"
+    save_file({name: value + 0.5 for name, value in load_file(path).items()}, path, {"format": "pt"})
+    replace(trained, outputs={**trained.outputs, "model/model.safetensors": describe(path)}).write(stage)
+
+
+@pytest.mark.parametrize("between", ['{answers_only = "answers"}', '{renamed = "reason"}'])
+def test_an_arm_that_comes_back_with_other_weights_is_asked_again(evaluated: Path, tmp_path: Path, between: str):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    recipe, run = load(folder / "recipe.toml"), folder / "run"
+    before = untimed(predictions(folder))
+    if "answers" in between:  # the arm goes before its stage is trained again
+        evaluate(load(folder / "recipe.toml", {"eval.arms": between}), run)
+        with_other_weights(run / "train/reason")
+    else:  # the same stage under another name
+        with_other_weights(run / "train/reason")
+        evaluate(load(folder / "recipe.toml", {"eval.arms": between}), run)
+        renamed = [{**line, "arm": "distilled"} for line in untimed(predictions(folder))]
+        assert renamed != [line for line in before if line["arm"] == "distilled"]
+    evaluate(recipe, run)
+    now = untimed(predictions(folder))
+    for arm in ("instruct", "distilled", "answers_only"):
+        same = [line for line in now if line["arm"] == arm] == [line for line in before if line["arm"] == arm]
+        assert same == (arm != "distilled")
 
 
 def test_an_arm_whose_stage_is_unfinished_says_what_to_run(place: Path):

@@ -186,6 +186,7 @@ def test_volatility_is_what_chance_gives_as_often_as_its_range_says():
             {"lowest": [1, 2, 3], "middle": [4, 5, 6], "highest": [7, 8, 9], "Hard": [0]},
         ),
         ([None, None], {}),
+        ([2, 1, 1.0, "1", "2", math.nan], {"1": [1, 2, 3], "2": [0, 4]}),
     ],
 )
 def test_difficulties_are_shown_as_they_are_or_in_terciles(values: list[Any], expected: dict[str, list[int]]):

@@ -11,11 +11,14 @@ import transformers
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    AutoTokenizer,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     SiglipConfig,
+    SiglipImageProcessorPil,
     SiglipModel,
+    SiglipProcessor,
     SiglipVisionConfig,
     SiglipVisionModel,
 )
@@ -253,6 +256,31 @@ def test_an_unreadable_checkpoint_is_one_message(checkpoints: Path, tmp_path: Pa
         (broken / "config.json").write_text("{")
     with pytest.raises(ModelError, match="broken"):
         siq_vl.load(str(broken))
+
+
+@pytest.mark.parametrize("part", ["tower", "decoder"])
+def test_a_part_whose_weights_are_pickled_is_not_loaded(checkpoints: Path, tmp_path: Path, part: str) -> None:
+    from safetensors.torch import load_file
+
+    pickled = Path(shutil.copytree(checkpoints / part, tmp_path / part))
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    names = {each: str(checkpoints / each) for each in ("tower", "decoder")} | {part: str(pickled)}
+    with pytest.raises(ModelError, match=r"cannot be loaded(.|\n)*safetensors"):
+        siq_vl.build(names["tower"], names["decoder"], 2)
+
+
+def test_images_are_normalised_as_the_processor_of_a_whole_siglip_checkpoint_says(
+    checkpoints: Path, tmp_path: Path
+) -> None:
+    tower = Path(shutil.copytree(checkpoints / "tower", tmp_path / "tower"))
+    images = SiglipImageProcessorPil(image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.6, 0.7])
+    tokenizer = AutoTokenizer.from_pretrained(checkpoints / "decoder")
+    SiglipProcessor(images, tokenizer).save_pretrained(tower)  # one file for both
+    assert not (tower / "preprocessor_config.json").exists()
+    _, processor = siq_vl.build(str(tower), str(checkpoints / "decoder"), 2)
+    assert list(processor.image_processor.image_mean) == [0.1, 0.2, 0.3]
+    assert list(processor.image_processor.image_std) == [0.4, 0.6, 0.7]
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused(checkpoints: Path, tmp_path: Path) -> None:
