@@ -344,7 +344,7 @@ def _ask_exported(
                 started = time.perf_counter()
                 answers = server.ask(samples)
                 seconds = (time.perf_counter() - started) / len(samples)
-                replies = [generation.parse_reply(ids, prompter) for _, ids in answers]
+                replies = [generation.parse_reply(ids, prompter, prompt) for prompt, ids in answers]
                 on_replies(
                     question_set,
                     [

@@ -11,11 +11,14 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, TextStreamer
 
 from distill import live_text
-from distill.rationale import STYLES, Style, split
+from distill.rationale import STYLES, Style, opened_thinking, split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
 from student.data.images import ImageStore
 from student.models.inputs import type_name
+
+_PROMPT_END = 16
+"""Tokens at the end of a prompt among which an opening thinking tag is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,7 @@ class Reply:
     """A student's reply to one question. `tokens` include the end of the turn."""
 
     text: str
+    """With the opening thinking tag where the prompt ends with it, as in a trace."""
     tokens: int
     rationale_tokens: int
     rationale_tokens_by_style: Mapping[Style, int]
@@ -163,7 +167,7 @@ def generate_replies(
 ) -> list[Reply]:
     """Replies to a batch, in its order; greedy without `draw`."""
     result = reply_ids(model, prompter, samples, batch, max_new_tokens=max_new_tokens, draw=draw)
-    return [parse_reply(ids, prompter) for ids in result]
+    return [parse_reply(ids, prompter, prompt) for (_, prompt), ids in zip(batch, result, strict=True)]
 
 
 def _end(ids: Sequence[int], encoder: Encoder) -> int:
@@ -171,12 +175,16 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
     return next((index for index, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
-def parse_reply(ids: Sequence[int], prompter: Prompter) -> Reply:
-    """The reply of these token ids, which include the end of the turn where it came."""
+def parse_reply(ids: Sequence[int], prompter: Prompter, prompt: Sequence[int]) -> Reply:
+    """The reply of these token ids, which include the end of the turn where it came, to a `prompt` of token ids."""
     encoder = prompter.encoder
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = encoder.tokenizer.decode(reply_ids, skip_special_tokens=False)
+    # Without the tag, thinking that is cut off would pass for an answer.
+    opened = opened_thinking(encoder.tokenizer.decode(list(prompt[-_PROMPT_END:]), skip_special_tokens=False))
+    if opened and not text.lstrip().startswith(opened.strip()):
+        text = opened + text
     counted = {style: _count(split(text, style).rationale, encoder) for style in STYLES}
     return Reply(
         text=text,

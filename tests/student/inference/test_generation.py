@@ -1,5 +1,6 @@
 """Greedy replies don't depend on the batch they were made in; a reply comes apart in one way."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from student.data import encode
 from student.data import images as pictures
 from student.inference import generation
 from student.inference.generation import Draw
+from student.inference.scoring import score_reply
 from student.models import inputs
 from student.models.siq_vl import build
 
@@ -139,12 +141,36 @@ def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     ids = processor.tokenizer("row 1: red, 1\n\n1<|im_end|>")["input_ids"]
     store = pictures.ImageStore(processor, torch.float32)
-    plain = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS, "plain"))
-    think = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS))
+    plain = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS, "plain"), [])
+    think = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS), [])
     assert plain.rationale_tokens == len(processor.tokenizer("row 1: red, 1")["input_ids"])
     assert think.rationale_tokens == 0 and plain.text == think.text
     by_style = {"think": 0, "plain": plain.rationale_tokens}
     assert think.rationale_tokens_by_style == plain.rationale_tokens_by_style == by_style
+
+
+def test_thinking_that_the_prompt_opens_and_the_token_limit_cuts_is_no_answer(world: Path, tmp_path: Path):
+    model, processor = build(str(world / "vision"), str(world / "language"), 2)
+    processor.chat_template = processor.chat_template.replace("assistant\\n' -}}", "assistant\\n<think>\\n' -}}")
+    (cut,) = answers(model, processor, questions(tmp_path, 1), batch_size=1, max_new_tokens=4).values()
+    assert cut.truncated and cut.text.startswith("<think>\n")
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
+    (prompt,) = encoder.prompts([("How many?", 0)])
+
+    def scored(text: str) -> dict:
+        ids = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        reply = asdict(generation.parse_reply(ids, prompter, prompt))
+        asked = Sample(id="s", images=(), question="How many?", answers=("7",), answer_type="number")
+        return score_reply(asked, reply, plain=False, relative_tolerance=0.0)
+
+    unfinished = scored("4 + 3 = 7")
+    assert (unfinished["answer"], unfinished["reasoning"]) == ("", "4 + 3 = 7")
+    assert unfinished["verdict"] != "correct" and unfinished["rationale_tokens"]
+    assert scored("4 + 3 = 7<|im_end|>")["verdict"] != "correct"  # it ends without an answer
+    for whole in ("4 + 3 = 7\n</think>\n\n7<|im_end|>", "<think>\n4 + 3 = 7\n</think>\n\n7<|im_end|>"):
+        found = scored(whole)
+        assert (found["verdict"], found["well_formed"], found["reasoning"]) == ("correct", True, "4 + 3 = 7")
 
 
 def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_path: Path):
