@@ -4,7 +4,6 @@ Signals are kept by partition and stay valid when the policy changes; decisions,
 them. The manifest is written last. This module sends no request to a teacher and needs no torch.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts import manifest
-from distill.artifacts.files import Output, locked, set_aside, storage_errors
+from distill.artifacts.files import Output, link_or_copy, locked, set_aside, storage_errors
 from distill.artifacts.integrity import changed, traces_digest
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
@@ -313,7 +312,7 @@ def _start_over(folder: Path) -> None:
             if path.suffix == ".jsonl":  # a journal is appended to, and what was set aside stays as it is
                 shutil.copy2(path, new)
             else:
-                os.link(path, new)
+                link_or_copy(path, new)
         set_aside(folder)
         following.rename(folder)
 

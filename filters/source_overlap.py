@@ -188,7 +188,8 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
             "tests": {test.name: test.digest for test in tests},
         }
     )
-    path, files = folder / f"{name}.parquet", folder / f"{name}.files.parquet"
+    # In a folder of their own: another source may be called "NAME.files".
+    path, files = folder / f"{name}.parquet", folder / "files" / f"{name}.parquet"
     saved = _known(name, path, files, made_from)
     if saved is not None:
         return saved

@@ -65,6 +65,16 @@ class Output:
     count: int | None = None
 
 
+def link_or_copy(path: Path, new: Path) -> None:
+    """Give a file a second name; copy it where the file system has no such links (exFAT, some network drives)."""
+    try:
+        os.link(path, new)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copy2(path, new)
+
+
 def describe(path: Path, count: int | None = None) -> Output:
     """Digest and size of a finished file."""
     return Output(sha256=file_sha256(path), bytes=path.stat().st_size, count=count)

@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from distill.artifacts.files import storage_errors
+from distill.artifacts.files import link_or_copy, storage_errors
 from distill.artifacts.manifest import Manifest
 
 
@@ -32,13 +32,13 @@ class Shared:
         return True
 
     def copy(self, key: str, stage: Path) -> None:
-        """Add a finished stage from elsewhere, with hard links: neither folder depends on the other."""
+        """Add a finished stage from elsewhere, by hard links where there are such; neither folder needs the other."""
         target = self.folder / key
         if self.find(key) is not None:
             return
         half = target.with_name(f".{key}.{os.urandom(8).hex()}")
         with storage_errors(target):
-            shutil.copytree(stage, half, copy_function=os.link)
+            shutil.copytree(stage, half, copy_function=link_or_copy)
             self._move(half, key)
 
     def keep(self, key: str, stage: Path) -> None:

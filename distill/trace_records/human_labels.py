@@ -21,6 +21,7 @@ FILE: Final = "labels/labels.jsonl"
 ENOUGH: Final = 100
 """From so many labels on, error rates are more than a first look."""
 _NOTE_CHARACTERS: Final = 2_000
+_NO_LABEL: Final = "it is no label:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +38,30 @@ class TraceLabel:
 def read_labels(run: Path) -> dict[str, TraceLabel]:
     """The last label of every labelled trace; damaged lines are left out.
 
-    Raises DataError for a line that was edited and names a key twice: which label was meant is not known.
+    Raises DataError for a line that was edited and is no label, or names a key twice: what was meant is not known.
     """
     fields = TraceLabel.__dataclass_fields__
     found: dict[str, TraceLabel] = {}
 
     def on_damage(line: Damaged) -> None:
-        if line.reason.startswith(TWICE):
+        if line.reason.startswith((TWICE, _NO_LABEL)):
             raise DataError(f"{run / FILE}:{line.line}: {line.reason}; correct the line")
 
-    for record in read_jsonl(run / FILE, on_damage=on_damage):
-        if isinstance(record.get("trace"), str) and record.get("label") in LABELS:
-            found[record["trace"]] = TraceLabel(**{name: record[name] for name in fields if name in record})
+    for record in read_jsonl(run / FILE, check=_label_fault, on_damage=on_damage):
+        found[record["trace"]] = TraceLabel(**{name: record[name] for name in fields if name in record})
     return found
+
+
+def _label_fault(record: Mapping[str, Any]) -> str:
+    """What keeps a record from being a label; empty when nothing does."""
+    if record.get("label") not in LABELS:
+        return f"{_NO_LABEL} label = {record.get('label')!r:.60} is none of {', '.join(LABELS)}"
+    if not isinstance(record.get("trace"), str):
+        return f"{_NO_LABEL} trace = {record.get('trace')!r:.60} is no id"
+    for name, kind in (("note", str), ("at", str), ("blind", bool)):
+        if not isinstance(record.get(name, kind()), kind):
+            return f"{_NO_LABEL} {name} = {record[name]!r:.60} is no {'text' if kind is str else 'true or false'}"
+    return ""
 
 
 class LabelJournal:

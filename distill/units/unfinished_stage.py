@@ -12,7 +12,6 @@ finished stage is stored like every other one (distill/units/stored_stage.py) an
 
 import hashlib
 import logging
-import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import orjson
 
-from distill.artifacts.files import Output, atomic_path, remembered_sha256
+from distill.artifacts.files import Output, atomic_path, link_or_copy, remembered_sha256
 from distill.artifacts.manifest import MANIFEST, canonical
 from distill.errors import DataError
 from distill.object_store.interface import ObjectStore
@@ -149,7 +148,7 @@ class FolderCopy:
                     target = self._held / name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     if not _is_growing(name):
-                        os.link(self.folder / name, target)
+                        link_or_copy(self.folder / name, target)
                     elif _is_finished(name, listing):
                         shutil.copyfile(self.folder / name, target)
                     else:

@@ -22,7 +22,7 @@ from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.tables.journal_pieces import Maker
 from filters.text.minhash import Scheme
 
-VERSION = "3"
+VERSION = "4"
 """Raised whenever the same dataset would get another card."""
 NOT_SAID = "not said"
 _PICTURES = {
@@ -177,7 +177,7 @@ def _selection(recipe: Recipe) -> str:
         if limit is not None
     ]
     for mix in select.mix:
-        shares = ", ".join(f"{value} {100 * share:.0f} %" for value, share in mix.shares.items())
+        shares = ", ".join(f"{value} {100 * share:g} %" for value, share in mix.shares.items())
         limits.append(f"shares by `{mix.by}` ({shares})")
     return ", ".join(limits) if limits else "all of them"
 

@@ -11,6 +11,8 @@ import os
 import re
 import tarfile
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,8 @@ SHARD_BYTES = 500_000_000
 TEXT = "text"
 """The series of examples without a picture."""
 
+_SERIES_LETTERS = 100
+"""Names of files have at most 255 bytes."""
 _OPEN_SERIES = 64
 """Files held open at once; beyond that a series goes on in its next file."""
 # No dot, for the key ends at the first one; no slash; short enough for the name field of a tar header.
@@ -42,6 +46,16 @@ def members(example: DatasetRow) -> list[tuple[str, bytes]]:
     return [*((f"{name}.{suffix}", data) for suffix, data in pictures), (f"{name}.json", text)]
 
 
+def _series(kinds: Sequence[str]) -> str:
+    """The name of the series of examples with pictures of these kinds: `png-jpg`, of many frames `jpg64`."""
+    name = "-".join(kinds)
+    if len(name) > _SERIES_LETTERS:
+        name = "-".join(f"{kind}{len(list(same))}" for kind, same in groupby(kinds))
+    if len(name) > _SERIES_LETTERS:
+        name = f"{len(kinds)}-pictures-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return name or TEXT
+
+
 class Shards:
     """Writes examples to the tars of a new folder; `files` holds the examples of each by its name."""
 
@@ -53,7 +67,7 @@ class Shards:
         folder.mkdir(parents=True)
 
     def add(self, example: DatasetRow) -> None:
-        series = "-".join(picture.suffix.removeprefix(".") for picture in example.pictures) or TEXT
+        series = _series([picture.suffix.removeprefix(".") for picture in example.pictures])
         parts = members(example)
         size = sum(1024 + len(data) for _, data in parts)
         name, file = self._file(series, size)

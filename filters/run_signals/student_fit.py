@@ -34,6 +34,9 @@ CHUNK_ROWS = 256
 """Rows measured in one call: a kill loses at most these, and batches are chosen from them."""
 _STAGING = ".next"
 _IDENTITY, _KEYS, _KEY_DIGITS = "identity", "keys", 16
+_UNREAD = "unread"
+"""There where a row of a file has one of these reasons: the picture may be readable now."""
+_UNREAD_REASONS = frozenset({"missing_image", "changed_image", "unreadable_image", "truncated_image", "empty_image"})
 _VALUES = ("nll", "rank_surprisal", "ifd", "blind_gap", "answer_nll")
 _DECIMALS = 6
 
@@ -71,7 +74,7 @@ class _EarlierValues:
             row["id"]: row
             for number, names in names_of_file.items()
             for row in run_signal_tables.read(self.paths[number])
-            if row["id"] in names
+            if row["id"] in names and row["student_reason"] not in _UNREAD_REASONS
         }
 
 
@@ -126,6 +129,8 @@ def measure(
             measure_batch,
             on_done,
         )
+        unread = sum(row.get("student_reason") in _UNREAD_REASONS for row in rows.values())
+        stamp |= {_UNREAD: str(unread)} if unread else {}
         run_signal_tables.write(part_paths[0], list(rows.values()), STUDENT, stamp)
         part_paths[0].with_suffix(".jsonl").unlink(missing_ok=True)
     return _replace_parts(folder, staging, count)

@@ -24,7 +24,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.machine.memory import seldom_collected
 from distill.types import Sample, Trace
 from filters.signals import registry
-from filters.signals.base import Extractor
+from filters.signals.base import ERROR, UNDECIDABLE, Extractor
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
@@ -36,6 +36,10 @@ from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_text
 from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
+_UNREAD = b"unread"
+"""There where a value is missing because a picture could not be read: it may be readable now."""
+_UNREAD_STATES = {"contamination_state": UNDECIDABLE, "ocr_state": ERROR}
+"""The states that unreadable pictures cause, by their column."""
 _ROW_GROUP = 8192
 
 _TEXTS: list[tuple[str, pa.DataType]] = [
@@ -181,10 +185,18 @@ def _write_file(
         _MADE_BY: _made_by(identity, table.column_names, scheme),
         _FINGERPRINT: _fingerprint(identity, table.column_names, scheme, content),
     }
+    if unread := len(_unread_samples(table)):
+        metadata[_UNREAD] = str(unread).encode()
     with digested_path(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
+
+
+def _unread_samples(table: pa.Table) -> set[str]:
+    """The samples with a value that a picture which could not be read may have cost."""
+    found = [pc.equal(table[name], state) for name, state in _UNREAD_STATES.items() if name in table.column_names]
+    return {sample for each in found for sample in table.filter(each)["sample_id"].to_pylist()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,10 +257,11 @@ def _read_earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> Earlier
     signed = task.scheme is not None and metadata_of_file[_MADE_BY] == _made_by(
         saved_identities, file.column_names, task.scheme
     )
+    unread = _unread_samples(file)
     unchanged_ids = [
         sample_id
         for sample_id, digest in zip(file["sample_id"].to_pylist(), file["content"].to_pylist(), strict=True)
-        if contents.get(sample_id) == digest
+        if contents.get(sample_id) == digest and sample_id not in unread
     ]
     rows = file.filter(pc.is_in(file["sample_id"], pa.array(unchanged_ids, pa.string())))
     valid = required_columns | {*(REMEMBERED if signed else ())}
@@ -322,7 +335,7 @@ def _fingerprint(identity: Mapping[str, Any], columns: list[str], scheme: Scheme
 def _is_current(task: PartitionTask) -> bool:
     """Whether the file holds what would be measured; columns of other families may be there or not."""
     metadata_of_file = _metadata(task.path) or {}
-    if _FINGERPRINT not in metadata_of_file:
+    if _FINGERPRINT not in metadata_of_file or _UNREAD in metadata_of_file:
         return False
     columns = pq.read_schema(task.path).names
     needed = {name for extractor in task.extractors for name in extractor.columns.names}

@@ -214,7 +214,9 @@ def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
 def trace(record: dict[str, Any]) -> Trace:
     """A journal's record as a trace; what no filter looks at (log-probabilities) stays in the journal."""
     known = {key: record[key] for key in Trace.__slots__ if key in record and key != "logprobs"}
-    return Trace(**(known | {"usage": Usage(**record["usage"])}))
+    # Another program may have written further counts.
+    counts = {key: record["usage"][key] for key in Usage.__slots__ if key in record["usage"]}
+    return Trace(**(known | {"usage": Usage(**counts)}))
 
 
 _PLANNED = ("id", "sample_id", "teacher")

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import os
 import random
@@ -417,3 +418,20 @@ def test_the_name_of_a_folder_decides_nothing(made, tmp_path, place):
     assert what_if(recipe(folder), run) == what_if(recipe(folder), folder / "run")
     name = next(iter(decisions(run)))
     assert explain_trace(run, name) == explain_trace(folder / "run", name)
+
+
+def test_a_file_system_without_hard_links_keeps_measured_signals_too(world, filtered, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as exFAT and some network drives do
+
+    monkeypatch.setattr(os, "link", refuse)
+    again = apply(recipe(world[0]), filtered, fresh=True)
+    assert (again.counts["measured"], again.counts["reused"]) == (0, 24)
+    assert (filtered / "filter.previous/signals/part-00000.parquet").is_file()
+
+
+def test_counts_that_another_program_adds_to_the_usage_of_a_trace_are_no_error(world):
+    run = run_of(world)
+    for path in run.glob("generate/*/*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b'"usage":{', b'"usage":{"written_by":3,'))
+    assert apply(recipe(world[0]), run).counts["selected"] == 6

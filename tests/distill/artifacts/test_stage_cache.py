@@ -1,5 +1,7 @@
 """Stages made once and linked."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -62,7 +64,16 @@ def test_a_folder_of_its_own_is_never_replaced_by_a_link(tmp_path: Path) -> None
     assert not own.is_symlink()
 
 
-def test_a_copied_stage_outlives_the_place_it_came_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_a_copied_stage_outlives_the_place_it_came_from(
+    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
     shared, stage = Shared(tmp_path / "shared"), made(tmp_path / "run" / "train" / "align")
     (stage / "deep").mkdir()
     (stage / "deep" / "weights").write_text("w")

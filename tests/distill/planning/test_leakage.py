@@ -262,3 +262,13 @@ def test_what_cannot_be_read_or_compared_in_time_is_named_and_raises_nothing(tmp
     assert "only its first 256 rows were" in found.not_compared["questions"]
     assert found.summary().count("\nnote: ") == 2
     assert found.overlaps[0].rows == 256 and found.leaking  # what was found by then counts
+
+
+def test_a_source_whose_name_ends_in_files_replaces_no_notes_of_another_one(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, range(1), TWO[0])
+    recipe = world(tmp_path, '[data."questions.files"]\nsource = "captions.jsonl"\n', questions=[row], test=[row])
+    (tmp_path / "captions.jsonl").write_bytes(orjson.dumps(row) + b"\n")
+    compare = {"training": ["questions", "questions.files"], "evaluation": ["test"]}
+    first = leakage.measure_leakage(recipe, tmp_path / "cache", **compare)
+    assert [each.pairs for each in first.overlaps] == [1, 1]
+    assert leakage.measure_leakage(recipe, tmp_path / "cache", **compare) == first

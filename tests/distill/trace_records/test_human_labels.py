@@ -61,3 +61,21 @@ def test_an_edited_label_that_names_a_key_twice_is_an_error(tmp_path: Path) -> N
     path.write_bytes(b'{"trace":"aa","label":"wrong"}\n{"trace":"bb","label":"wrong","label":"correct"}\n')
     with pytest.raises(DataError, match=r"labels\.jsonl:2: it names a key twice: 'label'; correct the line"):
         read_labels(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (b'{"trace":"bb","label":"Correct"}', "label = 'Correct' is none of correct, wrong, unsure"),
+        (b'{"trace":"bb","label":["wrong"]}', r"label = \['wrong'\] is none of"),
+        (b'{"trace":7,"label":"wrong"}', "trace = 7 is no id"),
+        (b'{"trace":"bb","label":"wrong","blind":1}', "blind = 1 is no true or false"),
+        (b'{"trace":"bb","label":"wrong","note":5}', "note = 5 is no text"),
+    ],
+)
+def test_an_edited_line_that_is_no_label_is_an_error_that_names_it(tmp_path: Path, line: bytes, what: str) -> None:
+    path = tmp_path / FILE
+    path.parent.mkdir()
+    path.write_bytes(b'{"trace":"aa","label":"wrong"}\n' + line + b"\n")
+    with pytest.raises(DataError, match=rf"labels\.jsonl:2: it is no label: {what}.*; correct the line"):
+        read_labels(tmp_path)

@@ -13,7 +13,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from filters.apply import apply
-from filters.dataset.card import render_card
+from filters.dataset.card import _selection, render_card
 from filters.dataset.card_facts import facts
 from filters.decisions.funnel import STEPS
 from filters.decisions.funnel import measure as measure_funnel
@@ -255,3 +255,8 @@ def test_a_card_is_the_same_text_every_time_and_names_no_folder_of_this_machine(
     again = apply(chosen, run, fresh=True)
     assert (run / "filter/dataset/README.md").read_text() == text and str(run.parent) not in text
     assert again.outputs["dataset/README.md"].sha256
+
+
+def test_the_card_rounds_no_share_of_a_mix(tmp_path):
+    mix = '[[filter.select.mix]]\nby = "domain"\nshares = {charts = 0.125, scenes = 0.29}\n'
+    assert _selection(recipe(tmp_path, mix)) == "shares by `domain` (charts 12.5 %, scenes 29 %)"

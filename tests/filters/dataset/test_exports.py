@@ -3,6 +3,7 @@
 import io
 import re
 import tarfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -379,3 +380,18 @@ def test_the_folder_of_the_terminal_is_no_new_folder(run, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="choose a new folder"):
         exports.export(run, ALL, Path())
+
+
+def test_examples_with_many_pictures_have_a_series_whose_name_fits(run, tmp_path):
+    example = next(one for one in originals(run).values() if len(one.pictures) == 2)
+    first, second = example.pictures
+    mixed = [first, replace(second, suffix=".jpg")] * 80
+    shards = Shards(tmp_path / "shards")
+    for pictures in ([first] * 70, [first] * 70, [first] * 71, mixed, [*mixed, first]):
+        shards.add(replace(example, pictures=tuple(pictures)))
+    shards.close()
+    files = list(shards.files.items())
+    assert files[:2] == [("png70-00000.tar", 2), ("png71-00000.tar", 1)]
+    assert [name.partition("-")[0] for name, _ in files[2:]] == ["160", "161"] and {n for _, n in files[2:]} == {1}
+    with tarfile.open(tmp_path / "shards/png70-00000.tar") as tar:
+        assert len(tar.getnames()) == 2 * 71

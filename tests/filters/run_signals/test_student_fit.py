@@ -235,3 +235,20 @@ def test_more_of_each_teacher_keeps_what_was_measured(tmp_path: Path) -> None:
     first = run(items(), tmp_path, per_teacher=5)[1]
     second = run(items(), tmp_path, per_teacher=8)[1]
     assert not set(first.asked) & set(second.asked) and len(second.asked) == 6
+
+
+def test_a_trace_whose_picture_could_not_be_read_is_measured_again(tmp_path: Path) -> None:
+    found = items(4)
+
+    def blind(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
+        return [
+            {"reason": "missing_image"} if trace.id == found[0][0] else values
+            for (_, trace), values in zip(pairs, Student()(pairs), strict=True)
+        ]
+
+    (path, *_) = student_fit.measure(found, tmp_path, blind, identity=IDENTITY)
+    assert rows([path])[found[0][0]]["student_reason"] == "missing_image"
+    paths, student = run(found, tmp_path)
+    assert student.asked == [found[0][0]] and rows(paths)[found[0][0]]["student_state"] == "ok"
+    assert content(paths) == content(run(found, tmp_path / "other")[0])
+    assert run(found, tmp_path)[1].calls == 0

@@ -373,3 +373,19 @@ def test_the_filter_drops_the_traces_of_leaked_questions(tmp_path):
     (tmp_path / "test.jsonl").write_bytes(orjson.dumps(row | {"question": "Who?"}))
     with pytest.raises(StaleError, match=r"extractors\.contamination\.index_sha256"):
         apply(recipe, tmp_path / "run")
+
+
+def test_a_picture_that_can_be_read_again_is_compared_again(tmp_path):
+    samples, traces = small_world(tmp_path / "pictures")
+    generate_folder(tmp_path / "run", samples, traces)
+    resaved(tmp_path, samples[2].images[0])
+    row = {"question": samples[2].question, "answer": "2", "image": "again.bmp"}
+    (tmp_path / "test.jsonl").write_bytes(orjson.dumps(row))
+    recipe = recipe_of(tmp_path, '[data.test]\nsource = "test.jsonl"\n[filter]\nworkers = 1\n')
+    picture_file = Path(samples[2].images[0].path)
+    picture_file.rename(tmp_path / "away.png")
+    assert apply(recipe, tmp_path / "run").counts["rule.contaminated"] == 0
+    (tmp_path / "away.png").rename(picture_file)
+    again = apply(recipe, tmp_path / "run", fresh=True).counts
+    assert (again["rule.contaminated"], again["measured"], again["reused"]) == (4, 4, len(traces) - 4)
+    assert apply(recipe, tmp_path / "run", fresh=True).counts["measured"] == 0

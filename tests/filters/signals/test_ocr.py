@@ -123,6 +123,7 @@ def test_rows_that_were_measured_elsewhere_need_no_image_again(
     world: tuple[Path, dict[str, Sample], list[Trace]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, samples, traces = world
+    traces = [each for each in traces if each.sample_id != samples["lost"].id]
     run = folder / "run"
     generate_folder(run, samples.values(), traces)
     apply(recipe(folder, RULE), run)
@@ -162,3 +163,14 @@ def test_only_a_recipe_that_asks_for_the_signal_needs_the_extra(
     registry.build(recipe(tmp_path))
     with pytest.raises(MissingExtra, match=r"'ocr' needs rapidocr, .* pip install 'cot-distill\[ocr\]'"):
         registry.build(recipe(tmp_path, RULE))
+
+
+def test_a_picture_that_can_be_read_again_is_read_again(world: tuple[Path, dict[str, Sample], list[Trace]]) -> None:
+    folder, samples, traces = world
+    traces = [each for each in traces if each.sample_id in {samples["lost"].id, samples["text"].id}]
+    generate_folder(folder / "run", samples.values(), traces)
+    assert apply(recipe(folder, RULE), folder / "run").counts["error.ocr"] == 1
+    receipt(folder / "pictures", "lost.png", "Milk 3", "Soup 8")
+    again = apply(recipe(folder, RULE), folder / "run", fresh=True)
+    assert "error.ocr" not in again.counts and (again.counts["measured"], again.counts["reused"]) == (1, 1)
+    assert signals(folder / "run", samples)["lost", 0]["ocr_verdict"] == "supported"
