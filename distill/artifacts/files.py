@@ -65,7 +65,7 @@ class Output:
     count: int | None = None
 
 
-def link_or_copy(path: Path, new: Path) -> None:
+def link_or_copy(path: Path | str, new: Path | str) -> None:
     """Give a file a second name; copy it where the file system has no such links (exFAT, some network drives)."""
     try:
         os.link(path, new)
