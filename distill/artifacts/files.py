@@ -39,6 +39,8 @@ def _numbers(*names: str) -> frozenset[int]:
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
+_NO_LINKS: Final = _numbers("EPERM", "EACCES", "EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EINVAL", "EXDEV", "EMLINK")
+"""Errors of a file system that gives no file, or not this one, a second name."""
 _TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST")
 _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
@@ -69,9 +71,9 @@ def link_or_copy(path: Path | str, new: Path | str) -> None:
     """Give a file a second name; copy it where the file system has no such links (exFAT, some network drives)."""
     try:
         os.link(path, new)
-    except FileExistsError:
-        raise
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
         shutil.copy2(path, new)
 
 
