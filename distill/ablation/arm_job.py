@@ -28,6 +28,8 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.rounds.make_round import RoundSteps, make_round
+from distill.trace_records.human_labels import FILE as LABELS_FILE
+from distill.trace_records.human_labels import read_labels
 from distill.trackers import tracked
 from distill.types import Progress, ProgressCallback, unwatched
 
@@ -270,6 +272,7 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
         "filter": affecting(recipe.filter, "filter") | affecting(recipe.filter, "card"),
         "data": {name: reader.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
         "seed": recipe.seed,
+        **_labels(recipe, run, folder),
     }
     key = f"filter-{traces}-{fingerprint(settings)[:16]}"
     target = folder / "filter"
@@ -289,3 +292,13 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     if previous.is_symlink():
         previous.unlink()
     shared.keep(key, target)
+
+
+def _labels(recipe: Recipe, run: Path, folder: Path) -> dict[str, str]:
+    """Give an arm the labels that people gave traces, where its filter reads them; what identifies them."""
+    from filters.run_signals import human_verdicts
+
+    if "human" not in recipe.filter.signals or not (labels := read_labels(run / ABLATE)):
+        return {}
+    make_link((run / ABLATE / LABELS_FILE).parent, (folder / LABELS_FILE).parent)
+    return human_verdicts.identity(labels)

@@ -18,7 +18,7 @@ from distill.ablation.arms import arm, changes, needed, possible, stage_under_st
 from distill.ablation.costs import measured_folder
 from distill.ablation.power import keep_statement, seed_names
 from distill.ablation.results import ArmResult, outcome
-from distill.artifacts.files import locked, write_text
+from distill.artifacts.files import atomic_path, locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_number, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
@@ -28,6 +28,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.stages import lineage
 from distill.teacher_fits import Fits, fit_values
+from distill.trace_records.human_labels import FILE as LABELS_FILE
 from distill.types import Progress, ProgressCallback, unwatched
 
 
@@ -68,6 +69,7 @@ def ablate(
             _set_aside(folder)
         packages.require("distill ablate", *packages.TRAIN)  # before teachers are paid
         _generate(recipe, run, on_progress)
+        _keep_labels(run)
         numbers = asked.seeds_of(recipe)
         if recipe.ablate.studies:
             keep_statement(recipe, folder, chosen(recipe, AskedArms())[0], numbers)
@@ -230,6 +232,16 @@ def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
     if not (run / RECIPE).exists():
         write_text(run / RECIPE, recipe.to_toml())
     generate(recipe, run, on_progress=on_progress)
+
+
+def _keep_labels(run: Path) -> None:
+    """Keep the labels that people gave traces until now: all arms of a command have the same."""
+    kept = run / ABLATE / LABELS_FILE
+    if (run / LABELS_FILE).is_file():
+        with atomic_path(kept) as temporary:
+            shutil.copyfile(run / LABELS_FILE, temporary)
+    else:
+        kept.unlink(missing_ok=True)
 
 
 def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:

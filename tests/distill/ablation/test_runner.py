@@ -2,25 +2,30 @@
 
 import runpy
 import shutil
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from distill.ablation import arm_job, arms, runner
 from distill.ablation import results as effects
-from distill.ablation import runner
 from distill.ablation.runner import AskedArms, Job, ablate, place, report_finished
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
+from distill.artifacts.stage_cache import Shared
 from distill.cli import app
 from distill.commands.stages import ablate_recipe
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
+from distill.trace_records.human_labels import LabelJournal
+from distill.types import unwatched
 
 ROOT = Path(__file__).parents[3]
 TINY = ROOT / "recipes" / "tiny"
@@ -362,3 +367,30 @@ def test_arms_of_other_traces_are_not_kept_beside_those_of_a_seed(
     path.write_bytes(orjson.dumps(values | {"identity": values["identity"] | {"traces": "others"}}))
     with pytest.raises(SystemExit, match="of other traces"):
         outcomes.keep(recipe, finished / "run", kept)
+
+
+def test_the_dataset_of_an_arm_follows_the_labels_of_people(finished: Path, tmp_path: Path) -> None:
+    rule = 'signals = ["answer", "human"]\nrules = [{ name = "human", drop = "human_verdict = \'wrong\'" }]\n'
+    path, run = tmp_path / "mine.toml", tmp_path / "run"
+    path.write_text(RECIPE.replace("[filter.select]", f"[filter]\n{rule}[filter.select]"), encoding="utf-8")
+    shutil.copytree(finished / "run/generate", run / "generate")
+    recipe, shared = loading.load(path), Shared(run / "ablate/shared")
+
+    def traces(name: str) -> set[str]:
+        """What the reference's first stage of traces would learn from, with the labels that are there now."""
+        planned, folder = arms.arm(recipe, "distilled", seed=0), run / "ablate/arms" / name
+        runner._keep_labels(run)
+        arm_job._link_traces(recipe, planned.recipe, run, folder, unwatched)
+        arm_job._filter(planned.recipe, run, folder, shared, unwatched)
+        files = sorted((folder / "filter/dataset/train").glob("*.parquet"))
+        return {trace for file in files for trace in pq.read_table(file)["trace_id"].to_pylist()}
+
+    unlabelled = traces("first")
+    wrong = sorted(unlabelled)[:3]
+    with closing(LabelJournal(run)) as journal:
+        for trace in wrong:
+            journal.add({"trace": trace, "label": "wrong"})
+    assert not traces("second") & {*wrong}
+    assert not traces("first") & {*wrong}  # its dataset is made anew
+    shutil.rmtree(run / "labels")
+    assert traces("third") == unlabelled
