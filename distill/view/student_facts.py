@@ -3,7 +3,8 @@ replies of all arms to one question beside each other, also against those of ano
 evaluation wrote."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ import orjson
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, RECIPE, VALIDATION
 from distill.data import reader
+from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
 from distill.reports.findings import read_findings
 from distill.stats.intervals import paired
@@ -120,14 +122,15 @@ class Students:
         """References of the images of the evaluation's questions, by sample; none where the source is gone."""
         with self._lock:
             if self._images is None:
-                self._images = {}
-                if (self._run / RECIPE).is_file():
-                    recipe = load(self._run / RECIPE)
-                    self._images = {
-                        sample.id: [asdict(image) for image in sample.images]
-                        for sample in reader.samples(recipe, recipe.eval.data)
-                    }
+                self._images = dict(self._read_images())
             return self._images
+
+    def _read_images(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        with suppress(DataError, RecipeError):  # replies are shown without images then
+            if (self._run / RECIPE).is_file():
+                recipe = load(self._run / RECIPE)
+                for sample in reader.samples(recipe, recipe.eval.data):
+                    yield sample.id, [asdict(image) for image in sample.images]
 
     def _read(self) -> list[dict[str, Any]]:
         own = self._read_own()

@@ -50,8 +50,8 @@ function drawArms() {
     return [name, `${percent(arm.accuracy)} [${arm.ci95.map((end) => (100 * end).toFixed(1)).join(", ")}] of ${arm.n.toLocaleString("en")}`, arm.limited_by || ""];
   })) : make("p", { class: "hint" }, "No student has been asked yet: distill eval asks them."));
   byId("changes").replaceChildren(...(facts.changes.length ? [make("h3", {}, "Against the other run"), table(facts.changes.map(change))] : []));
-  for (const [id, choices] of [["right", names], ["wrong", names], ["domain", facts.domains]])
-    byId(id).replaceChildren(make("option", { value: "" }, "any"), ...choices.map((name) => make("option", { value: name }, name || "none")));
+  for (const [id, choices] of [["right", names], ["wrong", names], ["domain", facts.domains.filter(Boolean)]])
+    byId(id).replaceChildren(make("option", { value: "" }, "any"), ...choices.map((name) => make("option", { value: name }, name)));
   readAddress();
 }
 
