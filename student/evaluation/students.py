@@ -4,8 +4,9 @@ Computes its identity, rejects a student that cannot work before any question is
 questions (student/evaluation/collect_replies.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,23 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
         stage = by_name.get(arms[arm])
         return stage is not None and is_traces(stage) and stage.target == "rationale"
 
-    return (
+    ordered = (
         {arm: arms[arm] for arm in arms if not taught(arm)} | others | {arm: arms[arm] for arm in arms if taught(arm)}
     )
+    _require_distinct_differences(recipe, list(ordered))
+    return ordered
+
+
+def _require_distinct_differences(recipe: Recipe, arms: Sequence[str]) -> None:
+    """Raise RecipeError where two pairs of arms have one name `later-earlier`: a result would replace the other."""
+    pairs: dict[str, tuple[str, str]] = {}
+    for earlier, later in combinations(arms, 2):
+        first = pairs.setdefault(f"{later}-{earlier}", (later, earlier))
+        if first != (later, earlier):
+            raise RecipeError(
+                f"{recipe.path}: the difference of the arms {first[0]} and {first[1]} and that of {later} and "
+                f"{earlier} would both be named {later}-{earlier}; rename an arm in eval.arms or eval.students"
+            )
 
 
 def evaluated_students(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]:
