@@ -65,8 +65,8 @@ _TIMED = (
 )
 
 
-async def measure(tab: Tab, address: str, filtered: bool) -> list[str]:
-    """The seconds of the first page and of every action, as lines."""
+async def measure(tab: Tab, address: str, filtered: bool, think_s: float) -> list[str]:
+    """The seconds of the first page and of every action, as lines; a person reads for `think_s` before each action."""
     tab.patience_s = 600.0
     await tab.call("Page.enable")
     await tab.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
@@ -79,9 +79,11 @@ async def measure(tab: Tab, address: str, filtered: bool) -> list[str]:
         f"first paint {paint / 1000:.2f} s, list {seen['list'] / 1000:.2f} s, trace {seen['trace'] / 1000:.2f} s"
     ]
     for name, action in ((_FILTERED if filtered else {}) | _ALWAYS).items():
+        await asyncio.sleep(think_s)
         listed, all_drawn, total, problem = await tab.evaluate(_ACT.replace("ACTION", action))
         lines.append(f"{name}: {total:,} traces, list {listed:.2f} s, trace {all_drawn:.2f} s {problem}")
     for name, action in _POLICY.items() if filtered else ():
+        await asyncio.sleep(think_s)
         lines.append(f"{name}: {await tab.evaluate(_TIMED.replace('ACTION', action)):.2f} s")
     return lines + [f"console: {problem}" for problem in tab.problems]
 
@@ -103,6 +105,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=1_000_000)
     parser.add_argument("--unfiltered", action="store_true")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds from the address to its opening")
+    parser.add_argument("--think", type=float, default=0.0, help="seconds before each action")
     arguments = parser.parse_args()
     if not arguments.folder.exists():
         enlarge(arguments.run, arguments.folder, arguments.traces)
@@ -114,7 +117,7 @@ def main() -> None:
         address = server.stdout.readline().strip()
         print(f"from the command to the address: {time.perf_counter() - begin:.2f} s", flush=True)
         time.sleep(arguments.pause)
-        print(*browse(lambda tab: measure(tab, address, not arguments.unfiltered)), sep="\n")
+        print(*browse(lambda tab: measure(tab, address, not arguments.unfiltered, arguments.think)), sep="\n")
         status = Path(f"/proc/{server.pid}/status").read_text()
         peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
         print(f"memory of the server: {peak / 1024:.0f} MB at most")

@@ -8,14 +8,17 @@ another name for 127.0.0.1 reaches the run. The page fetches nothing from elsewh
 """
 
 import asyncio
+import math
 import secrets
 import shlex
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+import duckdb
 import orjson
 from aiohttp import web
 
@@ -64,6 +67,8 @@ _READ_AT_ONCE: Final = 20_000
 _SHOWN_ID: Final = 80
 _END_S: Final = 2.0
 """How long Ctrl-C waits for answers."""
+_IDLE_S: Final = 2.0
+"""Without a request for traces for so long, the server prepares what may be asked for next."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -83,6 +88,8 @@ class ViewServer:
         """Why no label is taken; empty where labels are."""
         self.asking: Asking | None = None
         self._labels_given = 0
+        self._asked_at = math.inf
+        """When traces were asked for last, by `time.monotonic`."""
         self.refusals = RefusalLog()
         self._labelling = asyncio.Lock()
         try:
@@ -144,9 +151,16 @@ class ViewServer:
             await runner.cleanup()
 
     async def _prepare(self) -> None:
-        """Count what the first page shows, while a person opens it."""
+        """Count what the first page shows, while a person opens it. Then read what *Policy* compares.
+
+        A million traces take 3 s for that, so it waits until the person reads a trace and asks for nothing else.
+        """
         with suppress(DistillError):  # the page tells it
             await asyncio.to_thread(self.table.prepare)
+        while (idle := time.monotonic() - self._asked_at) < _IDLE_S:
+            await asyncio.sleep(min(_IDLE_S, _IDLE_S - idle))
+        with suppress(DistillError, OSError, duckdb.Error):  # of a run that is being changed; the page asks again
+            await asyncio.to_thread(lambda: compare_policy(self.table, policy(self.table), self.compared))
 
     def close(self) -> None:
         self.table.close()
@@ -223,6 +237,7 @@ class ViewServer:
     async def _traces(self, request: web.Request) -> web.Response:
         asked = request.query
         chosen = {name: asked.getall(name) for name in FACETS if name in asked}
+        self._asked_at = time.monotonic()
         query = Query(
             where=asked.get("where", ""),
             words=asked.get("words", ""),
@@ -234,6 +249,7 @@ class ViewServer:
         return _json(await asyncio.to_thread(self.table.search, query))
 
     async def _trace(self, request: web.Request) -> web.Response:
+        self._asked_at = time.monotonic()
         facts = await asyncio.to_thread(trace_facts, self.table, request.match_info["id"])
         label = self.labels.get(facts["id"])
         return _json(facts | {"label": label and {"label": label.label, "note": label.note, "at": label.at}})

@@ -25,6 +25,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
 from distill.view.trace_journals import JOURNAL, TraceJournals
 from filters.decisions.rules import Condition, check, check_condition
+from filters.signals.schema import SIDE
 from filters.tables.signal_database import (
     Tables,
     closed_database,
@@ -287,7 +288,9 @@ class TraceTable:
     def value_range(self, column: str) -> tuple[float, float]:
         """The smallest and the largest value of a column; zeros where it has none."""
         name = identifier(column)
-        (row,) = self._rows(f"SELECT coalesce(min({name}), 0) AS low, coalesce(max({name}), 0) AS high FROM facts")
+        joined = not self.filtered or any(column.lower() in schema.names for _, schema in SIDE.values())
+        source = "facts" if joined else "local"  # a tenth of the time
+        (row,) = self._rows(f"SELECT coalesce(min({name}), 0) AS low, coalesce(max({name}), 0) AS high FROM {source}")
         return float(row["low"]), float(row["high"])
 
     def holds(self, trace_id: str) -> bool:

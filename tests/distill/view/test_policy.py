@@ -1,17 +1,22 @@
 """The policy bench of `distill view`: another policy is compared, and written to a recipe that was named."""
 
 import shutil
+import threading
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
-from view_servers import Visitor, unfiltered
+from view_servers import Visitor, unfiltered, viewed
 
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
+from distill.view import server
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
 from distill.view.trace_table import TraceTable
+from filters.what_if import LastTraces
 
 
 def test_the_policy_of_the_run_changes_nothing_and_another_one_is_compared_with_it(run: Path) -> None:
@@ -33,6 +38,30 @@ def test_a_threshold_comes_with_the_range_of_its_column(run: Path) -> None:
     (rule,) = [rule for rule in policy(TraceTable(run))["rules"] if rule["name"] == "repetition"]
     threshold = rule["threshold"]
     assert threshold["column"] == "repetition_ngram" and 0 <= threshold["low"] <= threshold["high"] <= 1
+
+
+@pytest.mark.parametrize("failure", [None, DataError("not there"), OSError("gone"), duckdb.Error("changed")])
+def test_the_first_comparison_is_prepared_while_a_person_reads_and_its_failure_ends_nothing(
+    run: Path, failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = threading.Event()
+
+    def prepare(table: TraceTable, asked: dict[str, Any], last: LastTraces) -> dict[str, Any]:
+        assert [rule["name"] for rule in asked["rules"]] == [rule["name"] for rule in policy(table)["rules"]]
+        prepared.set()
+        if failure is not None:
+            raise failure
+        return compare_policy(table, asked, last)
+
+    monkeypatch.setattr(server, "compare_policy", prepare)
+    monkeypatch.setattr(server, "_IDLE_S", 0.1)
+    with viewed(run) as (visitor, _):
+        assert not prepared.wait(0.3)  # the page is not open yet
+        visitor.ask("/api/traces")
+        assert prepared.wait(20)
+        monkeypatch.undo()
+        asked = policy(TraceTable(run))
+        assert visitor.ask("/api/policy", asked)[1] == compare_policy(TraceTable(run), asked)
 
 
 def test_a_policy_that_cannot_be_right_names_the_rule(visitor: Visitor, tmp_path: Path, run: Path) -> None:
