@@ -66,7 +66,7 @@ _TIMED = (
 
 
 async def measure(tab: Tab, address: str, filtered: bool, think_s: float) -> list[str]:
-    """The seconds of the first page and of every action, as lines; a person reads for `think_s` before each action."""
+    """The seconds of the first page and of every action, as lines; a person reads for `think_s` before each."""
     tab.patience_s = 600.0
     await tab.call("Page.enable")
     await tab.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)

@@ -23,15 +23,14 @@ from distill.local_paths import as_argument
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
+from distill.view.filtered_traces import OWN, create_facts, create_scanned, with_labels
 from distill.view.trace_journals import JOURNAL, TraceJournals
 from filters.decisions.rules import Condition, check, check_condition
-from filters.signals.schema import SIDE
 from filters.tables.signal_database import (
     Tables,
     closed_database,
     connect,
     identifier,
-    join_aligned,
     parquet_rows,
     text,
 )
@@ -44,7 +43,6 @@ _INTERRUPT_S = 0.1
 _REMEMBERED = 64
 _FACET_VALUES = 30
 _LABELS = "CREATE TEMP TABLE labels (id VARCHAR PRIMARY KEY, label VARCHAR)"
-_OWN = pa.schema([("fate", pa.string()), ("label", pa.string())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,20 +90,12 @@ class TraceTable:
             tables = Tables.of(folder)
             self._database = connect(tables, more=more | {"decisions": folder / DECISIONS})
             self.signal_columns = tables.columns
-            self.columns = pa.schema([*tables.columns, *_OWN])
-            # `signals` joins the side tables; without any, rows of the aligned files are put side by side.
-            joined = (
-                "decisions LEFT JOIN signals ON decisions.id = signals.id"
-                if tables.side
-                else join_aligned(self._database, "decisions", ["local"]).replace("local", "local AS signals", 1)
-            )
-            self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT signals.*,
-                CASE WHEN decisions.selected THEN 'selected' WHEN decisions.kept THEN 'kept, not selected'
-                ELSE 'dropped' END fate,
-                list_transform(decisions.reasons, lambda reason: reason.rule) AS rules FROM {joined}""")
+            self.columns = pa.schema([*tables.columns, *OWN])
+            create_facts(self._database, tables)
+            self._tables, self._aligned = tables, False
         else:
             self._database = closed_database(files=[samples] if more else [])
-            self.columns = pa.schema([*JOURNAL, ("domain", pa.string()), *_OWN])
+            self.columns = pa.schema([*JOURNAL, ("domain", pa.string()), *OWN])
             self._read = TraceJournals(self.run / "generate", self._database)
             domain = "samples.domain" if more else "NULL::VARCHAR"
             if more:
@@ -114,10 +104,7 @@ class TraceTable:
             self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT journal.*, {domain} AS domain,
                 'not filtered' AS fate, []::VARCHAR[] AS rules FROM journal {joined}""")
         self._database.execute(_LABELS)
-        self._database.execute(
-            "CREATE TEMP VIEW traces AS SELECT facts.*, labels.label FROM facts "
-            "LEFT JOIN labels ON labels.id = facts.id"
-        )
+        self._database.execute(f"CREATE TEMP VIEW traces AS {with_labels('facts')}")
         self._has_samples = bool(more)
         self._write_labels(self._labels)
         self._opened += 1
@@ -226,7 +213,7 @@ class TraceTable:
         conditions = [base, *(sql for sql, _ in chosen.values())]
         own = "decisions" if self.filtered else "journal"  # without the joins of `traces`
         ids = self._rows(
-            f"SELECT id FROM {own if conditions == ['true'] and not column else 'traces'} "
+            f"SELECT id FROM {own if conditions == ['true'] and not column else self._scanned()} "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}id LIMIT ? OFFSET ?",
             [*values, *(value for _, value in chosen.values()), query.limit, query.offset],
             limited=base != "true",
@@ -268,12 +255,25 @@ class TraceTable:
             for name in names
         )
         return self._rows(
-            f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM traces WHERE {base}) "
+            f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM {self._scanned()} WHERE {base}) "
             f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
             f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
             [*(value for _, value in chosen.values()), *values],
             limited=base != "true",
         )
+
+    def _scanned(self) -> str:
+        """The view for a query that reads all traces."""
+        if not self.filtered:
+            return "traces"
+        with self._lock:
+            if not self._aligned:
+                try:
+                    create_scanned(self._database, self._tables)
+                except duckdb.Error as error:
+                    raise DataError(f"{self.run}: the traces cannot be read: {first_line(error)}") from None
+                self._aligned = True
+        return "scanned"
 
     def _facets(self) -> list[str]:
         return [name for name in FACETS if name == "rule" or name in self.columns.names]
@@ -287,10 +287,8 @@ class TraceTable:
 
     def value_range(self, column: str) -> tuple[float, float]:
         """The smallest and the largest value of a column; zeros where it has none."""
-        name = identifier(column)
-        joined = not self.filtered or any(column.lower() in schema.names for _, schema in SIDE.values())
-        source = "facts" if joined else "local"  # a tenth of the time
-        (row,) = self._rows(f"SELECT coalesce(min({name}), 0) AS low, coalesce(max({name}), 0) AS high FROM {source}")
+        listed = f"coalesce(min({identifier(column)}), 0) AS low, coalesce(max({identifier(column)}), 0) AS high"
+        (row,) = self._rows(f"SELECT {listed} FROM {self._scanned()}")
         return float(row["low"]), float(row["high"])
 
     def holds(self, trace_id: str) -> bool:
