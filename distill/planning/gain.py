@@ -33,7 +33,8 @@ MEASURED = 200
 """Kept traces of a teacher that the student reads at most."""
 ENOUGH = 0.25
 """With a quarter of the traces of a domain, a student of the tiny world lost 2 of 30 points (docs/results.md)."""
-ALL = "all"
+ALL = "all teachers"
+"""No teacher can have a name with a space."""
 _FITS = ("blind_gap", "rank_surprisal", "nll")
 
 

@@ -4,6 +4,7 @@ Every default of the toolkit lives in the section models and nowhere else. disti
 Paths stay as written; `Recipe.local()` resolves one against the recipe's folder.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self
@@ -65,10 +66,14 @@ class Recipe(Section):
         for kind, names in (
             ("teachers", [teacher.name for teacher in self.teachers]),
             ("stages", [stage.name for stage in self.stages]),
+            ("sources", list(self.data)),
         ):
-            repeated = sorted({name for name in names if names.count(name) > 1})
+            # On file systems that ignore case (macOS, Windows), A and a are one folder.
+            uses = Counter(name.lower() for name in names)
+            repeated = sorted({name for name in names if uses[name.lower()] > 1})
             if repeated:
-                raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}")
+                case = ", which differ in case alone" if len(repeated) > 1 else ""
+                raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}{case}")
         for key_name, name, known in self._named():
             if name is not None and name not in known:
                 raise ValueError(unknown_value(key_name, name, list(known)))

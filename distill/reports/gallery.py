@@ -27,7 +27,8 @@ _PICTURES = 4
 _NOMINAL = 120
 """Bytes that a picture's element may differ between a draft and the page."""
 
-GAINED, BOTH, NEITHER, LOST = "gained", "all right", "none right", "lost"
+GAINED, BOTH, NEITHER, LOST = "gained", "both right", "neither right", "lost"
+"""What became of a question between two arms; other arms of its card may have any verdict."""
 RIGHT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 FAILURES_FIRST = (LOST, NEITHER, WRONG, UNDECIDED, GAINED, BOTH, RIGHT)
 

@@ -48,6 +48,8 @@ def write_returned(recipe: Recipe, attempts: Sequence[Path], folder: Path) -> Ma
     settings = recipe.rounds
     evaluated = [require(run, "eval", next_step="run `distill run` again") for run in attempts]
     fields = {
+        # What a question holds besides its words, such as the table of its chart, is not in the predictions.
+        "evaluations": [manifest.fingerprint for manifest in evaluated],
         "predictions": [manifest.outputs[PREDICTIONS].sha256 for manifest in evaluated],
         "rounds.returned": settings.returned,
         "rounds.most_right": settings.most_right,

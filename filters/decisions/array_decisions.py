@@ -221,7 +221,7 @@ class _Order:
         keys: list[Numbers] = []
         preferred: list[Mapping[str, int]] = []
         for entry in entries:
-            column, down = entry.removeprefix("-"), entry.startswith("-")
+            column, down = entry.removeprefix("-").lower(), entry.startswith("-")
             keys.append(_key(traces, column, down))
             plain = {"false": -1 if down else 0, "NULL": _LAST}
             preferred.append({kind.name: plain[kind.preferred[column]] for kind in KINDS if column in kind.preferred})

@@ -102,7 +102,13 @@ def _figures(facts: TableFacts, funnel: Funnel, unit: str) -> list[tuple[str, st
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "none"
+    """A share in percent, which says 0 or 100 where it is."""
+    if not whole:
+        return "none"
+    rounded = f"{100 * part / whole:.0f}"
+    if rounded == "0" and part:
+        return "under 1 %"
+    return "over 99 %" if rounded == "100" and part < whole else f"{rounded} %"
 
 
 def _unit(facts: TableFacts) -> str:

@@ -21,11 +21,13 @@ COST_SAMPLE = 200
 _SURE_QUESTIONS = 20
 """Fewer shared questions do not carry a comparison."""
 _Z = 1.96
+_FEWEST = 6
+"""The smallest and the largest of fewer values hold the median in less than 95 % of cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedianInterval:
-    """A median with its 95 % interval, over `count` questions."""
+    """A median with its 95 % interval, over `count` questions; of fewer than _FEWEST the interval is infinite."""
 
     middle: float
     low: float
@@ -139,7 +141,11 @@ def _number(value: float | None, digits: int | str) -> str:
 
 
 def _interval(interval: MedianInterval | None) -> str:
-    return "–" if interval is None else f"{interval.middle:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+    if interval is None:
+        return "–"
+    if math.isinf(interval.low):
+        return f"{interval.middle:.2f} (too few questions for an interval)"
+    return f"{interval.middle:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 # --- cost -------------------------------------------------------------------------------------------------------
@@ -190,6 +196,8 @@ def _median(facts: TableFacts, units: str) -> MedianInterval | None:
         f"""SELECT median(value), min(value) FILTER (place = {low}), min(value) FILTER (place = {high})
         FROM (SELECT {ranked_sql})"""
     )
+    if count < _FEWEST:
+        lower, upper = -math.inf, math.inf
     return MedianInterval(middle=middle, low=lower, high=upper, count=count)
 
 
@@ -224,12 +232,13 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
         if lower.low > 0:
             return f"{opening}{sentence}: that is no accident of these questions."
         return f"{opening}{sentence}: the interval holds 0, so which of the two fits better is not sure."
-    is_separate = fits[best].high < fits[second].low
-    certainty = (
-        "The intervals do not overlap"
-        if is_separate
-        else "The intervals overlap, so which of the two fits better is not sure"
-    )
+    first, other = fits[best], fits[second]
+    if first.high < other.low:
+        certainty = "The intervals do not overlap"
+    elif min(first.count, other.count) < _FEWEST:
+        certainty = "Too few questions were measured, so which of the two fits better is not sure"
+    else:
+        certainty = "The intervals overlap, so which of the two fits better is not sure"
     return (
         f"{opening} {certainty}; they were asked {'no' if paired is None else 'hardly any'} questions in common, so "
         "a difference may lie in the questions as well as in the teachers."

@@ -7,8 +7,10 @@ environment (student.evaluation.lmms_judge) scores the replies. Starts no server
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +67,21 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
     """
     final = out.absolute()
     with new_folder(out) as folder:
-        return [_write(recipe, source, folder / source, final / source) for source in dict.fromkeys(sources)]
+        names = _task_names(recipe, list(dict.fromkeys(sources)))
+        return [_write(recipe, source, name, folder / source, final / source) for source, name in names.items()]
 
 
-def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
+def _task_names(recipe: Recipe, sources: Sequence[str]) -> dict[str, str]:
+    """The name of each source's task, of letters, digits and _; with a digest where sources differ in signs alone."""
+    names = {source: re.sub(r"\W+", "_", f"distill_{recipe.name}_{source}") for source in sources}
+    uses = Counter(names.values())
+    return {
+        source: name if uses[name] == 1 else f"{name}_{sha256(source.encode()).hexdigest()[:6]}"
+        for source, name in names.items()
+    }
+
+
+def _write(recipe: Recipe, source: str, name: str, folder: Path, final: Path) -> LmmsTask:
     limit = settings_of(recipe, source).max_pixels
     (folder / "images").mkdir(parents=True)
     rows = list(_rows(reader.samples(recipe, source), folder / "images", limit, ending=recipe.eval.ending))
@@ -88,7 +101,6 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
         "answer_type": _type_from_outside(recipe, source),
     }
     write_json(folder / JUDGE, settings)
-    name = re.sub(r"\W+", "_", f"distill_{recipe.name}_{source}")
     write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, metrics))
     write_text(folder / "utils.py", _UTILS.replace("PYTHON_HERE", repr(sys.executable)))
     return LmmsTask(name=name, folder=final, questions=len(rows))

@@ -87,6 +87,13 @@ POLICIES = {
         [filter]
         rules = [{ name = "first", drop = "signals.k = 0" }, { name = "again", drop = "exact_duplicate" }]
     """,
+    "copies of dropped traces, ordered by a column in capital letters": """
+        [filter]
+        rules = [{ name = "first", drop = "signals.k = 0" }]
+        [filter.select]
+        per_question = 1
+        order = ["Exact_Duplicate"]
+    """,
     "rules that overlap": """
         [filter]
         rules = [{ name = "a", drop = "k > 0" }, { name = "b", drop = "k > 0 OR answer_verdict = 'wrong'" }]

@@ -17,10 +17,13 @@ import orjson
 
 from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.quantities import read_single_quantity
+from distill.artifacts.repeated_keys import repeated_key
 
 TABLE_KEYS: Final = ("table", "bars", "data", "values", "digits")
 """The keys of a sample's meta that may hold its table, in this order."""
 _MAX_CELLS: Final = 20_000
+_MISSING: Final = frozenset(["", "-", "–", "—", "n/a", "na", "nan", "null", "none"])
+"""How data sets write that a value is missing."""
 _HEADERS: Final = ("columns", "header", "headers")
 _BODIES: Final = ("rows", "data", "values")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
@@ -91,9 +94,11 @@ def _parse_text(text: str) -> Any:
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
-            return orjson.loads(text)
+            read = orjson.loads(text)
         except orjson.JSONDecodeError:
             return None
+        # Of a column that is named twice, JSON readers keep one value in silence.
+        return None if repeated_key(text.encode(), read) is not None else read
     lines = [line.strip() for line in text.replace("<0x0A>", "\n").split("\n")]
     lines = [line for line in lines if line and not (_RULE.fullmatch(line) and "-" in line)]
     if len(lines) < 2:
@@ -120,8 +125,8 @@ def _read_grid(raw: Any) -> _Grid | None:
         return _grid_of_rows([names, *([_cell(record, name) for name in names] for record in raw)], header=True)
     if all(isinstance(item, Sequence) and not isinstance(item, str | bytes) for item in raw):
         return _grid_of_rows([list(row) for row in raw])
-    numbers = [cell_value(item) for item in raw]
-    if any(number is None for number in numbers):
+    numbers = _column(raw)
+    if numbers is None:
         return None
     return [""], [("", [number]) for number in numbers]
 
@@ -149,10 +154,24 @@ def _grid_of_mapping(raw: Mapping[Any, Any]) -> _Grid | None:
         return _grid_of_rows(
             [[str(name) for name, _ in entries], *map(list, zip(*columns, strict=True))], header=True
         )
-    values = [cell_value(value) for _, value in entries]
-    if any(value is None for value in values):
+    values = _column(raw.values())
+    if values is None:
         return None
     return [""], [(str(label), [value]) for (label, _), value in zip(entries, values, strict=True)]
+
+
+def _column(cells: Iterable[Any]) -> list[float | None] | None:
+    """The numbers of a column, None for one that is missing; None where a cell is something else."""
+    cells = list(cells)
+    numbers = [cell_value(cell) for cell in cells]
+    known = (number is not None or _is_missing(cell) for cell, number in zip(cells, numbers, strict=True))
+    return numbers if all(known) else None
+
+
+def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, float):
+        return math.isnan(cell)
+    return cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING)
 
 
 def _grid_of_rows(rows: list[list[Any]], header: bool | None = None) -> _Grid | None:

@@ -33,7 +33,7 @@ class Grounding:
     """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
     name: ClassVar[str] = "grounding"
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "grounding",

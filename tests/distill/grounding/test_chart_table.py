@@ -51,3 +51,19 @@ def test_the_first_usual_key_that_holds_a_table_is_used() -> None:
     assert find_table({"id": 7, "cells": ["empty", "red circle"]}) is None
     assert find_table({"mine": {"blue": 8, "red": 6}}) is None
     assert find_table({"mine": {"blue": 8, "red": 6}}, "mine") is not None
+
+
+@pytest.mark.parametrize("missing", [None, "", " ", "-", "–", "n/a", "NaN", "None", float("nan")])
+def test_a_missing_value_is_left_out_and_the_others_are_read(missing: object) -> None:
+    table = read_table({"Norway": 12.5, "Spain": missing, "Italy": "30"})
+    assert table is not None and table.values == (12.5, 30.0)
+    assert table.under.keys() == {"norway", "italy"} and "spain" in table.words and 3 in table.counts
+    plain = read_table([12.5, missing, 30])
+    assert plain is not None and plain.values == (12.5, 30.0)
+    assert read_table({"Norway": missing}) is None and read_table({"Norway": 3, "title": "Growth"}) is None
+
+
+def test_of_a_column_that_is_named_twice_no_value_is_chosen() -> None:
+    assert read_table('{"Norway": 12.5, "Spain": 30, "Norway": 13}') is None
+    assert read_table('[{"Norway": 12.5, "Norway": 13}]') is None
+    assert read_table('[{"Norway": 12.5}, {"Norway": 13}]') is not None

@@ -160,7 +160,7 @@ def test_teachers_are_measured_by_question_and_domain(run: Path) -> None:
     filter_stage(recipe, run)
     before = {path: path.read_bytes() for path in (run / "filter").rglob("*") if path.is_file()}
     brief, structured, both = measured_teachers(recipe, run, run.parent / "model")
-    assert (brief.teacher, structured.teacher, both.teacher) == ("brief", "structured", "all")
+    assert (brief.teacher, structured.teacher, both.teacher) == ("brief", "structured", "all teachers")
     assert (structured.traces, brief.traces, both.traces) == (6, 4, 10)
     assert structured.pass_rate == pytest.approx(4 / 6) and brief.pass_rate == 1.0
     assert structured.coverage == brief.coverage == pytest.approx(4 / 6) and both.coverage == 1.0
@@ -180,8 +180,8 @@ def test_a_run_is_told_what_each_teacher_gains_as_text_and_as_values(run: Path) 
     done = CliRunner().invoke(cli.app, ["plan", str(recipe.path), "--run", str(run), "--gain", "--json"])
     assert done.exit_code == 0, done.output
     fields = orjson.loads(done.stdout)
-    assert {row["teacher"] for row in fields["teachers"]} == {"brief", "structured", "all"}
-    assert fields["teachers"][-1]["teacher"] == "all" and fields["stage"] == "reason"
+    assert {row["teacher"] for row in fields["teachers"]} == {"brief", "structured", "all teachers"}
+    assert fields["teachers"][-1]["teacher"] == "all teachers" and fields["stage"] == "reason"
     assert all(row["ci95"][0] <= row["gain"] <= row["ci95"][1] for row in fields["teachers"])
     assert all((row["chance"] > 0.5) == (row["gain"] > 0) for row in fields["teachers"])
     assert fields["verdict"].endswith(".") and set(fields["model"]["coefficients"]) == set(TERMS)
@@ -277,3 +277,19 @@ def test_plan_without_gain_reads_no_model(run: Path, monkeypatch: pytest.MonkeyP
     done = CliRunner().invoke(cli.app, ["plan", str(recipe.path), "--run", str(run)])
     assert done.exit_code == 0, done.output
     assert not (run / "gain").exists()
+
+
+@pytest.mark.parametrize("others", [(), ("brief",)])
+def test_a_teacher_that_is_called_all_is_counted_as_any_other(tmp_path: Path, others: tuple[str, ...]) -> None:
+    asked = [run_fixtures.sample(f"How many of kind {number}?", str(number)) for number in range(100)]
+    traces = [
+        run_fixtures.trace(of, of.answers[0], f"I count them one by one: {of.answers[0]}.", teacher=teacher)
+        for of in asked
+        for teacher in ("all", *others)
+    ]
+    run_fixtures.generate_folder(tmp_path / "run", asked, traces)
+    recipe = run_fixtures.recipe(tmp_path, "[filter]\nrules = []\nworkers = 1\n")
+    filter_stage(recipe, tmp_path / "run")
+    _, counted = gain.counted_teachers(recipe, tmp_path / "run")
+    totals = {name: sum(each["traces"] for each in of.values()) for name, of in counted.items()}
+    assert totals == {"all": 100} | ({"brief": 100, "all teachers": 200} if others else {})

@@ -164,6 +164,12 @@ def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
         ('model = "somebody/teacher"', 'model = "a"\nprompt = "Think."', "prompt must contain {question}"),
         ('model = "somebody/teacher"', 'model = "a"\nbackend = "openai"', "needs base_url"),
         ('name = "reason"', 'name = "align"', "stages must have distinct names; repeated: align"),
+        ('name = "reason"', 'name = "Align"', "repeated: Align, align, which differ in case alone"),
+        (
+            "[data.captions]",
+            '[data.Questions]\nsource = "q.jsonl"\n[data.captions]',
+            "sources must have distinct names",
+        ),
         ('data = "captions"', 'data = "caption"', "did you mean 'captions'?"),
         ('distilled = "reason"', 'distilled = "raeson"', "did you mean 'reason'?"),
         ('name = "align"', 'name = "align"\nstart = "reason"', "stages.align.start = 'reason' is not known"),

@@ -116,7 +116,7 @@ def test_failures_come_first_and_every_kind_and_domain_has_its_turn():
     found = gallery.cards(lines, asked, worlds.ARMS, 24)
     kinds = [each.kind for each in found]
     assert kinds == sorted(kinds, key=gallery.FAILURES_FIRST.index)
-    assert set(kinds) == {"lost", "none right", "gained", "all right"}
+    assert set(kinds) == {"lost", "neither right", "gained", "both right"}
     assert {each.domain for each in found} == set(worlds.DOMAINS)
     assert [each.question for each in found] == [
         each.question for each in gallery.cards(lines, asked, worlds.ARMS, 24)
@@ -159,3 +159,11 @@ def test_what_students_say_stays_text():
     scripts = [element for element in parse(page).walk() if element.tag == "script"]
     assert scripts == [] and "49" not in page
     assert page.count("&lt;script&gt;alert(1)") >= 5
+
+
+def test_the_outcome_of_a_question_is_said_of_two_arms_whatever_a_third_one_answers() -> None:
+    verdicts = {"before": "correct", "between": "wrong", "after": "correct"}
+    by_arm = {arm: {"verdict": verdict} for arm, verdict in verdicts.items()}
+    assert gallery.kind_of(by_arm, "before", "after") == "both right"
+    wrong = {arm: {"verdict": "correct" if arm == "between" else "wrong"} for arm in by_arm}
+    assert gallery.kind_of(wrong, "before", "after") == "neither right"

@@ -1,5 +1,6 @@
 """The parts of rounds: the split by image, the verdicts with their guards, the questions that go back."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,20 @@ def test_failures_are_sought_among_the_questions_of_another_source(place: Path) 
     path.write_text(f'[data.questions]\nsource = "{place}/back/questions.parquet"\nformat = "returned"\n')
     assert {sample.id for sample in reader.samples(load(path))} == asked
     assert "more" in training_sources(made)
+
+
+def test_questions_whose_source_was_corrected_are_written_anew(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\nreturned = 4\n")
+    first = write_returned(made, [answered(place, made, "cw")], place / "back")
+    source = place / "questions.jsonl"
+    rows = [orjson.loads(line) | {"meta": {"table": {"a": 1}}} for line in source.read_bytes().splitlines()]
+    source.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    run = answered(place, made, "cw")
+    evaluated = Manifest.read(run / "eval")
+    assert evaluated is not None
+    replace(evaluated, fingerprint="of the corrected source").write(run / "eval")
+    again = write_returned(made, [run], place / "back")
+    assert again.counts == first.counts and again.outputs != first.outputs
 
 
 def test_the_same_replies_give_the_same_bytes_and_new_replies_new_questions(place: Path) -> None:

@@ -12,7 +12,7 @@ from distill.recipe.sections.filter import Filter, Mix, Rule, Select
 from filters.apply import apply
 from filters.decisions import decide
 from filters.decisions.rules import check
-from filters.report import overlap, teachers, thresholds
+from filters.report import overlap, page, teachers, thresholds
 from filters.report import table as report_table
 from filters.signals import registry, schema
 from filters.tables import run_signal_tables
@@ -147,6 +147,19 @@ def test_the_teacher_that_fits_better_on_shared_questions_is_named_as_sure(tmp_p
     assert "On the 40 questions of both it is lower by" in found.verdict and "no accident" in found.verdict
 
 
+def test_few_questions_give_no_interval_and_no_sure_teacher(tmp_path):
+    run, traces = two_teachers(tmp_path, questions=10)
+    # No question is measured of both.
+    of = {"a": traces[:10:2], "b": traces[11::2]}
+    values = {one.id: number for name, number in (("a", 2.0), ("b", 3.0)) for one in of[name]}
+    found = compare(run, values, tmp_path)
+    assert found.verdict.startswith(
+        "a fits this student best: median rank over surprisal 2.00 (too few questions for an interval) on 5 questions"
+    )
+    assert "Too few questions were measured, so which of the two fits better is not sure" in found.verdict
+    assert "do not overlap" not in found.verdict
+
+
 def test_teachers_that_differ_by_chance_are_not_ranked_as_sure(tmp_path):
     run, traces = two_teachers(tmp_path)
     found = compare(run, {one.id: 2.0 + (n * 7919 % 101) / 100 for n, one in enumerate(traces)}, tmp_path)
@@ -217,3 +230,11 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
     assert "1 selected traces are about a question and picture of a test set" in text
     apply(recipe(tmp_path, LEAKS), tmp_path / "run", fresh=True)
     assert "none of them is selected" in (tmp_path / "run/filter/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "said"),
+    [(0, 0, "none"), (0, 9, "0 %"), (1, 900, "under 1 %"), (899, 900, "over 99 %"), (9, 9, "100 %"), (1, 2, "50 %")],
+)
+def test_a_share_of_almost_none_or_all_is_not_rounded_to_it(part, whole, said):
+    assert page._share(part, whole) == said
