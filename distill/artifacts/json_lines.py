@@ -65,17 +65,19 @@ def scan(
     """Every record of a file with its first byte, and every damaged piece, in their order.
 
     `begin` and `end` are first bytes of lines: what is before and after them is not read, and lines are counted from
-    there. An unfinished last line is neither: another process may be writing it. A missing file holds nothing.
+    there. An unfinished last line is neither: another process may be writing it. In a file without any checksum the
+    last record needs no line break: an editor left it out. A missing file holds nothing.
     """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
-        reader, start = LineReader(check, plain=_is_plain(file)), begin
+        plain = _is_plain(file)
+        reader, start = LineReader(check, plain=plain), begin
         file.seek(begin)
         for line in file:
-            if start == end or not line.endswith(b"\n"):
+            if start == end or not (line.endswith(b"\n") or (plain and _plain(line.strip(_AROUND)) is not None)):
                 return
             yield from reader.read(line, start)
             start += len(line)
@@ -85,7 +87,8 @@ def record_at(file: IO[bytes], start: int) -> Record | None:
     """The record that begins at this byte of an open file; None when none does any more."""
     file.seek(start)
     line = file.readline()
-    record = next(LineReader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
+    is_whole = line.endswith(b"\n") or _plain(line.strip(_AROUND)) is not None
+    record = next(LineReader(plain=True).read(line, start), None) if is_whole else None
     return record[1] if isinstance(record, tuple) and record[0] == start else None
 
 
@@ -116,6 +119,10 @@ def records_holding(path: Path, needle: bytes, check: Check) -> Iterator[Record]
                     if isinstance(piece, tuple):
                         yield piece[1]
                 at = lines.find(needle, end)
+        if needle in rest and _plain(rest.strip(_AROUND)) is not None:
+            for piece in LineReader(check, plain=True).read(rest, 0):
+                if isinstance(piece, tuple):
+                    yield piece[1]
 
 
 def cut_torn_tail(file: IO[bytes]) -> int:
@@ -181,7 +188,7 @@ class LineReader:
         A line holds several where a line break was lost.
         """
         self._line += 1
-        record = _sealed(line[:-1])
+        record = _sealed(line.removesuffix(b"\n"))
         if record is not None and not self._check(record):
             yield start, record
             return

@@ -151,7 +151,7 @@ def pictures(sample: Sample, *, max_pixels: int, side: int) -> list[PageImage]:
 
 def edges(low: float, high: float, bins: int, *, whole: bool = False) -> tuple[float, float, int]:
     """First edge, width and number of round bars, some `bins` of them; `whole`: no narrower than 1."""
-    width = nice((high - low) / bins or 1)
+    width = nice(max((high - low) / bins, 1e-300) if high > low else 1)
     if whole and (width < 1 or width != round(width)):
         width = max(1.0, float(math.ceil(width)))
     start = math.floor(low / width) * width
@@ -188,8 +188,8 @@ def _digest(code: str) -> str:
 
 
 def _slug(name: str) -> str:
-    """A name as part of an element's id."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    """A name as part of an element's id; names of a recipe stay as they are, so that no two are one."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-")
 
 
 def _plain(value: object) -> str:

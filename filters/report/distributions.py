@@ -12,6 +12,8 @@ from distill.reports import html
 from filters.report.table import Column, TableFacts
 
 _BINS = 24
+_DRAWN = 1e300
+"""Numbers beyond it are in the outer bars: differences of the largest ones are no numbers."""
 KEPT = "CASE WHEN kept THEN 'kept' ELSE 'dropped' END"
 
 
@@ -101,9 +103,9 @@ def _summary(facts: TableFacts, column: Column, group: str, where: str = "true")
 def _range(summary: Summary) -> tuple[float, float]:
     """Where nearly all values lie; a column that is nearly always the same shows its rare values instead."""
     low, high = min(row[2] for row in summary.values()), max(row[3] for row in summary.values())
-    if low == high:
+    if low == high or not (math.isfinite(low) and math.isfinite(high)):
         low, high = min(row[4] for row in summary.values()), max(row[5] for row in summary.values())
-    return float(low), float(high)
+    return max(float(low), -_DRAWN), min(float(high), _DRAWN)
 
 
 Counted = tuple[list[int], tuple[float, float]]

@@ -167,12 +167,16 @@ def _histograms(
 def _draw_curve(curve: thresholds.ThresholdCurve) -> dict[str, Any]:
     """A curve with its points in a box of 100 by 40."""
     low, high = curve.points[0][0], curve.points[-1][0]
-    span, highest = (high - low) or 1.0, curve.passing or 1
-    points = [(100 * (number - low) / span, 40 - 40 * kept / highest) for number, kept in curve.points]
+    span, highest = (high / 2 - low / 2) or 0.5, curve.passing or 1  # halves: a whole span may be no number
+
+    def across(number: float) -> float:
+        return 100 * (number / 2 - low / 2) / span
+
+    points = [(across(number), 40 - 40 * kept / highest) for number, kept in curve.points]
     return {
         "curve": curve,
         "low": low,
         "high": high,
         "line": " ".join(f"{x:.2f},{y:.2f}" for x, y in points),
-        "present": 100 * (curve.number - low) / span,
+        "present": across(curve.number),
     }

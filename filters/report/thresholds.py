@@ -102,11 +102,13 @@ def _curve(
             min({column.sql}) FILTER ({column.finite}), max({column.sql}) FILTER ({column.finite}),
             quantile_cont({column.sql}, {quantiles}) FILTER ({column.finite}) FROM page WHERE {pool}"""
     )
-    if not passing or low is None:
+    if not passing or low is None or not math.isfinite(limit.number):
         return None
     whole = column.kind == "count"
-    if low == high:
+    if low == high or not (math.isfinite(low) and math.isfinite(high)):
         low, high = min_value, max_value
+    # Between two of the largest numbers a quantile may be no number.
+    quantile_values = list(filter(math.isfinite, quantile_values))
     low, high = min(low, limit.number), max(high, limit.number)
     table = sorted({limit.number, *(_round(number, up=up, whole=whole) for number in quantile_values)})
     points = sorted({*_points(low, high, whole), *(number for number in table if low <= number <= high)})
@@ -165,8 +167,8 @@ def _points(low: float, high: float, whole: bool) -> list[float]:
     """Evenly spaced thresholds."""
     if whole and high - low <= _POINTS:
         return [float(number) for number in range(math.floor(low), math.ceil(high) + 1)]
-    step = (high - low) / _POINTS
-    points = [low + index * step for index in range(_POINTS)] + [high]
+    half_step = (high / 2 - low / 2) / _POINTS  # halves: a whole span may be no number
+    points = [2 * (low / 2 + index * half_step) for index in range(_POINTS)] + [high]
     return [float(round(point)) for point in points] if whole else points
 
 
@@ -178,4 +180,7 @@ def _round(number: float, *, up: bool, whole: bool) -> float:
     if number == 0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(abs(number))) - 1)
-    return float(f"{round_side(number / unit - (1e-9 if up else -1e-9)) * unit:.6g}")
+    if not unit:  # it is the smallest of all numbers
+        return number
+    rounded = float(f"{round_side(number / unit - (1e-9 if up else -1e-9)) * unit:.6g}")
+    return rounded if math.isfinite(rounded) else number

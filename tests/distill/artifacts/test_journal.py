@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
-from distill.artifacts.json_lines import record_at, scan, seal
+from distill.artifacts.json_lines import no_check, read_record, record_at, records_holding, scan, seal
 from distill.errors import BusyError, StorageError
 
 
@@ -87,3 +87,19 @@ def test_a_journal_that_another_process_writes_is_not_rewritten_before_it_is_ref
             Journal(path)
         other.write(seal({"a": 1})[-5:])
     assert list(read_jsonl(path)) == [{"a": 1}]
+
+
+def test_in_a_file_without_checksums_a_last_record_needs_no_line_break_and_a_torn_one_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000.jsonl"
+    path.write_bytes(b'{"a":1}\n{"a":2}')
+    assert list(read_jsonl_at(path)) == [(0, {"a": 1}), (8, {"a": 2})]
+    assert read_record(path, 8) == {"a": 2}
+    assert [record["a"] for record in records_holding(path, b'"a"', no_check)] == [1, 2]
+    path.write_bytes(b'{"a":1}\n{"a":2')
+    assert list(read_jsonl_at(path)) == [(0, {"a": 1})] and read_record(path, 8) is None
+    # A file of this program is appended to: what has no line break is still being written.
+    path.write_bytes((sealed := seal({"a": 1}) + seal({"a": 2}))[:-1])
+    assert [record for _, record in read_jsonl_at(path)] == [{"a": 1}]
+    with Journal(path) as journal:
+        journal.append({"a": 3})
+    assert [record["a"] for _, record in read_jsonl_at(path)] == [1, 3] and len(sealed) > path.stat().st_size - 1

@@ -145,3 +145,10 @@ def test_a_page_links_the_other_pages_that_the_run_has(tmp_path: Path):
         "filter",
         "../../filter/report.html",
     )
+
+
+def test_names_that_differ_in_signs_alone_have_ids_of_their_own() -> None:
+    page = html.render(
+        '{% for name in names %}<h2 id="{{ name|slug }}">\n</h2>{% endfor %}', names=["a.b", "a-b", "a_b"]
+    )
+    assert page.count('id="a.b"') == page.count('id="a-b"') == page.count('id="a_b"') == 1

@@ -79,3 +79,14 @@ def test_an_edited_line_that_is_no_label_is_an_error_that_names_it(tmp_path: Pat
     path.write_bytes(b'{"trace":"aa","label":"wrong"}\n' + line + b"\n")
     with pytest.raises(DataError, match=rf"labels\.jsonl:2: it is no label: {what}.*; correct the line"):
         read_labels(tmp_path)
+
+
+def test_the_last_line_of_a_file_that_an_editor_wrote_needs_no_line_break(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    path.parent.mkdir()
+    path.write_bytes(b'{"trace":"aa","label":"wrong"}\n{"trace":"bb","label":"correct"}')
+    assert list(read_labels(tmp_path)) == ["aa", "bb"]
+    journal = LabelJournal(tmp_path)
+    journal.add({"trace": "cc", "label": "unsure"})
+    journal.close()
+    assert list(read_labels(tmp_path)) == ["aa", "bb", "cc"]

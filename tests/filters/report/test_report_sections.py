@@ -238,3 +238,37 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
 )
 def test_a_share_of_almost_none_or_all_is_not_rounded_to_it(part, whole, said):
     assert page._share(part, whole) == said
+
+
+ODD = """
+from dataclasses import dataclass
+from filters.signals.base import family
+
+
+@dataclass(frozen=True)
+class Odd:
+    name = "odd"
+    version = "1"
+    scope = "trace"
+    columns = family("odd", odd_value=("number", "odd"))
+
+    @classmethod
+    def from_recipe(cls, recipe):
+        return cls()
+
+    def measure(self, sample, traces):
+        return [{"odd_state": "ok", "odd_value": VALUES[(t.k + int(t.id[0], 16)) % len(VALUES)]} for t in traces]
+"""
+
+
+@pytest.mark.parametrize("values", [[1e308, -1e308, 0.0], [0.0, 5e-324, 1e-310], [-1.7e308, 1.7e308], [1e-323, 0.5]])
+def test_the_largest_and_the_smallest_numbers_of_a_signal_are_drawn(tmp_path, values):
+    samples, traces = small_world(tmp_path / "pictures")
+    generate_folder(tmp_path / "run", samples, traces)
+    (tmp_path / "odd.py").write_text(f"{ODD}\n\nVALUES = {values}\n")
+    rule = '{ name = "o", drop = "odd_value > 0.25" }, { name = "far", drop = "odd_value > 1e400" }'
+    settings = f'[filter]\nsignals = ["odd.py:Odd"]\nrules = [{rule}]\n'
+    counts = apply(recipe(tmp_path, settings), tmp_path / "run").counts
+    assert counts["selected"] > 0 and (counts["rule.o"] > 0) == (max(values) > 0.25)
+    shown = (tmp_path / "run/filter/report.html").read_text()
+    assert "odd_value" in shown and "inf" not in shown.split("<style")[0] and ">inf<" not in shown
