@@ -236,7 +236,7 @@ class _Unmeasured:
 
 
 _TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} characters")
-_OUT_OF_TIME = _Unmeasured(
+OUT_OF_TIME = _Unmeasured(
     TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time, or {MOST_WAITING_SECONDS:g} s of waiting"
 )
 
@@ -266,7 +266,7 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     except DistillError:
         raise
     except OutOfTime:
-        reason = _OUT_OF_TIME
+        reason = OUT_OF_TIME
     except TooMuch as error:
         reason = _Unmeasured(TIMED_OUT, str(error))
     # A failure on a strange text is a counted state of that trace and does not end the run.

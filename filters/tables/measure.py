@@ -36,10 +36,8 @@ from filters.text.shared_texts import MOST_CHARACTERS, MOST_SAMPLES, forget_text
 from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
-_UNREAD = b"unread"
-"""There where a value is missing because a picture could not be read: it may be readable now."""
-_UNREAD_STATES = {"contamination_state": UNDECIDABLE, "ocr_state": ERROR}
-"""The states that unreadable pictures cause, by their column."""
+_TO_TRY_AGAIN = b"to_try_again"
+"""There where a value is missing that another try may give: the samples."""
 _ROW_GROUP = 8192
 
 _TEXTS: list[tuple[str, pa.DataType]] = [
@@ -185,17 +183,22 @@ def _write_file(
         _MADE_BY: _made_by(identity, table.column_names, scheme),
         _FINGERPRINT: _fingerprint(identity, table.column_names, scheme, content),
     }
-    if unread := len(_unread_samples(table)):
-        metadata[_UNREAD] = str(unread).encode()
+    if again := len(_samples_to_try_again(table)):
+        metadata[_TO_TRY_AGAIN] = str(again).encode()
     with digested_path(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
 
 
-def _unread_samples(table: pa.Table) -> set[str]:
-    """The samples with a value that a picture which could not be read may have cost."""
-    found = [pc.equal(table[name], state) for name, state in _UNREAD_STATES.items() if name in table.column_names]
+def _samples_to_try_again(table: pa.Table) -> set[str]:
+    """The samples with a value that was not measured for a reason that may be gone.
+
+    A family failed: it may ask a server, or read a file. A picture could not be read. The clock stopped a family.
+    """
+    found = [pc.equal(table[name], ERROR) for name in table.column_names if name.endswith("_state")]
+    found.append(pc.equal(table["contamination_state"], UNDECIDABLE))
+    found.append(pc.match_substring(table["signal_errors"], registry.OUT_OF_TIME.reason))
     return {sample for each in found for sample in table.filter(each)["sample_id"].to_pylist()}
 
 
@@ -257,11 +260,11 @@ def _read_earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> Earlier
     signed = task.scheme is not None and metadata_of_file[_MADE_BY] == _made_by(
         saved_identities, file.column_names, task.scheme
     )
-    unread = _unread_samples(file)
+    again = _samples_to_try_again(file)
     unchanged_ids = [
         sample_id
         for sample_id, digest in zip(file["sample_id"].to_pylist(), file["content"].to_pylist(), strict=True)
-        if contents.get(sample_id) == digest and sample_id not in unread
+        if contents.get(sample_id) == digest and sample_id not in again
     ]
     rows = file.filter(pc.is_in(file["sample_id"], pa.array(unchanged_ids, pa.string())))
     valid = required_columns | {*(REMEMBERED if signed else ())}
@@ -335,7 +338,7 @@ def _fingerprint(identity: Mapping[str, Any], columns: list[str], scheme: Scheme
 def _is_current(task: PartitionTask) -> bool:
     """Whether the file holds what would be measured; columns of other families may be there or not."""
     metadata_of_file = _metadata(task.path) or {}
-    if _FINGERPRINT not in metadata_of_file or _UNREAD in metadata_of_file:
+    if _FINGERPRINT not in metadata_of_file or _TO_TRY_AGAIN in metadata_of_file:
         return False
     columns = pq.read_schema(task.path).names
     needed = {name for extractor in task.extractors for name in extractor.columns.names}

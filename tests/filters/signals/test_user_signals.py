@@ -291,3 +291,21 @@ def test_a_run_keeps_the_whole_path_of_the_file_in_its_recipe(world, run):
     (world / "copy/recipe.toml").write_text(read.to_toml())
     done = apply(read, run)
     assert apply(load(world / "copy/recipe.toml"), run).created == done.created
+
+
+def test_a_trace_on_which_a_signal_failed_is_measured_again(world, run):
+    """It may ask a server, or read a file, that is there again."""
+    asked = HEDGING.replace(
+        "        return [\n            {",
+        "        open(sample.images[0].path + '.note').close()\n        return [\n            {",
+    )
+    (world / "mine.py").write_text(asked)
+    notes = [path.with_name(f"{path.name}.note") for path in sorted((world / "pictures").glob("*.png"))]
+    for note in notes[1:]:
+        note.touch()
+    counts = apply(recipe(world, OWN), run).counts
+    assert (counts["error.hedging"], counts["measured"]) == (4, 24)
+    notes[0].touch()
+    counts = apply(recipe(world, OWN), run, fresh=True).counts
+    assert "error.hedging" not in counts and (counts["measured"], counts["reused"]) == (4, 20)
+    assert apply(recipe(world, OWN), run, fresh=True).counts["reused"] == 24
