@@ -6,6 +6,8 @@ thinking (teacher/messages/parse.py, distill/answers/final_answer.py).
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
 TAGS = (
@@ -95,6 +97,21 @@ def opened_thinking(rendered: str) -> str:
         if stripped.endswith(opening):
             return rendered[len(stripped) - len(opening) :]
     return ""
+
+
+def opened_by_prompts(texts: Iterable[str]) -> str:
+    """The opening tag that the prompts of these replies end with: most replies that close a block do not open it.
+
+    Empty where they do not show that.
+    """
+    votes: Counter[str] = Counter()
+    for text in texts:
+        for opening, closing in TAGS:
+            before, closes, _ = text.partition(closing)
+            if closes:
+                votes[opening] += -1 if opening in before else 1
+    opening, vote = max(votes.items(), key=lambda item: item[1], default=("", 0))
+    return opening if vote > 0 else ""
 
 
 def join(rationale: str, answer: str, style: Style) -> str:

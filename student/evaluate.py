@@ -33,7 +33,7 @@ from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, Q
 from student.evaluation.students import EvaluatedStudent
 from student.evaluation.user_metrics import metric_codes, user_metrics
 from student.inference.reply_metrics import Prediction, metric_values
-from student.inference.scoring import score_reply
+from student.inference.scoring import score_reply, with_unfinished_rationales
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.", "weights.")
@@ -198,13 +198,15 @@ def _score_replies(
         prediction = score_reply(
             sample,
             reply,
-            plain=recipe.filter.rationale == "plain",
+            plain=style == "plain",
             relative_tolerance=recipe.filter.answer.relative_tolerance,
             table=recipe.filter.grounding.table,
             reading_tolerance=recipe.filter.grounding.relative_tolerance,
         )
         return prediction | metric_values(own, sample, prediction)
 
+    style = recipe.filter.rationale
+    by_arm = {arm: with_unfinished_rationales(of_arm, style) for arm, of_arm in by_arm.items()}
     return {
         arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in common] for arm, of_arm in by_arm.items()
     }

@@ -16,7 +16,7 @@ from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import check_rationale
 from distill.grounding.findings import GroundingResult
 from distill.grounding.transcript import is_misread
-from distill.rationale import Style, split
+from distill.rationale import Style, opened_by_prompts, split
 from distill.stats import intervals
 from distill.types import Sample
 from student.inference.error_causes import error_cause
@@ -26,6 +26,7 @@ BY_STYLE = "rationale_tokens_by_style"
 FEW = 20
 """Most unsupported values of a rationale that are written out; all are counted."""
 
+_BLANK_LINE = "\n\n"
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -92,6 +93,32 @@ def score_reply(
         ),
     }
     return prediction | metric_values(BUILT_IN, sample, prediction)
+
+
+def with_unfinished_rationales(replies: Mapping[str, dict[str, Any]], style: Style) -> dict[str, dict[str, Any]]:
+    """The replies of one student, by question: those that are cut within their rationale have no answer.
+
+    Such a reply may not show it: a server's reply lacks the thinking tag that the prompt opens, and in plain style
+    the blank line has not come. The student's other replies show it: most close what they do not open, or have the
+    line.
+    """
+    texts = [reply["text"] for reply in replies.values() if "text" in reply and not reply["truncated"]]
+    opening = opened_by_prompts(texts) if style == "think" else ""
+    has_line = style == "plain" and 2 * sum(_BLANK_LINE in text for text in texts) > len(texts)
+    if not opening and not has_line:
+        return dict(replies)
+
+    def is_unfinished(reply: Mapping[str, Any]) -> bool:
+        text = reply.get("text", "")
+        shown = _BLANK_LINE in text if style == "plain" else split(text).state != "none"
+        return bool(reply.get("truncated") and text.strip() and not shown)
+
+    def unfinished(reply: dict[str, Any]) -> dict[str, Any]:
+        text = f"{opening}\n{reply['text']}" if opening else f"{reply['text']}{_BLANK_LINE}"
+        by_style = {BY_STYLE: {**reply[BY_STYLE], style: reply["tokens"]}} if reply.get(BY_STYLE) else {}
+        return {**reply, "text": text, "rationale_tokens": reply["tokens"], **by_style}
+
+    return {name: unfinished(reply) if is_unfinished(reply) else reply for name, reply in replies.items()}
 
 
 def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:

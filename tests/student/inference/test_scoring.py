@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from distill.rationale import Style
 from distill.types import Sample
-from student.inference.scoring import score_reply, summarize_predictions
+from student.inference.scoring import BY_STYLE, score_reply, summarize_predictions, with_unfinished_rationales
 
 CHART = {"table": {"red": 5, "green": 9, "blue": 2}}
 
@@ -207,3 +208,29 @@ def test_replies_are_scored_and_measured_without_loading_anything_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("style", "others", "is_rationale"),
+    [
+        ("think", ["a\n</think>\n\n4", "b\n</think>\n\n5", thought("c", "6")], True),
+        ("think", ["a\n</think>\n\n4", thought("b", "5"), thought("c", "6")], False),
+        ("think", ["4", "5"], False),  # answers alone
+        ("plain", ["a\n\n4", "b\n\n5", "c\n\n6"], True),
+        ("plain", ["4", "5", "c\n\n6"], False),
+    ],
+)
+def test_a_cut_reply_is_a_rationale_where_the_other_replies_show_it(
+    style: Style, others: list[str], is_rationale: bool
+):
+    cut = reply("green 9, red 5: 9 - 5 = 4", truncated=True, **{BY_STYLE: {"think": 0, "plain": 0}})
+    given = {str(number): reply(text) for number, text in enumerate(others)}
+    given |= {
+        "ended": reply("4", **{BY_STYLE: {"think": 0, "plain": 0}}),
+        "unasked": {"unasked": "image_token_in_text"},
+    }
+    found = with_unfinished_rationales(given | {"cut": cut}, style)
+    assert {name: found[name] for name in given} == given
+    scored = score_reply(sample("4", kind="number"), found["cut"], plain=style == "plain", relative_tolerance=0.0)
+    assert (scored["answer"] == "") == is_rationale == (scored["verdict"] != "correct")
+    assert scored["rationale_tokens"] == (cut["tokens"] if is_rationale else 0)
