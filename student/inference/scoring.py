@@ -16,7 +16,7 @@ from distill.grounding.charts.derivation import read_question
 from distill.grounding.check import check_rationale
 from distill.grounding.findings import GroundingResult
 from distill.grounding.transcript import is_misread
-from distill.rationale import Style, opened_by_prompts, split
+from distill.rationale import SplitText, Style, opened_by_prompts, split
 from distill.stats import intervals
 from distill.types import Sample
 from student.inference.error_causes import error_cause
@@ -27,6 +27,8 @@ FEW = 20
 """Most unsupported values of a rationale that are written out; all are counted."""
 
 _BLANK_LINE = "\n\n"
+_UNFINISHED = "unfinished_rationale"
+"""In a reply: all of its text is rationale."""
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -49,8 +51,8 @@ def score_reply(
     The values of the metrics stand at the end. None: it cannot be decided.
     """
     style: Style = "plain" if plain else "think"
-    parts = split(reply["text"], style)
-    counted = {name: value for name, value in reply.items() if name != BY_STYLE}
+    parts = SplitText(reply["text"].strip(), "", "open") if reply.get(_UNFINISHED) else split(reply["text"], style)
+    counted = {name: value for name, value in reply.items() if name not in (BY_STYLE, _UNFINISHED)}
     if reply.get(BY_STYLE):  # kept replies may have been counted with another setting
         counted["rationale_tokens"] = reply[BY_STYLE][style]
     rationale, answer = parts.rationale, parts.answer.strip()
@@ -103,9 +105,11 @@ def with_unfinished_rationales(replies: Mapping[str, dict[str, Any]], style: Sty
     line.
     """
     texts = [reply["text"] for reply in replies.values() if "text" in reply and not reply["truncated"]]
-    opening = opened_by_prompts(texts) if style == "think" else ""
-    has_line = style == "plain" and 2 * sum(_BLANK_LINE in text for text in texts) > len(texts)
-    if not opening and not has_line:
+    if style == "think":
+        have_rationales = bool(opened_by_prompts(texts))
+    else:
+        have_rationales = 2 * sum(_BLANK_LINE in text for text in texts) > len(texts)
+    if not have_rationales:
         return dict(replies)
 
     def is_unfinished(reply: Mapping[str, Any]) -> bool:
@@ -114,9 +118,8 @@ def with_unfinished_rationales(replies: Mapping[str, dict[str, Any]], style: Sty
         return bool(reply.get("truncated") and text.strip() and not shown)
 
     def unfinished(reply: dict[str, Any]) -> dict[str, Any]:
-        text = f"{opening}\n{reply['text']}" if opening else f"{reply['text']}{_BLANK_LINE}"
         by_style = {BY_STYLE: {**reply[BY_STYLE], style: reply["tokens"]}} if reply.get(BY_STYLE) else {}
-        return {**reply, "text": text, "rationale_tokens": reply["tokens"], **by_style}
+        return {**reply, "rationale_tokens": reply["tokens"], **by_style, _UNFINISHED: True}
 
     return {name: unfinished(reply) if is_unfinished(reply) else reply for name, reply in replies.items()}
 

@@ -234,3 +234,5 @@ def test_a_cut_reply_is_a_rationale_where_the_other_replies_show_it(
     scored = score_reply(sample("4", kind="number"), found["cut"], plain=style == "plain", relative_tolerance=0.0)
     assert (scored["answer"] == "") == is_rationale == (scored["verdict"] != "correct")
     assert scored["rationale_tokens"] == (cut["tokens"] if is_rationale else 0)
+    assert scored["text"] == cut["text"] == (scored["reasoning"] or scored["answer"])
+    assert scored.keys() == score_reply(sample("4"), cut, plain=False, relative_tolerance=0.0).keys()
