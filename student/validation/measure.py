@@ -29,7 +29,7 @@ from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Examples
 from student.inference.generation import Batch, Prompter, generate_replies
 from student.inference.likelihood import response_scores
 from student.inference.reply_metrics import Prediction
-from student.inference.scoring import score_reply, summarize_predictions
+from student.inference.scoring import score_reply, summarize_predictions, with_unfinished_rationales
 from student.models import attention
 from student.models.freeze import plain_model
 
@@ -230,20 +230,20 @@ def measure(
 
 def ask_questions(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
     """A judged reply to every question, in the order of the questions."""
-    result: dict[int, Prediction] = {}
+    asked: dict[str, dict[str, Any]] = {}
     for batch in questions.batches:
         with _attending(model, "sdpa"):
             replies = generate_replies(
                 model, questions.prompter, questions.samples, batch, max_new_tokens=questions.max_new_tokens
             )
         for (index, _), reply in zip(batch, replies, strict=True):
-            result[index] = score_reply(
-                questions.samples[index],
-                asdict(reply),
-                plain=questions.plain,
-                relative_tolerance=questions.relative_tolerance,
-            )
-    return [result[index] for index in sorted(result)]
+            asked[questions.samples[index].id] = asdict(reply)
+    asked = with_unfinished_rationales(asked, "plain" if questions.plain else "think")
+    return [
+        score_reply(sample, asked[sample.id], plain=questions.plain, relative_tolerance=questions.relative_tolerance)
+        for sample in questions.samples
+        if sample.id in asked
+    ]
 
 
 @contextmanager

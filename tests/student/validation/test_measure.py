@@ -164,6 +164,35 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     assert figures.undecided_rate == figures.n_undecided / 6
 
 
+def test_a_rationale_that_is_cut_is_no_answer_as_in_evaluation(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    built, found = student("siq-vl", world), samples(tmp_path, 6)
+    questions = replace(chosen(built, found), plain=True)
+    texts = iter(["a\n\n1", "b\n\n1", "c\n\n1", "d\n\n1", "1 + 0 = 1", "e\n\n1"])
+
+    def replies(model: Any, prompter: Any, samples: Any, batch: Any, **settings: Any) -> list[generation.Reply]:
+        given = [next(texts) for _ in batch]
+        counts = {"think": 0, "plain": 1}
+        return [
+            generation.Reply(
+                text=text,
+                tokens=8,
+                rationale_tokens=1,
+                rationale_tokens_by_style=counts,
+                truncated="=" in text,
+            )
+            for text in given
+        ]
+
+    monkeypatch.setattr(measure, "generate_replies", replies)
+    said = measure.ask_questions(built[0], questions)
+    assert [line["sample_id"] for line in said] == [sample.id for sample in questions.samples]
+    (cut,) = (line for line in said if line["truncated"])
+    assert cut["answer"] == "" and cut["verdict"] != "correct" and cut["rationale_tokens"] == 8
+    assert sum(line["verdict"] == "correct" for line in said) == 5
+
+
 def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(world: Path, tmp_path: Path):
     told = []
     for prepared in (False, True):
