@@ -19,6 +19,7 @@ from distill.artifacts.manifest import Manifest
 from distill.data.arrow import leave_pandas_out
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import RecipeError, StaleError
+from distill.local_paths import run_command
 from distill.machine.child_process import available_cores
 from distill.machine.memory import give_back_memory
 from distill.recipe.effects import affecting
@@ -74,7 +75,7 @@ def apply(
     leave_pandas_out()
     measurers = measurers or {}
     rules = check(recipe, measurers)
-    manifest.require(run, "generate", next_step="run `distill generate` first")
+    manifest.require(run, "generate", next_step=f"run {run_command('generate', recipe.path, run)} first")
     folder = run / "filter"
     with locked(run):
         if not folder.exists() and (following := folder.with_name(_FOLLOWING)).exists():
@@ -153,7 +154,7 @@ class FilterInputs:
 
 def read_inputs(recipe: Recipe, run: Path, measurers: Mapping[str, ModelSignal]) -> FilterInputs:
     """The inputs of a run whose generate stage is finished. The caller holds the lock of the run."""
-    generated = manifest.require(run, "generate", next_step="run `distill generate` first")
+    generated = manifest.require(run, "generate", next_step=f"run {run_command('generate', recipe.path, run)} first")
     extractors, labels = registry.build(recipe, run / "filter"), read_labels(run)
     identities = registry.identity(extractors) | {
         name: dict(model_signal.identity) for name, model_signal in measurers.items()

@@ -17,7 +17,7 @@ from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, lost_files, parts, training, warnings
 from distill.damaged_runs import damage_named
-from distill.errors import RecipeError, StaleError
+from distill.errors import InputError, RecipeError
 from distill.planning.outdated import outdated_text
 from distill.python_api import verbs
 from distill.recipe.loading import find, load, recipes_folder
@@ -313,8 +313,8 @@ def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
 def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
 
-    A stage that refuses changed settings does not change the run or its recipe; a stage that refuses its input before
-    it writes anything leaves no run. Of several processes one does.
+    A stage that refuses its input leaves the recipe of the run as it was: the finished stages are of that one. A
+    stage that refuses its input before it writes anything leaves no run. Of several processes one does.
     """
     from student.distributed import processes
 
@@ -328,7 +328,7 @@ def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
         try:
             with watch(run / PROGRESS) as on_progress:
                 yield on_progress
-        except StaleError:
+        except InputError:
             if before is not None:
                 write_text(path, before)
             raise

@@ -19,7 +19,7 @@ from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
-from distill.local_paths import as_argument
+from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.stats.gain_model import GainModel, Prediction
@@ -184,7 +184,7 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
         if Manifest.read(run / "train" / name) is None:
             raise StaleError(
                 f"{run}: the student that meets the traces is that of stage {name!r}, which is not trained; run "
-                f"`distill train {recipe.name} --run {as_argument(run)} --stage {name}` first, or name another "
+                f"{run_command(f'train --stage {name}', recipe.path, run)} first, or name another "
                 "checkpoint with --set filter.student.checkpoint=DIR"
             )
         return str(model_folder(run, name))
@@ -250,15 +250,15 @@ def _require_traces(recipe: Recipe, run: Path) -> None:
     require_finished(
         run,
         "filter",
-        next_step=f"run `distill filter {recipe.name} --run {as_argument(run)}` first; it judges the traces",
+        next_step=f"run {run_command('filter', recipe.path, run)} first; it judges the traces",
     )
 
 
 def _more_traces(recipe: Recipe, run: Path, has: str) -> str:
     return (
         f"{run} {has}; a prediction needs {FEWEST_TRACES} of a teacher, better {MEASURED}. Make them with "
-        f"`distill generate {recipe.name} --run {as_argument(run)} --limit {MEASURED}` (more where a teacher is "
-        f"asked about some domains only), then `distill filter {recipe.name} --run {as_argument(run)}`"
+        f"{run_command(f'generate --limit {MEASURED}', recipe.path, run)} (more where a teacher is asked about some "
+        f"domains only), then {run_command('filter', recipe.path, run)}"
     )
 
 

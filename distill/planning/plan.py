@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.errors import RecipeError
+from distill.local_paths import as_argument
 from distill.machine import hardware
 from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan, local_gpu, plans
@@ -103,11 +104,10 @@ def _generation(recipe: Recipe) -> str:
     for teacher in recipe.teachers:
         traces = asked * most_traces(recipe, teacher)
         tokens = traces * teacher.sampling.max_tokens * share
-        rows.append(
-            (teacher.name, f"<= {asked:,}", f"<= {short_number(traces * attempts)}", f"<= {short_number(tokens)}")
-        )
-    note = f"times and costs of teachers: distill generate {recipe.name} --check --probe 32"
-    return f"{table(('teacher', 'questions', 'traces', 'output tokens'), rows)}\n{note}"
+        most = (f"{asked:,}", *map(short_number, (traces, traces * attempts, tokens)))
+        rows.append((teacher.name, *(f"<= {number}" for number in most)))
+    note = f"times and costs of teachers: distill generate {as_argument(recipe.path)} --check --probe 32"
+    return f"{table(('teacher', 'questions', 'traces', 'attempts', 'output tokens'), rows)}\n{note}"
 
 
 def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:

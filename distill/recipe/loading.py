@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from distill import redact
 from distill.errors import RecipeError
-from distill.local_paths import refuse_address
+from distill.local_paths import as_argument, refuse_address
 from distill.recipe.messages import explain_problems, nearest_name, unknown_value, unreadable_values, unusable
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import DEFAULT_RULES
@@ -125,7 +125,9 @@ def find(path_or_name: str | Path) -> Path:
     if str(path_or_name) in names:
         return names[str(path_or_name)]
     if path.is_dir():
-        raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(names)}")
+        inside = sorted(path.glob("*.toml"), key=lambda file: (file.name != "recipe.toml", file.name))
+        hint = f"did you mean {as_argument(inside[0])}? Otherwise " if inside else ""
+        raise RecipeError(f"{path} is a directory; {hint}give a TOML file or one of: {', '.join(names)}")
     nearest = nearest_name(str(path_or_name), list(names))
     hint = f"; did you mean {nearest!r}?" if nearest else ""
     raise RecipeError(

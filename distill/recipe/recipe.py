@@ -222,6 +222,10 @@ class Recipe(Section):
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
         return real_path(self._path.parent / Path(value).expanduser())
 
+    def _program(self, value: str) -> str:
+        """A program with a slash counts from the recipe's folder. Its links stay: an environment's Python is one."""
+        return str(self._path.parent / value) if "/" in value and not value.startswith("~") else value
+
     def place(self, value: str) -> str:
         """A path of the recipe as `local` has it, or the address of a store as it is."""
         return value if is_store_address(value) else str(self.local(value))
@@ -276,6 +280,8 @@ class Recipe(Section):
         for teacher in values["teachers"]:
             resolve(teacher, ("model",), self.local_or_hub)
             resolve(teacher, ("prompt",), self.whole_name)
+            server = teacher["server"]
+            server["command"] = [self._program(server["command"][0]), *server["command"][1:]]
         for section, names in (("filter", "signals"), ("filter", "exports"), ("eval", "metrics")):
             values[section][names] = [self.whole_name(value) for value in values[section][names]]
         for arm in values["ablate"]["own"].values():

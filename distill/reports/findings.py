@@ -24,10 +24,10 @@ _ORDER: Final = ("certain", "likely", "possible")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or good."""
+    """One thing that is wrong, good, or open: what the data does not decide."""
 
     name: str
-    kind: Literal["fault", "good"] = "fault"
+    kind: Literal["fault", "good", "open"] = "fault"
     problem: str
     """What is there, with its figures: a sentence without its full stop."""
     certainty: Certainty = "likely"
@@ -37,12 +37,13 @@ class Finding:
     @property
     def text(self) -> str:
         advice = f" Change {self.change}." if self.change else ""
-        return f"{self.problem} ({self.certainty}).{advice}"
+        certainty = "" if self.kind == "open" else f" ({self.certainty})"
+        return f"{self.problem}{certainty}.{advice}"
 
 
 def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The findings that are shown, as JSON: faults first, the surest first, else in their order; good news only where
-    nothing is wrong."""
+    """The findings that are shown, as JSON: faults first, the surest first, else in their order; good news and open
+    questions only where nothing is wrong."""
     found = list(findings)
     faults = [finding for finding in found if finding.kind == "fault"]
     ranked = sorted(faults or found, key=lambda finding: _ORDER.index(finding.certainty))

@@ -208,7 +208,9 @@ def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck,
     note = (
         f"of {total:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"
     )
-    return check, ((f"{note}, {dropped:,} were dropped",) if total else ())
+    left_out = total - chosen - dropped
+    rest = f", the selection left {left_out:,} out" if left_out else ""
+    return check, ((f"{note}, rules dropped {dropped:,}{rest}",) if total else ())
 
 
 def _conclusions(pairs: Sequence[tuple[Sample, Trace]], workers: Workers = SERIAL) -> tuple[int, int]:

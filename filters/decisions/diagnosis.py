@@ -159,7 +159,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         name="dataset",
         kind="good",
         problem=f"The dataset holds {total['selected']:,} traces; the rules keep {share(total['kept'], asked)}, and "
-        f"{share(facts.questions['kept'], facts.questions['asked'])} questions have one",
+        f"{share(facts.questions['kept'], facts.questions['asked'])} of the questions have one",
         certainty="certain",
     )
     return faults or ([good] if total["selected"] else [])

@@ -23,6 +23,8 @@ WEAK: Final = 0.5
 """Accuracy that is surely below this: a student this weak whose images show no gain is likely blind."""
 COLLAPSED: Final = 0.25
 """Points by which the most frequent answer is more frequent than any gold answer."""
+WIDE: Final = 0.06
+"""Width of the interval of a difference above which more questions are worth asking."""
 LONG: Final = 1.5
 """Median rationale over the rationales that were learned."""
 
@@ -45,7 +47,7 @@ class StudentFacts:
 def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
     faults = [*_judging(facts), *_form(facts), *_collapse(facts), *_sight(facts), *_length(facts)]
-    return faults or [*_worse(facts)] or [_good(facts)]
+    return faults or [*_worse(facts)] or [_verdict(facts)]
 
 
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
@@ -175,15 +177,25 @@ def _accuracy(facts: StudentFacts) -> str:
     return f"{facts.arm} is right in {100 * facts.metrics['accuracy']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
-def _good(facts: StudentFacts) -> Finding:
-    against = [
-        f"{100 * delta['delta']:+.0f} points over {name}"
-        for name, delta in facts.deltas.items()
-        if delta["ci95"][0] > 0
-    ]
+def _verdict(facts: StudentFacts) -> Finding:
+    """Good news where the student is surely better than every earlier one; else what the questions do not decide."""
+    better, undecided = [], []
+    for name, delta in facts.deltas.items():
+        low, high = (100 * end for end in delta["ci95"])
+        points = f"{100 * delta['delta']:+.0f} points"
+        if low > 0:
+            better.append(f"{points} over {name}")
+        else:
+            undecided.append((high - low, f"{name} ({points} [{low:+.0f}, {high:+.0f}])"))
+    problem = _accuracy(facts) + (f", {' and '.join(better)}" if better else "")
+    if not undecided:
+        return Finding(name="student", kind="good" if better else "open", problem=problem, certainty="certain")
+    wide = max(width for width, _ in undecided) > 100 * WIDE
     return Finding(
-        name="student",
-        kind="good",
-        problem=_accuracy(facts) + (f", {' and '.join(against)}" if against else ""),
+        name="undecided",
+        kind="open",
+        problem=f"{problem}; {len(facts.replies):,} questions do not decide whether it is better than "
+        f"{' and than '.join(text for _, text in undecided)}",
         certainty="certain",
+        change=f"data.{facts.recipe.eval.data}: four times as many questions halve such an interval" if wide else "",
     )

@@ -16,7 +16,7 @@ function ask(change) {
 
 function drawFindings() {
   byId("findings").replaceChildren(...(facts.findings.length ? facts.findings : [{ stage: "", kind: "good", text: "No stage has said anything yet." }]).map((one) =>
-    make("li", {}, make("b", { class: one.kind === "fault" ? "bad" : "good" }, one.stage), " ", make("span", { dir: "auto" }, one.text))));
+    make("li", {}, make("b", { class: { fault: "bad", good: "good" }[one.kind] ?? "" }, one.stage), " ", make("span", { dir: "auto" }, one.text))));
 }
 
 function draw(tag, attributes, ...children) {

@@ -1,7 +1,8 @@
 """Starts a vLLM server for an exported checkpoint and asks it greedily for token ids, to verify the export.
 
 The server starts and stops as those of teachers do (`vllm_server.py`). The vLLM is that of the interpreter in
-DISTILL_VLLM_PYTHON, else the command of a teacher whose server the run starts, else the vllm on PATH.
+DISTILL_VLLM_PYTHON, else the command of a teacher whose server the run starts (a script of the user serves no
+export), else the vllm on PATH.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.server_info import server_version
-from teacher.engines.vllm.vllm_options import interpreter, render
+from teacher.engines.vllm.vllm_options import interpreter, is_script, render
 from teacher.engines.vllm.vllm_server import Servers
 from teacher.messages.prompts import Prompt, image_part, messages
 
@@ -88,7 +89,11 @@ print(json.dumps({"vllm": importlib.util.find_spec("vllm") is not None, "broken_
 
 def find_server(recipe: Recipe, *, probe: bool = True) -> Server:
     """The vLLM to serve with. Raises RecipeError when there is none; without `probe` only the program counts."""
-    managed = [teacher.server for teacher in recipe.teachers if teacher.managed and teacher.capabilities.speaks_http]
+    managed = [
+        teacher.server
+        for teacher in recipe.teachers
+        if teacher.managed and teacher.capabilities.speaks_http and not is_script(teacher.server)
+    ]
     settings = managed[0] if managed else Server()
     (program, *rest), base = settings.command, recipe.path.parent.absolute()
     if python := os.environ.get(PYTHON):
@@ -104,7 +109,7 @@ def find_server(recipe: Recipe, *, probe: bool = True) -> Server:
         problem = f"{program} has no vllm package"
     if problem:
         raise RecipeError(
-            f"the export is to be served by a real vLLM, and {problem}; install vLLM into an environment of its own "
+            f"the export has to be served by vLLM, and {problem}; install vLLM into an environment of its own "
             f"(docs/vllm.md) and name its interpreter: {PYTHON}=/path/to/vllm/bin/python"
         )
     return server

@@ -237,6 +237,8 @@ def test_of_a_source_that_was_read_in_part_a_cost_names_the_part(folder: Path) -
     )
     (first, *_) = machine.check_cost(context)
     assert "output tokens" in first.message and "for the first 100 questions; `distill" in first.message
+    samples = recipe.teachers[0].samples
+    assert first.message.startswith(f"at most {100 * samples:,} traces ({200 * samples:,} attempts) and ")
 
 
 def test_the_command_prints_problems_first_and_exits_2(folder: Path) -> None:

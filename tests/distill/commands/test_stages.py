@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from distill.commands.stages import export_student
+from distill.artifacts.layout import RECIPE
+from distill.commands.stages import export_student, filter_stage, recorded
+from distill.errors import InputError, ModelError, StaleError
+from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.export import convert
 
@@ -28,3 +31,25 @@ def test_the_command_that_serves_an_export_is_one_for_a_shell(
         '{"custom_ops":["none"]}',
         "--trust-remote-code",
     ]
+
+
+@pytest.mark.parametrize("error", [StaleError, ModelError])
+def test_a_command_that_refuses_its_input_leaves_the_recipe_of_the_run(
+    tmp_path: Path, error: type[InputError]
+) -> None:
+    run, mine, other = tmp_path / "run", load("tiny"), load("tiny", {"seed": "5"})
+    with recorded(mine, run):
+        pass
+    before = (run / RECIPE).read_text()
+    with pytest.raises(error), recorded(other, run):
+        raise error("no such checkpoint")
+    assert (run / RECIPE).read_text() == before
+    with pytest.raises(KeyboardInterrupt), recorded(other, run):  # it began: its results are of this recipe
+        raise KeyboardInterrupt
+    assert load(run / RECIPE).seed == 5
+
+
+def test_a_stage_that_lacks_the_one_before_names_the_whole_command(tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    with pytest.raises(StaleError, match=f"run `distill generate .*tiny.toml --run '{run}'` first"):
+        filter_stage(load("tiny"), run)

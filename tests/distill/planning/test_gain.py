@@ -193,7 +193,7 @@ def test_a_run_is_told_what_each_teacher_gains_as_text_and_as_values(run: Path) 
 
 def test_a_run_with_too_few_traces_is_told_how_to_make_more(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = run_fixtures.recipe(run.parent, STUDENT)
-    with pytest.raises(StaleError, match=r"has no traces; .* --limit 200"):
+    with pytest.raises(StaleError, match=r"has no traces; .*`distill generate --limit 200 /\S*\.toml --run "):
         expected_gain(recipe, run.parent / "other")
     with pytest.raises(StaleError, match="distill filter"):
         expected_gain(recipe, run)

@@ -195,8 +195,28 @@ def test_a_file_that_is_not_toml_or_cannot_be_read_is_one_message(path: Path, tm
     (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
     with pytest.raises(RecipeError, match="not valid TOML"):
         loading.load(tmp_path / "latin.toml")
-    with pytest.raises(RecipeError, match="is a directory"):
-        loading.load(tmp_path)
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    with pytest.raises(RecipeError, match=r"my data is a directory; give a TOML file"):
+        loading.load(folder)
+    for name in ("a.toml", "recipe.toml"):
+        (folder / name).touch()
+    with pytest.raises(
+        RecipeError, match=r"is a directory; did you mean '\S*my data/recipe\.toml'\? Otherwise give a"
+    ):
+        loading.load(folder)
+
+
+def test_the_copy_of_a_recipe_names_the_program_of_a_server_from_anywhere(path: Path) -> None:
+    for program, copied in (
+        ("mine/teacher.py", str(path.parent.resolve() / "mine/teacher.py")),
+        ("/opt/vllm/bin/vllm", "/opt/vllm/bin/vllm"),
+        ("~/vllm/bin/vllm", "~/vllm/bin/vllm"),
+        ("vllm", "vllm"),
+    ):
+        path.write_text(f'[[teachers]]\nname = "a"\nmodel = "m"\nserver.command = ["{program}", "serve"]\n')
+        (teacher,) = loading.load(path).resolved()["teachers"]
+        assert list(teacher["server"]["command"]) == [copied, "serve"]
 
 
 def test_overrides_reach_every_kind_of_key(path: Path) -> None:

@@ -202,6 +202,27 @@ def test_good_news_name_the_student_before(tmp_path: Path) -> None:
     assert found.problem == "distilled is right in 75 % [63, 84], +10 points over answers"
 
 
+def test_a_difference_that_the_questions_do_not_decide_is_no_good_news(tmp_path: Path) -> None:
+    none, few = {"accuracy": 0.0, "ci95": [0.0, 0.26]}, replies(11)
+    deltas = {"untouched": {"delta": 0.0, "ci95": [-0.21, 0.21]}, "answers": {"delta": -0.18, "ci95": [-0.44, 0.14]}}
+    (found,) = found_of_student(tmp_path, few, deltas=deltas, **none)
+    assert (found.kind, found.name) == ("open", "undecided")
+    assert found.text == (
+        "distilled is right in 0 % [0, 26]; 11 questions do not decide whether it is better than "
+        "untouched (+0 points [-21, +21]) and than answers (-18 points [-44, +14]). Change data.test: four times as "
+        "many questions halve such an interval."
+    )
+    narrow = {"untouched": {"delta": 0.2, "ci95": [0.1, 0.3]}, "answers": {"delta": 0.0, "ci95": [-0.02, 0.02]}}
+    (found,) = found_of_student(tmp_path, replies(), deltas=narrow)
+    assert found.problem.startswith("distilled is right in 75 % [63, 84], +20 points over untouched; 60 questions do")
+    assert (found.kind, found.change) == ("open", "")
+
+
+def test_a_student_with_none_to_compare_with_is_neither_good_nor_bad(tmp_path: Path) -> None:
+    (found,) = found_of_student(tmp_path, replies(), deltas={})
+    assert (found.kind, found.text) == ("open", "distilled is right in 75 % [63, 84].")
+
+
 def test_a_stage_that_ended_early_is_said_to_have_made_the_steps_that_it_made(tmp_path: Path) -> None:
     recipe = read(tmp_path, STAGE)
     lines = [line | {"steps": 1000} for line in log(*FALLING, steps=40)]

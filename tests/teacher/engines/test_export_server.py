@@ -157,6 +157,15 @@ def test_else_the_vllm_of_a_teacher_is_taken_without_that_teachers_options(tmp_p
     assert server.environment["A"] == "1" and not server.arguments and not server.gpus
 
 
+def test_a_program_of_the_user_that_answers_for_a_teacher_serves_no_export(tmp_path: Path) -> None:
+    solver = Teacher(name="solver", model="m", server=Server(command=(str(program(tmp_path, "teacher.py")),)))
+    command = (str(program(tmp_path, "vllm")), "serve")
+    with environment(PATH=str(tmp_path)):
+        assert export_server.find_server(Recipe(teachers=(solver,)), probe=False).command == ("vllm", "serve")
+        both = Recipe(teachers=(solver, Teacher(name="one", model="m", server=Server(command=command))))
+        assert export_server.find_server(both, probe=False).command == command
+
+
 def test_without_any_vllm_the_message_says_how_to_name_one(tmp_path: Path) -> None:
     unfound = r"no program 'vllm'.*DISTILL_VLLM_PYTHON="
     with environment(PATH=str(tmp_path)), pytest.raises(RecipeError, match=unfound):
