@@ -339,7 +339,7 @@ def test_a_wrong_rule_is_reported_before_anything_is_read(tmp_path):
 
 
 def test_traces_must_be_generated_first(tmp_path):
-    with pytest.raises(StaleError, match="run `distill generate .*` first"):
+    with pytest.raises(StaleError, match=r"run `distill generate .*` first"):
         apply(recipe(tmp_path), tmp_path / "run")
 
 
