@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import orjson
 
@@ -96,8 +96,17 @@ def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifes
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """One line a field that differs, old value and new."""
-    return "\n".join(f"  {key}: {_difference(old, new)}" for key, (old, new) in changes(before, now).items())
+    """One line a field that differs, old value and new; of many fields the first ones and their number."""
+    lines = [f"  {key}: {_difference(old, new)}" for key, (old, new) in changes(before, now).items()]
+    if len(lines) <= _MOST_DIFFERENCES:
+        return "\n".join(lines)
+    rest = len(lines) - _MOST_DIFFERENCES
+    last = f"  and {rest} more fields: is this the run of another recipe? `distill plan RECIPE --diff RUN` lists all"
+    return "\n".join([*lines[:_MOST_DIFFERENCES], last])
+
+
+_MOST_DIFFERENCES: Final = 16
+"""Fields that a message lists; one changed key is one or two."""
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

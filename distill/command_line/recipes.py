@@ -15,11 +15,17 @@ app = typer.Typer(rich_markup_mode=None, help="List or copy shipped recipes; pri
 def recipes(context: typer.Context) -> None:
     """List the shipped recipes."""
     if context.invoked_subcommand is None:
-        from distill.recipe.loading import shipped
+        list_recipes()
 
-        for name, path in shipped().items():
-            purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-            show(f"{name:<24} {purpose}")
+
+@app.command("list")
+def list_recipes() -> None:
+    """List the shipped recipes; `distill recipes` alone does it, too."""
+    from distill.recipe.loading import shipped
+
+    for name, path in shipped().items():
+        purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        show(f"{name:<24} {purpose}")
 
 
 @app.command("copy")

@@ -250,6 +250,7 @@ def _guessed(
             message = "; ".join(each for each in message.split("; ") if not each.startswith(f"{local} does not"))
         raise DataError(f"{message}{hint if Path(values['source']).is_dir() else ''}") from None
     _refuse_own_work(table, Path(values["source"]))
+    lines += sources.describe_other_splits(table, Path(values["source"]))
     if root is not None:
         table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
     cells = [] if settings.columns else guessed_columns.cells_for_names(table)

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from distill.data.images.image_suffixes import image_suffixes
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.images.stored_images import images_folder
 from distill.data.tables import stored_tables
@@ -185,6 +186,9 @@ def _kind(path: Path, where: str) -> str:
     kind = KINDS.get(suffix_of(path))
     if kind is None:
         remedy = "save the sheet as CSV; " if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
+        remedy = (
+            f"it is an image: give its folder, {path.parent}; " if path.suffix.lower() in image_suffixes() else remedy
+        )
         raise DataError(
             f"{where}: cannot read a {suffix_of(path) or 'suffixless'} file; {remedy}known: {', '.join(KINDS)}"
         )
@@ -278,6 +282,34 @@ def _split_of(file: Path, base: Path) -> str | None:
     named = re.search(rf"(?<![^-_.]){_SPLIT}", file.stem)
     found = [named, *(re.match(_SPLIT, folder) for folder in folders)]
     return next((match[1] for match in found if match), None)
+
+
+def describe_other_splits(table: SourceTable, folder: Path) -> list[str]:
+    """A line about the tables of a folder that are not read, because their names state another split; else none."""
+    others = _files_of_other_splits(table, folder)
+    if not others:
+        return []
+    names = ", ".join(str(file.relative_to(folder)) for file in others[:3])
+    return [
+        f"not used: {len(others):,} of the tables, of other splits ({names}{', ...' if others[3:] else ''}). The "
+        "test rows come from the rows that are used; to test on such a table, name it under [data.test] in the recipe"
+    ]
+
+
+def _files_of_other_splits(table: SourceTable, folder: Path) -> list[Path]:
+    if not folder.is_dir() or table.kind == "arrow":
+        return []
+    below = table.kind in ("parquet", SHARDS)  # as `_shards` looks for them
+    files = sorted(folder.rglob(f"*.{table.kind}")) if below else files_beside(folder)
+    return [
+        file
+        for file in files
+        if file.is_file()
+        and file not in table.files
+        and KINDS.get(suffix_of(file)) == table.kind
+        and _is_visible(file, folder)
+        and _split_of(file, folder)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

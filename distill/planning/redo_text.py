@@ -20,6 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import start_of
 from distill.reports.text_table import counted, table, time_span
+from teacher.engines.provenance import changed_files
 
 _WIDTH = 30
 _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
@@ -34,7 +35,7 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
-    earlier = outdated_text(run)
+    earlier = "\n".join(filter(None, (outdated_text(run), _changed_servers(now, run))))
     if not redo.changes:
         return f"{head}\n\nno key differs; {earlier or 'every finished stage stays as it is'}"
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
@@ -43,6 +44,20 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
     done = f"commands that do it; what stays is not done again:\n{commands}" if commands else ""
     return "\n\n".join(block for block in (head, keys, stages, earlier, done) if block)
+
+
+def _changed_servers(recipe: Recipe, run: Path) -> str:
+    """A line for each teacher whose server has other files now: `generate` then refuses the run."""
+    lines = []
+    for teacher in recipe.teachers:
+        folder = run / "generate" / teacher.name
+        if changed := changed_files(folder, teacher, recipe.path.parent):
+            lines.append(
+                f"warning: {', '.join(changed)} of teachers.{teacher.name}.server has other content than when the "
+                "traces were made: `distill generate` and `distill run` refuse this run until it is set back, or "
+                f"until {folder} is moved away to ask the teacher anew"
+            )
+    return "\n".join(lines)
 
 
 def _left(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

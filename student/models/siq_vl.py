@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -382,6 +382,7 @@ def _readable(path_or_name: str) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if unreached:
             raise ModelError(hub.unreached_text(path_or_name, unreached, reason)) from error
+        reason = "there is no such folder" if isinstance(error.__cause__, HFValidationError) else reason
         reason = explain_pointers(Path(path_or_name)) or reason
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"

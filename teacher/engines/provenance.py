@@ -71,16 +71,26 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
             f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. "
             f"Set the options back, {_OR_ELSE}"
         )
-    files = server_files(teacher.server, base)
-    noted = [facts["files"] for facts in engines]
-    if files not in noted:
-        before = noted[-1]
-        changed = [name or "its script" for name in sorted({*files, *before}) if files.get(name) != before.get(name)]
+    if changed := changed_files(folder, teacher, base):
         raise StaleError(
             f"{folder} holds traces of a server whose files had other content than those of teachers.{teacher.name}."
             f"server have now: {', '.join(changed)}. "
             f"Set the files back, {_OR_ELSE}"
         )
+
+
+def changed_files(folder: Path, teacher: Teacher, base: Path) -> list[str]:
+    """The files of a teacher's server that have other content than when its traces were made; none without traces.
+
+    Each is named by its option, the server's own script as "its script".
+    """
+    noted = [facts["files"] for facts in read_engines(folder).values() if "command" in facts]
+    if not teacher.managed or not noted or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+        return []
+    files, before = server_files(teacher.server, base), noted[-1]
+    if files in noted:
+        return []
+    return [name or "its script" for name in sorted({*files, *before}) if files.get(name) != before.get(name)]
 
 
 def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:

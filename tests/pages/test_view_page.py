@@ -234,7 +234,7 @@ def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path
         file = tmp_path / "pictures" / f"{number}{hostile}.png"
         Image.open(ref.path).resize((2000, 1500)).save(file)
         ref = replace(ref, path=str(file), sha256=sha256(file.read_bytes()).hexdigest())
-        named.append(replace(sample, images=(ref,), domain=HOSTILE + hostile))
+        named.append(replace(sample, images=(ref,), domain=HOSTILE + hostile if number else ""))
     generate_folder(place, named, traces)
     settings = recipe(tmp_path)
     apply(settings, place)
@@ -250,6 +250,9 @@ def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path
         await until(tab, f"{LOADED} && {width} > 100")
         assert "run · distill view" in await tab.evaluate("document.title")
         assert "onerror" in await tab.evaluate("document.getElementById('facets').textContent")
+        assert "(none)" in await tab.evaluate(
+            "document.getElementById('facets').textContent"
+        )  # a domain without a name
         assert await tab.evaluate("document.querySelectorAll('main script, #facets img').length") == 0
         assert await tab.evaluate(width) < 1000
         await tab.evaluate("document.querySelector('#trace .pictures button').focus()")

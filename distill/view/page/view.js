@@ -60,7 +60,7 @@ function drawFacets() {
     if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
     return [make("h2", {}, HEADINGS[facet] || facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
       { type: "button", "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
-      make("span", {}, value), make("span", {}, count.toLocaleString("en"))))];
+      make("span", {}, value || "(none)"), make("span", {}, count.toLocaleString("en"))))];
   }));
 }
 

@@ -365,6 +365,13 @@ def test_a_stale_stage_names_exactly_the_fields_that_differ_and_the_remedy(tmp_p
     assert lines[-1] == "use --fresh to start over"
 
 
+def test_of_many_fields_that_differ_the_first_are_listed_and_the_others_counted() -> None:
+    text = artifacts.differences({f"a{n:02}": 1 for n in range(20)}, {f"b{n:02}": 1 for n in range(20)})
+    lines = text.splitlines()
+    assert len(lines) == 17 and lines[0] == "  a00: 1 -> '(not set)'"
+    assert lines[-1].startswith("  and 24 more fields: is this the run of another recipe? `distill plan ")
+
+
 def test_a_stage_that_is_needed_and_not_finished_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(StaleError, match="has not been run; run distill generate"):
         artifacts.require(tmp_path, "generate", next_step="run distill generate")

@@ -86,6 +86,31 @@ def test_a_data_set_of_the_hub_becomes_rows_with_their_images(
     assert len(read(tmp_path / "new/recipe.toml")) == 11
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_the_tables_of_other_splits_are_named(tmp_path: Path, kind: str) -> None:
+    data = tmp_path / "data"
+    rows = [{"image": name, "question": f"How many, {n}?", "answer": "3"} for n, name in enumerate(photos(data))]
+    for split in ("train", "test"):
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), data / f"{split}-00000-of-00001.parquet")
+        else:
+            write_csv(data / f"{split}.csv", [list(rows[0]), *(list(row.values()) for row in rows)], ",", "")
+    done = distill("data", "--out", "out")
+    assert done.exit_code == 0, done.output
+    name = "test.csv" if kind == "csv" else "test-00000-of-00001.parquet"
+    assert f"not used: 1 of the tables, of other splits ({name}). The test rows come from" in done.stdout
+    assert len(read(tmp_path / "out/recipe.toml")) + len(read(tmp_path / "out/recipe.toml", "test")) == len(rows)
+
+
+def test_an_image_is_no_table_and_its_folder_is_named(tmp_path: Path) -> None:
+    (name, *_) = photos(tmp_path / "data")
+    done = distill(f"data/{name}")
+    assert (
+        done.exit_code == 2
+        and f"it is an image: give its folder, {(tmp_path / 'data' / name).parent}; " in done.stderr
+    )
+
+
 def test_a_tar_beside_images_is_no_table(tmp_path: Path) -> None:
     photos(tmp_path / "photos")
     (tmp_path / "photos/backup.tar").write_bytes(b"anything")

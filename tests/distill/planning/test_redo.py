@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from distill.artifacts.files import directory_sha256
+from distill.artifacts.files import directory_sha256, write_json
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.json_lines import seal
 from distill.artifacts.layout import QUARANTINE, SAMPLES
@@ -27,6 +27,7 @@ from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.train import student_fields
+from teacher.engines.vllm.vllm_options import server_files
 from teacher.store.question_plan import source_digest
 
 RECIPE = """
@@ -111,6 +112,25 @@ def stages(text: str) -> dict[str, str]:
 
 def test_the_copy_of_a_recipe_in_its_run_differs_in_nothing(recipe: Path, run: Path) -> None:
     assert "no key differs" in redo_text(load(run / "recipe.toml"), load(recipe), run)
+
+
+def test_a_server_whose_script_changed_since_the_traces_were_made_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "mine" / "teacher.py"
+    script.parent.mkdir()
+    script.write_text("1")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[[teachers]]\nname = "solver"\nmodel = "solver"\nserver.command = ["mine/teacher.py"]\n')
+    run, now = tmp_path / "run", load(recipe)
+    traces = run / "generate" / "solver"
+    traces.mkdir(parents=True)
+    (traces / "part-00000.jsonl").write_text("{}\n")
+    digests = server_files(now.teachers[0].server, tmp_path)
+    write_json(
+        traces / "engine.json", {"a": {"command": ["python", str(script)], "environment": {}, "files": digests}}
+    )
+    assert "warning" not in redo_text(now, now, run)
+    script.write_text("2")
+    assert "warning: its script of teachers.solver.server has other content than when" in redo_text(now, now, run)
 
 
 def test_stages_that_were_made_from_earlier_traces_or_an_earlier_dataset_are_named(recipe: Path, run: Path) -> None:

@@ -258,6 +258,11 @@ def test_an_unreadable_checkpoint_is_one_message(checkpoints: Path, tmp_path: Pa
         siq_vl.load(str(broken))
 
 
+def test_a_folder_that_is_not_there_and_has_no_name_of_the_hub_is_said_to_be_missing() -> None:
+    with pytest.raises(ModelError, match=r"my stüdent: this checkpoint cannot be loaded: there is no such folder\n"):
+        siq_vl.load("my stüdent")
+
+
 @pytest.mark.parametrize("part", ["tower", "decoder"])
 def test_a_part_whose_weights_are_pickled_is_not_loaded(checkpoints: Path, tmp_path: Path, part: str) -> None:
     from safetensors.torch import load_file
