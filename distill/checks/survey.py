@@ -74,6 +74,8 @@ class Survey:
 
     def describe(self) -> str:
         parts = [self.extent, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
+        if copies := self.reasons["duplicate_row"]:
+            parts.append(f"{counted(copies, 'further row')} the same as another")
         if not self.decoded:
             parts.append("some of the images decoded, the others only looked for")
         return ", ".join(parts)

@@ -25,3 +25,11 @@ def test_the_size_of_an_image_in_a_table_is_that_of_its_cell_however_few_rows_ar
 def test_a_count_of_rows_says_when_the_others_were_not_read() -> None:
     assert Survey(name="q").of_rows(20) == "of 20 rows"
     assert Survey(name="q", whole=False).of_rows(1000) == "of the first 1,000 rows"
+
+
+def test_rows_that_are_the_same_as_another_are_counted_beside_the_questions(tmp_path: Path) -> None:
+    rows = [{"image": [picture(row)], "question": "What is it?"} for row in (0, 1, 1, 1)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "q.parquet")
+    found = survey(recipe_for(tmp_path, "q.parquet"), "questions", seconds=60)
+    assert found.describe().startswith("2 questions, ") and found.bad == 0
+    assert found.describe().endswith(", 2 further rows the same as another")
