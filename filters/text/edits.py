@@ -9,13 +9,12 @@ makes two texts different.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from filters.text.misspellings import is_same_word, similar_words
+from filters.text.misspellings import is_participle, is_same_word, similar_words
 from filters.text.shingles import Hashes
 from filters.text.values_and_names import FEWEST_WORDS, Form
 from filters.text.word_lists import CHANGE, EXCHANGE, FILLER, FUNCTION, OPENER, hash_listed, look_up
@@ -41,7 +40,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Words:
-    """Words of a part of a text that are no fillers, by position."""
+    """Words of a part of a text that are no fillers and not exchangeable, by position."""
 
     form: Form
     start: int
@@ -49,6 +48,12 @@ class _Words:
     positions: list[int]
     flags: list[int]
     meanings: list[int]
+    exchangeable: set[int]
+    """Meanings of the words of this part that count no more than a filler."""
+
+    def pop(self, index: int) -> None:
+        for column in (self.positions, self.flags, self.meanings):
+            column.pop(index)
 
 
 def say_the_same(left: Form, right: Form, similarity: float, threshold: float) -> bool:
@@ -88,7 +93,7 @@ def same_names(left: Form, right: Form, edits: Edits | None = None) -> bool:
     quoted, other_quoted = left.words[left.is_quoted], right.words[right.is_quoted]
     if len(quoted) and len(other_quoted) and not np.array_equal(quoted, other_quoted):
         return False
-    if np.array_equal(left.content, right.content):
+    if np.array_equal(left.content, right.content) and not _has_other_names(left, right):
         return True
     if not left.names or not right.names:
         # Case shows no names in one of the texts: any word may be one that is not listed.
@@ -103,6 +108,14 @@ def same_names(left: Form, right: Form, edits: Edits | None = None) -> bool:
     return np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
 
 
+def _has_other_names(left: Form, right: Form) -> bool:
+    """Whether a name that would be exchangeable as a word ("Focus", "Signal") stands in one of two texts only."""
+    names = np.concatenate([form.words[form.is_certain & (form.listed & EXCHANGE > 0)] for form in (left, right)])
+    if not len(names):
+        return False
+    return not np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
+
+
 def compare_words(left: Form, right: Form) -> Edits | None:
     """The edits between two texts with the same values; None if they say different things."""
     if _turns_a_relation(left, right):
@@ -112,7 +125,7 @@ def compare_words(left: Form, right: Form) -> Edits | None:
     edits = Edits()
     only_left: set[int] = set()
     only_right: set[int] = set()
-    for (start, stop), (other_start, other_stop) in _differences(left.words, right.words):
+    for (start, stop), (other_start, other_stop) in _differences(_words_and_phrases(left), _words_and_phrases(right)):
         removed = _content(left, start, stop)
         added = _content(right, other_start, other_stop)
         _drop_equal(removed, added)
@@ -137,11 +150,25 @@ def _turns_a_relation(left: Form, right: Form) -> bool:
     return any(
         stop - start == other_stop - other_start == 1
         and int(right.words[other_start]) in opposed.get(int(left.words[start]), ())
+        and not (left.word(start) in ("in", "on") and _is_of_an_image(right, other_stop))
         for (start, stop), (other_start, other_stop) in _differences(left.words, right.words)
     )
 
 
-_OPPOSED = "by/from by/to by/for to/from from/for if/because if/although if/though because/although because/though"
+def _is_of_an_image(form: Form, position: int) -> bool:
+    """Whether the next words name the image or a part of it: "in the chart" and "on the chart" are one."""
+    return any(form.word(place) in _image_words() for place in range(position, min(position + 3, len(form.words))))
+
+
+_IMAGES = """image picture photo photograph figure chart graph plot diagram map screen page axis poster sign label
+    screenshot drawing sketch receipt menu form slide list ticket legend scale average"""
+_OPPOSED = """by/from by/to by/for to/from from/for if/because if/although if/though because/although because/though
+    and/or in/on into/onto in/over in/between on/between on/over"""
+
+
+@lru_cache(maxsize=1)
+def _image_words() -> frozenset[str]:
+    return frozenset(_IMAGES.split())
 
 
 @lru_cache(maxsize=1)
@@ -164,9 +191,15 @@ def _differences(left: Hashes, right: Hashes) -> Iterator[tuple[tuple[int, int],
         start, other_start = block.a + block.size, block.b + block.size
 
 
+def _words_and_phrases(form: Form) -> Hashes:
+    """The words, those of a phrase as others than the same words elsewhere: "no doubt" does not hold "doubt"."""
+    return form.words ^ (form.listed & ~look_up(form.words)[0] & FILLER > 0)
+
+
 def _content(form: Form, start: int, stop: int) -> _Words:
-    flags, meanings = look_up(form.words[start:stop])
-    kept = np.flatnonzero(flags & FILLER == 0)
+    flags, meanings = form.listed[start:stop], form.meanings[start:stop]
+    is_content = flags & (FILLER | EXCHANGE) == 0
+    kept = np.flatnonzero(is_content)
     return _Words(
         form=form,
         start=start,
@@ -174,39 +207,41 @@ def _content(form: Form, start: int, stop: int) -> _Words:
         positions=(kept + start).tolist(),
         flags=flags[kept].tolist(),
         meanings=meanings[kept].tolist(),
+        exchangeable=set(meanings[(flags & EXCHANGE > 0) & (flags & FILLER == 0)].tolist()),
     )
 
 
 def _drop_equal(left: _Words, right: _Words) -> None:
-    """Drop the words that both begin with and both end with."""
+    """Drop the words that both begin with or end with, and those that mean an exchangeable word of the other text."""
+    for words, others in ((left, right), (right, left)):
+        for index in reversed(range(len(words.positions))):
+            if words.meanings[index] in others.exchangeable:
+                words.pop(index)
     for index in (0, -1):
         while left.meanings and right.meanings and left.meanings[index] == right.meanings[index]:
-            for words in (left, right):
-                for column in (words.positions, words.flags, words.meanings):
-                    column.pop(index)
+            left.pop(index)
+            right.pop(index)
 
 
 def _exchange(removed: _Words, added: _Words, edits: Edits) -> bool:
     """Count the edits where words replace others; False if they say another thing."""
-    for old, new in zip_longest(range(len(removed.positions)), range(len(added.positions))):
-        if old is None or new is None:
-            words, index = (added, new) if old is None else (removed, old)
-            if not words.flags[index] & EXCHANGE:
-                return False
-            edits.known += 1
-        elif removed.meanings[old] == added.meanings[new]:
-            continue
-        elif removed.flags[old] & added.flags[new] & EXCHANGE:
-            edits.known += 1
-        elif not _misspelt(removed, removed.positions[old], added, added.positions[new], edits):
-            return False
-    return True
+    if len(removed.positions) != len(added.positions):
+        return False
+    return all(
+        removed.meanings[index] == added.meanings[index]
+        or _misspelt(removed, removed.positions[index], added, added.positions[index], edits)
+        for index in range(len(removed.positions))
+    )
 
 
 def _misspelt(left: _Words, position: int, right: _Words, other_position: int, edits: Edits) -> bool:
-    """Count a typo or another tense; False if the words are two."""
+    """Count a typo or another form of a verb; False if the words are two."""
     word, other_word = left.form.word(position), right.form.word(other_position)
-    if not is_same_word(word, other_word):
+    is_same = is_same_word(word, other_word) or (
+        (_follows_be(left.form, position) and is_participle(word, other_word))
+        or (_follows_be(right.form, other_position) and is_participle(other_word, word))
+    )
+    if not is_same:
         return False
     hashes = np.array([left.form.words[position], right.form.words[other_position]])
     flags = look_up(hashes)[0]
@@ -218,16 +253,20 @@ def _misspelt(left: _Words, position: int, right: _Words, other_position: int, e
     return True
 
 
-def _add(removed: _Words, added: _Words, edits: Edits) -> bool:
-    """Count the edits where one text says more, or has words instead of fillers; False if that is a change.
+def _follows_be(form: Form, position: int) -> bool:
+    return position > 0 and form.word(position - 1) in _FORMS_OF_BE
 
-    A phrase of known words is one edit.
-    """
+
+_FORMS_OF_BE = frozenset(["is", "are", "was", "were", "be", "been"])
+
+
+def _add(removed: _Words, added: _Words, edits: Edits) -> bool:
+    """Count the edits where one text says more, or has words instead of fillers; False if that is a change."""
     words, fillers = (removed, added) if removed.positions else (added, removed)
-    is_phrase = False
+    is_repeated = False
     for position, flags in zip(words.positions, words.flags, strict=True):
-        if flags & EXCHANGE or _is_repeated(words.form.words, position):
-            is_phrase = True
+        if _is_repeated(words.form.words, position):
+            is_repeated = True
         elif fillers.stop > fillers.start and not flags & FUNCTION:
             places = range(fillers.start, fillers.stop)
             if not any(_misspelt(words, position, fillers, place, edits) for place in places):
@@ -236,7 +275,7 @@ def _add(removed: _Words, added: _Words, edits: Edits) -> bool:
             return False
         else:
             edits.more += 1
-    edits.known += is_phrase
+    edits.known += is_repeated
     return True
 
 

@@ -1,10 +1,11 @@
 """Words with which a rationale speaks of its own steps: exchanging them does not change its meaning.
 
-They are verbs of showing, stating, finding and concluding, and adjectives of relevance. Of two opposites at most
-one is listed ("accept" without "reject"), and no word for a thing, an action, a degree or a property that a picture
-may show. `filters.text.rationale_words` has the words that say nothing, and groups of words that mean the same;
-those groups may hold words that are in no list here ("rises", "climbs"). English with regular inflections; German,
-French and Spanish as they stand. `CHANGES` are words of these three languages that change what is said.
+They are verbs of showing, stating and concluding, and adjectives of relevance. Of two opposites at most one is
+listed, and no word for a thing, a degree, a property, or an action that a picture may show ("helps", "uses"): those
+count nothing only after "we" (`filters.text.phrases`). `filters.text.rationale_words` has the words that say nothing,
+and groups of words that mean the same; those groups may hold words that are in no list here ("rises", "climbs").
+English with regular inflections; German, French and Spanish as they stand. `CHANGES` are words of these three
+languages that change what is said.
 """
 
 from typing import Final
@@ -18,74 +19,67 @@ ENGLISH: Final = _words(
     """show display depict exhibit present illustrate portray describe represent reflect convey express capture
     indicate suggest imply hint signify denote symbolise symbolize state declare assert mention remark observe
     notice spot perceive interpret understand explain clarify elucidate elaborate summarise summarize outline
-    detail use apply employ utilise utilize require need find locate discover determine establish ascertain
-    identify recognise recognize pinpoint calculate compute tally check verify confirm validate examine inspect
-    study analyse analyze investigate scrutinise scrutinize review assess consider deem contemplate assume suppose
-    presume conclude infer deduce derive gather conjecture surmise choose select pick opt list enumerate term dub
-    entitle designate highlight emphasise emphasize stress underline underscore reveal disclose uncover solve
-    resolve tackle contain comprise consist constitute span belong pertain relate fit suit correspond provide
-    supply offer yield deliver allow enable permit trigger provoke prompt prove demonstrate substantiate
-    corroborate support account help assist aid happen occur recall know learn realise realize remember imagine
-    expect attribute ascribe assign associate specify define formulate word refer cite quote focus concentrate
-    value figure outcome say regard continue proceed serve function work rely depend hinge accept adopt follow
-    obey note obtain
+    detail determine establish ascertain identify recognise recognize pinpoint calculate compute tally check
+    verify confirm validate analyse analyze investigate scrutinise scrutinize assess consider deem contemplate
+    assume suppose presume conclude infer deduce derive gather conjecture surmise list enumerate term dub entitle
+    designate highlight emphasise emphasize stress underline underscore reveal disclose uncover solve resolve
+    tackle comprise consist constitute span belong pertain relate fit suit correspond prove demonstrate
+    substantiate corroborate account recall realise realize attribute ascribe assign associate specify define
+    formulate word refer cite quote focus concentrate value figure outcome say regard continue proceed note obtain
+    insert substitute plugging plugged together
 
     suitable appropriate fitting proper apt adequate applicable pertinent relevant reasonable sensible plausible
     credible believable logical rational main principal chief primary key central major essential crucial vital
-    pivotal important significant decisive fundamental typical characteristic usual customary useful helpful
-    valuable particular specific correct accurate exact precise necessary sufficient enough related corresponding
-    associated respective aforementioned given
+    pivotal important significant decisive fundamental particular specific correct accurate exact precise related
+    corresponding associated respective aforementioned given
 
     evidently plainly undoubtedly doubtless unquestionably undeniably assuredly unmistakably patently manifestly
     admittedly incidentally correctly accurately properly consequently accordingly anew altogether namely such
     owing thanks via sure noted point view needless expected glance strictly speaking words matter happens theyre
     hes shes youre theyll itll youd theyd"""
 )
-_IRREGULAR: Final = _words(
-    """shown said told meant gave given led found saw chose chosen understood knew known taken took
-    made thought"""
-)
+_IRREGULAR: Final = _words("shown said told meant given saw understood thought")
 
 GERMAN: Final = _words(
-    """ist sind scheint braucht benötigt verlangt fragt zeigt zeigen gezeigt veranschaulicht veranschaulichen stellt
-    stellen dargestellt darstellt dar präsentiert bildet abgebildet ab illustriert verdeutlicht sieht sehen
-    gesehen erkennt erkennen erkannt bemerkt bemerken beobachtet bedeutet bedeuten heißt heißen besagt beträgt
-    betragen ergibt ergeben lautet entspricht folgt folgen enthält enthalten umfasst umfassen beinhaltet gehört
-    gehören zählt zählen besitzt haben erhält erhalten bekommt bekommen nennt nennen erwähnt erwähnen gibt angibt
-    benutzt benutzen verwendet verwenden nutzt sucht wählt wählen bestimmt bestimmen ermittelt ermitteln berechnet
-    berechnen findet finden gefunden prüft prüfen überprüft betrachtet betrachten untersucht schließt schließen
-    folgert vermutet nimmt annehmen passt passen stimmt belegt beweist bestätigt erklärt beschreibt deutet daher
-    deshalb deswegen darum somit folglich demnach dementsprechend richtig korrekt zutreffend wichtig bedeutsam
-    wesentlich passend geeignet angemessen dabei nämlich hierbei demzufolge infolgedessen mithin sich wird aussage
-    behauptung"""
+    """ist sind scheint fragt zeigt zeigen gezeigt veranschaulicht veranschaulichen stellt stellen dargestellt
+    darstellt dar präsentiert bildet abgebildet ab illustriert verdeutlicht sieht sehen gesehen erkennt erkennen
+    erkannt bemerkt bemerken beobachtet bedeutet bedeuten heißt heißen besagt beträgt betragen ergibt ergeben
+    lautet entspricht folgt folgen enthält enthalten umfasst umfassen beinhaltet gehört gehören zählt zählen nennt
+    nennen erwähnt erwähnen angibt bestimmt bestimmen ermittelt ermitteln berechnet berechnen prüft prüfen
+    überprüft betrachtet betrachten untersucht schließt schließen folgert vermutet annehmen passt passen stimmt
+    belegt beweist bestätigt erklärt beschreibt deutet daher deshalb deswegen darum somit folglich demnach
+    dementsprechend richtig korrekt zutreffend wichtig bedeutsam wesentlich passend geeignet angemessen dabei
+    nämlich hierbei demzufolge infolgedessen mithin sich wird aussage behauptung gefragt"""
 )
 FRENCH: Final = _words(
     """montre montrent montrer indique indiquent indiquer présente présentent représente illustre affiche révèle voit
-    voient aperçoit remarque distingue constate signifie signifient donne donnent fournit fournissent contient
-    contiennent comprend comprennent comporte compte obtient obtiennent trouve trouvent utilisent emploie
-    emploient choisit sélectionne retient demande requiert nécessite semble paraît calcule détermine identifie
-    vérifie considère conclut déduit décrit explique mentionne nomme précise suggère confirme prouve donc ainsi
-    alors juste correcte exacte importante essentiel essentielle convenable approprié appropriée adapté adaptée
-    pertinente effectivement notamment également aussi principale voici effet fait peu près conséquent conséquence"""
+    voient aperçoit remarque distingue constate signifie signifient contient contiennent comprend comprennent
+    comporte compte semble paraît calcule détermine identifie vérifie considère conclut déduit décrit explique
+    mentionne nomme précise suggère confirme prouve donc ainsi alors juste correcte exacte importante essentiel
+    essentielle convenable approprié appropriée adapté adaptée pertinente effectivement notamment également aussi
+    principale voici effet fait peu près conséquent conséquence"""
 )
 SPANISH: Final = _words(
     """muestra muestran presenta presentan indica indican representa representan ilustra refleja aparece ve ven
-    observa observan significa contiene contienen incluye comprende obtiene obtenemos encuentra usa utiliza emplea
-    elige selecciona escoge pide requiere necesita parece calcula determina identifica verifica comprueba
-    considera supone concluye corresponde explica menciona nombra sugiere confirma entonces así pues correcto
-    correcta adecuado adecuada importante esencial efecto hecho también además consiguiente"""
+    observa observan significa contiene contienen incluye comprende parece calcula determina identifica verifica
+    comprueba considera supone concluye corresponde explica menciona nombra sugiere confirma entonces así pues
+    correcto correcta adecuado adecuada importante esencial efecto hecho también además consiguiente"""
 )
 _FOREIGN_GROUPS: Final = """
-    beginnt startet | ungefähr etwa zirka rund | genau exakt präzise | häufig oftmals | zuerst zunächst | danach
+    zahl anzahl | abbildung grafik bild schaubild darstellung | prix tarif tarifs | valor dato cifra | beginnt
+    startet | ungefähr etwa zirka rund | genau exakt präzise | häufig oftmals | zuerst zunächst | danach
     anschließend daraufhin | vollständig ganz gänzlich komplett | deutlich klar eindeutig | wahrscheinlich
     vermutlich voraussichtlich | äußerst überaus | offensichtlich offenbar offenkundig augenscheinlich | jedoch
     allerdings | weil da denn | obwohl obgleich | bekommt erhält | ähnlich vergleichbar | verschieden
-    unterschiedlich | sofort sogleich | reste demeure | commence débute | termine finit | environ approximativement
-    | exactement précisément | souvent fréquemment | ensuite puis | enfin finalement | probablement
-    vraisemblablement | entièrement complètement totalement | clairement nettement | évidemment manifestement
-    visiblement | cependant toutefois néanmoins pourtant | immédiatement aussitôt | semblable similaire | empieza
-    comienza | termina acaba | queda permanece | probablemente posiblemente | exactamente precisamente | luego
-    después | completamente totalmente | claramente evidentemente obviamente"""
+    unterschiedlich | sofort sogleich | reste demeure | commence débute | termine finit | environ
+    approximativement | exactement précisément | souvent fréquemment | ensuite puis | enfin finalement |
+    probablement vraisemblablement | entièrement complètement totalement | clairement nettement | évidemment
+    manifestement visiblement | cependant toutefois néanmoins pourtant | immédiatement aussitôt | semblable
+    similaire | empieza comienza | termina acaba | queda permanece | probablemente posiblemente | exactamente
+    precisamente | luego después | completamente totalmente | claramente evidentemente obviamente | pide solicita
+    | braucht benötigt | benutzt verwendet nutzt | benutzen verwenden nutzen | wählt auswählt | gefragt gesucht |
+    donne fournit | donnent fournissent | utilise emploie | utilisent emploient | choisit sélectionne retient |
+    demande requiert nécessite | usa utiliza emplea | elige selecciona escoge | requiere necesita"""
 FOREIGN_GROUPS: Final = tuple(tuple(group.split()) for group in _FOREIGN_GROUPS.split("|"))
 """Words of these languages with the same meaning. Their opposites are in other groups or in none."""
 FOREIGN: Final = GERMAN | FRENCH | SPANISH | _IRREGULAR

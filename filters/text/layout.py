@@ -11,13 +11,22 @@ import unicodedata
 
 from filters.text.words import composed, spaced
 
-_LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss]tep )?(\d{1,3})[.):][*_)]{0,3}(?=\s)")
+_LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss](?:tep|TEP) )?(\d{1,3})[.):][*_)]{0,3}(?=\s)")
 _HEADING = re.compile(r"\n[ \t]*#{1,6} [^\n]*")
 _LINE_MARK = re.compile(r"\n[ \t]*[>+]+(?= )")
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
 # Matches only at the first dash of a run; otherwise the time would grow with the square of the run's length.
 _ARROW = re.compile(r"(?<![-=])[-=]++>")
 _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaystyle|quad|[,;!:])(?![a-z])")
+_SIGNS = {
+    **{"times": "×", "cdot": "×", "ast": "×", "div": "÷", "pm": "±", "circ": "°", "degree": "°", "sqrt": "√"},
+    **{"le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "infty": "∞", "pi": "π"},
+    **dict.fromkeys(("approx", "to", "Rightarrow", "rightarrow", "implies", "therefore"), " "),
+    **{"angle": "angle", "triangle": "triangle"},
+}
+"""Commands of LaTeX and what they stand for."""
+_SIGN = re.compile(rf"\\({'|'.join(sorted(_SIGNS, key=len, reverse=True))})(?![A-Za-z])")
+_FRACTION = re.compile(r"\\[dt]?frac\{([^{}]{1,40})\}\{([^{}]{1,40})\}")
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
 # "isn`t"; elsewhere it marks code.
 _BACKTICK = re.compile(r"(?<=[A-Za-z])`(?=[A-Za-z])")
@@ -27,25 +36,6 @@ _FULL = {"ca": "can", "wo": "will", "sha": "shall", "re": " are", "ve": " have",
 _BEFORE_IS = frozenset(["he", "she", "it", "that", "there", "what", "here", "who"])
 """After other words "'s" may be a possessive."""
 _CANNOT = re.compile(r"(?<![A-Za-z])(can)not(?![A-Za-z])", re.IGNORECASE)
-_PHRASES = {
-    "no doubt": ("no doubt", ""),
-    "without doubt": ("out doubt", ""),
-    "to sum up": ("sum up", ""),
-    "most likely": ("ost likely", "probably"),
-    "due to": ("due", "owing to"),
-    "next to": ("next", "beside"),
-    "sans doute": ("sans", "probablement"),
-    "à peu près": ("près", "environ"),
-    "in der tat": ("der tat", "tatsächlich"),
-    "por lo tanto": ("tanto", "entonces"),
-}
-"""Phrases with a word that is a value or a direction elsewhere ("due" is an Italian two): a rare part, and what
-each means."""
-_GAP = r"[\s*_]+"
-_PHRASE_PATTERNS = [
-    (part, re.compile(r"\b" + _GAP.join(phrase.split()) + r"\b", re.IGNORECASE), meaning)
-    for phrase, (part, meaning) in _PHRASES.items()
-]
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
 _THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
@@ -113,24 +103,15 @@ def without_layout(text: str) -> str:
     if "`" in text:
         text = _BACKTICK.sub("'", text).replace("`", "")
     if "\\" in text:
-        text = _LATEX.sub(" ", text)
+        text = _LATEX.sub(" ", _FRACTION.sub(r" \1/\2 ", _SIGN.sub(lambda match: f" {_SIGNS[match[1]]} ", text)))
     if ">" in text:
         text = _ARROW.sub(" ", _TAG.sub(" ", text))
     if "," in text:
         text = _THOUSANDS.sub("", text)
     if "'" in text:
         text = _SINGLE_QUOTES.sub(lambda match: f'"{match[1]}"', _without_contractions(text)).replace("'", "")
-    return _without_phrases(text)
-
-
-def _without_phrases(text: str) -> str:
-    lowered = text.lower()
-    if "cannot" in lowered:
+    if "annot" in text or "ANNOT" in text:
         text = _CANNOT.sub(r"\1 not", text)
-    for part, pattern, meaning in _PHRASE_PATTERNS:
-        # The test costs next to nothing.
-        if part in lowered:
-            text = pattern.sub(meaning, text)
     return text
 
 

@@ -60,6 +60,19 @@ def _is_tense(present: str, other: str) -> bool:
     )
 
 
+def is_participle(other: str, verb: str) -> bool:
+    """Whether a word after a form of "to be" is a verb's participle: "is covering" and "covers" or "cover"."""
+    if not other.endswith("ing") or len(verb) < 3:
+        return False
+    stems = {verb, verb.removesuffix("s"), verb.removesuffix("es")}
+    return any(
+        other
+        in (f"{stem}ing", f"{stem}{stem[-1]}ing", f"{stem.removesuffix('e')}ing", f"{stem.removesuffix('ie')}ying")
+        for stem in stems
+        if len(stem) > 2
+    )
+
+
 @lru_cache(maxsize=1)
 def similar_words() -> frozenset[str]:
     """Words that are one letter from another word, with their regular inflections."""

@@ -160,7 +160,21 @@ _SAME: Final = """
     | fibre fiber | litre liter | traveller traveler | cancelled canceled | modelling modeling | skilful skillful
     | fulfil fulfill | enrol enroll | licence license | defence defense | offence offense | pyjamas pajamas |
     sceptical skeptical | organise organize | organisation organization | realise realize | colourful colorful |
-    neighbourhood neighborhood | centred centered | manoeuvre maneuver"""
+    neighbourhood neighborhood | centred centered | manoeuvre maneuver | each every | neighbouring neighboring
+    adjacent | supports backs | hidden concealed | only merely solely | constant steady continuous | add adding
+    summing summed | bigger larger greater | quicker faster swifter | cooler chillier colder |
+    broader wider | slimmer thinner | wealthier richer | nearer closer | simpler easier |
+    noisier louder | wetter damper | quieter calmer | happier gladder | cleverer smarter | tougher harder |
+    diagram graphic figure | find determine"""
+_NO_ADVERBS: Final = _words(
+    """hard near late bare short large scarce most part high low year day month week hour even just real main
+    chief near close direct present sole first last like ill bad good fair pretty rare just"""
+)
+"""Words of which an adverb in -ly means another thing, or is listed elsewhere."""
+
+
+_UNLIKE: Final = frozenset(["fraction", "men", "women"])
+"""Words of groups for questions that are others in a rationale: as a fraction, as a percentage; a man, men."""
 
 
 def _forms(word: str) -> Iterator[str]:
@@ -174,15 +188,25 @@ def _forms(word: str) -> Iterator[str]:
         yield from (f"{word}{word[-1]}ed", f"{word}{word[-1]}ing")
 
 
+def _adverb(word: str) -> str:
+    """The adverb of an adjective; the word itself where its meaning may be another one."""
+    if word in _NO_ADVERBS or len(word) < 4:
+        return word
+    return f"{word[:-1]}ily" if word.endswith("y") else f"{word[:-2]}ly" if word.endswith("le") else f"{word}ly"
+
+
 def same_words() -> dict[str, str]:
     """For each word the word that stands for all words of its meaning; groups that share a word are one."""
     names: dict[str, str] = {}
     for group in (*(tuple(words.split()) for words in _SAME.split("|")), *GROUPS):
-        forms = {form for word in group if "-" not in word and word not in FILLERS for form in _forms(word)}
+        listed = (word for word in group if "-" not in word and word not in FILLERS and word not in _UNLIKE)
+        forms = {form for word in listed for form in _forms(word)}
         joined = {names[form] for form in forms if form in names}
         if joined:
             forms |= {form for form, name in names.items() if name in joined}
         names |= dict.fromkeys(forms, min(forms, default=""))
+    for word, name in list(names.items()):
+        names.setdefault(_adverb(word), name)
     names |= {word: names.get(group[0], group[0]) for group in FOREIGN_GROUPS for word in group if word not in names}
     return names
 
@@ -191,7 +215,7 @@ _CHANGING: Final = CONTRASTS | _words(
     """only even almost nearly hardly barely scarcely off out without against unless until instead rather alone both
     either neither nor all any some every each few many most least half part partly different same opposite reverse
     mirror former ex anti non un fake former past future possible impossible maybe perhaps probably likely must may
-    might should seem appear false true wrong stop avoid prevent fail lack miss refuse deny reject nobody
+    might should doubt seem appear false true wrong stop avoid prevent fail lack miss refuse deny reject nobody
     nothing nowhere longer absent missing fewer will"""
 )
 

@@ -63,7 +63,13 @@ UNITS: Final = frozenset(_UNITS.split())
 CHOICES: Final = frozenset(["option", "options", "choice", "choices", "letter", "opción", "opzione", "opção"])
 """Words after which a single letter is one of several, even "a"."""
 
-FUNCTION_WORDS: Final = frozenset(["i", "a", "an", "he", "she", "they", "his", "her"]).union(*STOP_WORDS.values())
+_GERMAN_NOUNS: Final = (
+    "zahl anzahl abbildung grafik bild schaubild darstellung diagramm foto frage antwort lösung ergebnis wert werte angabe "
+    "aussage grund hinweis zeichnung beispiel schritt also folge zusammenfassung"
+)
+FUNCTION_WORDS: Final = frozenset(["i", "a", "an", "he", "she", "they", "his", "her"]).union(
+    *STOP_WORDS.values(), _GERMAN_NOUNS.split()
+)
 """Words that are no name even with a capital in the middle of a sentence, as titles have them."""
 
 _OPENERS: Final = (
@@ -83,3 +89,22 @@ _OPENERS: Final = (
     "multiply divide compare count think check recall remember notice suppose say means total"
 )
 OPENERS: Final = FUNCTION_WORDS.union(_OPENERS.split())
+
+_CARDINALS: Final = (
+    "0 zero null zéro cero|1 one|2 two zwei deux dos due dois duas|3 three drei trois tres tre três|4 four vier quatre "
+    "cuatro quattro quatro|5 five fünf cinq cinco cinque|6 six sechs seis sei|7 seven sieben sept siete sette sete|8 eight "
+    "acht huit ocho otto oito|9 nine neun neuf nueve nove|10 ten zehn dix diez dieci|11 eleven elf onze undici|12 "
+    "twelve zwölf douze doce dodici|13 thirteen dreizehn treize trece|14 fourteen vierzehn quatorze catorce|15 fifteen "
+    "fünfzehn quinze quince|16 sixteen sechzehn seize dieciséis|17 seventeen siebzehn|18 eighteen achtzehn|19 nineteen "
+    "neunzehn|20 twenty zwanzig vingt veinte venti|30 thirty dreissig trente treinta|40 forty fourty vierzig quarante "
+    "cuarenta|50 fifty fünfzig cinquante cincuenta|60 sixty sechzig soixante sesenta|70 seventy siebzig setenta|80 eighty "
+    "achtzig ochenta|90 ninety neunzig noventa|% percent prozent|+ plus|- minus|km kilometre kilometres kilometer "
+    "kilometers|m metre metres meter meters|cm centimetre centimetres centimeter centimeters|mm millimetre millimetres|kg "
+    "kilogram kilograms|g gram grams|l litre litres liter liters|h hour hours hr hrs|min minute minutes mins|s sec secs "
+    "seconds|dollars dollar usd|euros euro eur|pounds pound gbp|degrees degree °|years year|months month|weeks week|days day|"
+    "inches inch|feet foot ft|yards yard yd|miles mile|watts watt w|volts volt v|amps amp|ohms ohm|cents cent|* × times x"
+)
+SAME_VALUES: Final = {
+    word: value for value, *words in (group.split() for group in _CARDINALS.split("|")) for word in words
+}
+"""Words, signs and units by the value that they mean: "3" for "three", "km" for "kilometres"."""

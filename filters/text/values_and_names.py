@@ -22,7 +22,18 @@ from numpy.typing import NDArray
 
 from filters.text.layout import without_layout
 from filters.text.shingles import Hashed, Hashes, hash_polynomials, mix_bits, running_powers
-from filters.text.word_lists import CHOICE, FILLER, FUNCTION, NUMBER_WORD, OPENER, UNIT, look_up
+from filters.text.word_lists import (
+    CHOICE,
+    EXCHANGE,
+    FILLER,
+    FUNCTION,
+    NUMBER_WORD,
+    OPENER,
+    UNIT,
+    look_up,
+    mark_phrases,
+    value_meanings,
+)
 
 Flags = NDArray[np.bool_]
 
@@ -56,6 +67,10 @@ class Forms:
     """The words without fillers; words with the same meaning become one word (`filters.text.rationale_words`)."""
     values: Hashes
     """For each text a hash of its values in order."""
+    listed: NDArray[np.uint8]
+    """The lists that hold each word (`filters.text.word_lists`)."""
+    meanings: Hashes
+    """For each word the word that stands for all that mean the same."""
     names: Hashes
     """For each text a hash of its certain names in order, their count in the upper bits; 0 where case shows none."""
     templates: Hashes
@@ -78,6 +93,8 @@ class Forms:
                 words=self.words.hashes[start:stop],
                 content=content,
                 values=values,
+                listed=self.listed[start:stop],
+                meanings=self.meanings[start:stop],
                 names=names,
                 template=template,
                 is_certain=self.certain[start:stop],
@@ -101,6 +118,8 @@ class Form:
     words: Hashes
     content: Hashes
     values: int
+    listed: NDArray[np.uint8]
+    meanings: Hashes
     names: int
     template: int
     is_certain: Flags
@@ -162,6 +181,7 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     firsts = begins + 1
     letters = kinds[firsts] == _LETTER
     listed, meanings = look_up(hashes)
+    mark_phrases(hashes, starts, listed, meanings)
     values = _value_flags(lower, firsts, ends, letters, listed, starts)
     capital = letters & _is_capital(data, lower, firsts)
     quoted = _quoted_words(data, firsts, bounds, starts)
@@ -170,23 +190,29 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     # "A" in the middle of a sentence is an option; "I" never is a name.
     option = capital & (lower[firsts] == ord("a")) & (ends - begins == 1) & ~opens
     no_name = (listed & FUNCTION > 0) & ~option
-    by_case = capital & ~values & ~shouted[_text_of_each_word(starts)]
+    text_of_word = _text_of_each_word(starts)
+    by_case = capital & ~values & ~shouted[text_of_word]
     certain = (by_case & ~opens | quoted & ~values) & ~no_name
     possible = by_case & opens & (listed & OPENER == 0)
     names = (_hash_in_order(hashes, certain, starts) & np.uint64((1 << 48) - 1)) | np.uint64(1)
     names |= np.minimum(_count_per_text(certain, starts), 0xFFFF).astype(np.uint64) << np.uint64(48)
     rest = ~(values | certain | possible)
-    said = (listed & FILLER == 0) | values
+    meanings[values] = value_meanings(hashes[values])
+    # In a short text each word counts.
+    is_short = np.diff(starts) < FEWEST_WORDS
+    said = (listed & np.where(is_short, FILLER, FILLER | EXCHANGE)[text_of_word] == 0) | values
     # A text of nothing but fillers says what they say.
-    said |= (_count_per_text(said, starts) == 0)[_text_of_each_word(starts)]
+    said |= (_count_per_text(said, starts) == 0)[text_of_word]
     long_enough = np.diff(starts) - _count_per_text(~rest, starts) >= FEWEST_WORDS
     return Forms(
         words=Hashed(hashes=hashes, starts=starts.tolist()),
         content=Hashed(
-            hashes=np.where(values, hashes, meanings)[said],
+            hashes=meanings[said],
             starts=np.searchsorted(np.flatnonzero(said), starts).tolist(),
         ),
-        values=_hash_in_order(hashes, values, starts),
+        values=_hash_in_order(meanings, values, starts),
+        listed=listed,
+        meanings=meanings,
         names=np.where((_count_per_text(capital, starts) > 0) & ~shouted, names, np.uint64(0)),
         templates=np.where(long_enough, _hash_in_order(hashes, rest, starts), np.uint64(0)),
         certain=certain,
@@ -209,9 +235,12 @@ def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]
         | ((mark_kinds == _DASH) & ((left != _LETTER) | _is_exponent(data, kinds, marks)))
         | ((mark_kinds == _POINT) & (left != _LETTER) & (left != _POINT))
     )
-    # Between two numbers with a space on either side a mark is an operator.
+    # Between two numbers, also with a space on either side, a mark is an operator; "1,5" and "7:30" are numbers.
     spaces = (data[marks - 1] == ord(" ")) & (data[marks + 1] == ord(" "))
     operator = spaces & (kinds[marks - 2] == _DIGIT) & (np.take(kinds, marks + 2, mode="clip") == _DIGIT)
+    is_tight = (left == _DIGIT) & (right == _DIGIT) & np.isin(data[marks], list(b"-/*"))
+    operator |= is_tight
+    number &= ~is_tight
     kinds[marks] = np.where(number, _DIGIT, np.where(operator, _SIGN, 0))
     return kinds
 
