@@ -55,8 +55,10 @@ _REJECTED = re.compile(
     r"|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"
     r"\(?([A-Z]\)?(?:(?:, and |, or |, | and | or )\(?[A-Z]\)?)*)(?![\w'])"
-    r"|(?<![\w'])\(?([A-Z])\)?\s+(?:is|are|was|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+)?"
-    r"(?:not\b|wrong|incorrect|false|ruled out|eliminated|rejected|out\b)"
+    r"|(?<![\w'])\(?([A-Z]\)?(?:, \(?[A-Z]\)?)*,? (?:and|or) \(?[A-Z]"
+    r"|[A-Z](?=\)?\s+(?:is|was|would|seems|can|could)))\)?\s+"
+    r"(?:is|are|was|were|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+|all\s+|both\s+)?"
+    r"(?:not\b|wrong|incorrect|false|ruled out|eliminated|rejected|excluded|out\b)"
     r"|(?<![\w'])\(?([A-Z])\)?\s+(?:isn't|can't|cannot|doesn't|does not)\b"
 )
 _NAMED = re.compile(r"\b(?:option|choice|letter|alternative)\s+\(?([A-Za-z])\)?(?![\w'])", re.IGNORECASE)

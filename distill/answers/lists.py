@@ -24,11 +24,13 @@ _MOST_COMPARISONS: Final = 1000
 ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
 BRACKETED = re.compile(r"[\[\](){}]")
 LISTED = re.compile(
-    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
+    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^both |^all (?=\(?[A-Z]\b)"
     r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
     re.IGNORECASE,
 )
 """The words around a list: Both B and D are correct."""
+AND_ALSO = re.compile(r",? (?:as well as|and also|along with|together with|plus) (?=\S)", re.IGNORECASE)
+"""Other words for "and" between the items of a list."""
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 

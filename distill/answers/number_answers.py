@@ -8,24 +8,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import pairwise
 from math import factorial
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.asked_units import asks_percent
 from distill.answers.numbers.compare_quantities import compare_quantities
-from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
     is_another_result,
     lists_candidates,
+    numbers_in_words,
     pick_asked_number,
     pick_concluding_number,
     pick_counted_number,
+    pick_part_of_total,
     pick_part_or_change,
     pick_stated_number,
+    with_ordinals,
 )
 from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
 from distill.answers.numbers.ratios import (
@@ -34,6 +35,7 @@ from distill.answers.numbers.ratios import (
     compare_shares,
     compare_worded_share,
 )
+from distill.answers.numbers.repeated_numbers import without_context
 from distill.answers.numbers.units import unit_factor
 from distill.answers.texts import text_answers
 from distill.answers.texts.turned_relations import turns_around
@@ -66,8 +68,11 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return text_answers.compare_texts(text, gold.text)
     if _POINTS.search(gold.text):
         text = _SHORT_POINTS.sub(" percentage points", text)
-    if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and any(sign in text for sign in ":h"):
+    if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration":
+        text = _ONE_AND_MORE.sub("1 " if any(map(str.isdigit, text)) else "one ", text)
         text = _HOURS_AND_MINUTES.sub(lambda time: f"{time[1]} hours {time[2] or time[3]} minutes", text)
+    if gold.quantity.currency == "GBP":
+        text = _POUNDS.sub("sterling", text)
     if (shared := compare_shares(text, gold.text)) is not None and shared.verdict == "correct":
         return shared
     if (found := compare_worded_share(text, gold.quantity)) is not None:
@@ -86,9 +91,31 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return _compare_one_number(only_number, gold, text)
     if gold.question and (none := _NO_SUCH.match(text)) and none["thing"].lower() in gold.question.lower():
         return correct("none_there") if gold.quantity.value == 0 else undecided("none_there")
-    numbers = _without_context(read_quantities(text), text, gold)
-    if len(numbers) > _MOST_NUMBERS:
+    figures = read_quantities(text)
+    stated = with_ordinals(figures, text) if gold.quantity.unit == "th" else figures
+    if len(stated) > _MOST_NUMBERS:
         return undecided("several_numbers")
+    result = _compare_numbers(without_context(stated, text, gold.quantity, gold.question), text, gold)
+    if result.verdict == "correct" and len(stated) > len(figures) and _BESIDE.search(text):
+        return undecided("beside_another")
+    in_words = () if result.verdict == "undecided" else numbers_in_words(figures, text)
+    return _compare_with_words(result, figures, in_words, text, gold) if in_words else result
+
+
+def _compare_with_words(
+    result: CompareResult, figures: Sequence[Quantity], in_words: Sequence[Quantity], text: str, gold: GoldAnswer
+) -> CompareResult:
+    """The finding on the numbers in figures of a text that has others in words: seven of the 12 people are seated."""
+    assert gold.quantity is not None
+    stated = pick_part_of_total(text, sorted((*figures, *in_words), key=lambda quantity: quantity.start))
+    if stated is not None and stated in in_words:
+        in_context = _compare_one_number(stated, gold, text)
+        return in_context if result.verdict == "wrong" or in_context.verdict == "wrong" else result
+    is_named = result.verdict == "wrong" and any(quantity.value == gold.quantity.value for quantity in in_words)
+    return undecided("several_numbers") if is_named else result
+
+
+def _compare_numbers(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer) -> CompareResult:
     stated_number = pick_stated_number(text, numbers)
     if stated_number is not None and not is_another_result(text, stated_number, gold.question):
         return _compare_one_number(stated_number, gold, text)
@@ -125,64 +152,7 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     return _compare_several_numbers(numbers, findings, gold, text)
 
 
-def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer) -> tuple[Quantity, ...]:
-    """The numbers but those that only repeat the question, and years that say when: the value was 42 in 2014."""
-    assert gold.quantity is not None
-    if not (len(numbers) > 1 or gold.question) or len(numbers) > _MOST_NUMBERS:
-        return numbers
-    may_repeat = gold.question and not _UNSURE.search(text)
-    asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if may_repeat else set()
-    of_gold = {gold.quantity.value, *gold.quantity.others}
-    if " per " in text and " per " not in gold.question:
-        numbers = tuple(item for item in numbers if not text[: item.start].endswith(" per ")) or numbers
-    asked -= _offered_beside(of_gold, numbers, text)
-    is_year = _is_year(gold.quantity)
-    kept = tuple(
-        quantity
-        for quantity in numbers
-        if quantity.value in of_gold or not (quantity.value in asked or (not is_year and _says_when(quantity, text)))
-    )
-    if not kept and not of_gold & asked:
-        kept = read_quantities(_FIGURES.sub("#", text))  # four bars exceed 50
-    return kept or numbers
-
-
-def _offered_beside(of_gold: set[Decimal], numbers: Sequence[Quantity], text: str) -> set[Decimal]:
-    """Numbers that an answer offers together with the gold's, and does not only repeat: 16 or 18."""
-    return {
-        value
-        for first, second in pairwise(sorted(numbers, key=lambda quantity: quantity.start))
-        if of_gold & {first.value, second.value} and _OFFERED.search(text[first.start : second.start])
-        for value in (first.value, second.value)
-    }
-
-
-_UNSURE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|might|could|may be|either|vielleicht|entweder|peut-être|quizás?|tal vez|"
-    r"forse|talvez)\b|可能|也许|かもしれ|может",
-    re.IGNORECASE,
-)
-_OFFERED = re.compile(
-    r"(?:\b(?:or|nor|oder|ou|o|ou bien|или|либо)\b|或|还是|または|か|또는)\W*(?:\w+\W+)?$"
-    r"|^\W*\d[\d.,]*\W*(?:(?:and|to|und|bis|et|à|y|a|e|и)\b|[,;/&~–-])\W*$",
-    re.IGNORECASE,
-)
 _FIGURES = re.compile(r"\d[\d.,]*")
-
-
-def _is_year(quantity: Quantity) -> bool:
-    is_bare = not (quantity.percent or quantity.currency or quantity.unit or quantity.decimals)
-    return is_bare and 1500 <= quantity.value < 2100
-
-
-def _says_when(quantity: Quantity, text: str) -> bool:
-    return (
-        _is_year(quantity) and _WHEN.search(text[max(0, quantity.start - _LOOKED_BACK) : quantity.start]) is not None
-    )
-
-
-_LOOKED_BACK: Final = 20
-_WHEN = re.compile(r"\b(?:in|for|during|of|by|since|im Jahr|en|nel|em)\s(?:the year\s)?$|^$", re.IGNORECASE)
 _NUMBERED = re.compile(
     r"(?:(?:the |on )?(?:page|p\.|no\.?|nr\.?|number|ext\.?|extension|x|size|track|gate|platform|room|#) ?)"
     r"(?P<number>\d[\d.,]*)(?: of \d+)?|- ?(?P<decorated>\d+) ?-",
@@ -196,6 +166,15 @@ _HOURS_AND_MINUTES = re.compile(
     r"\b(\d{1,3})(?::([0-5]\d)\s?(?:hours?|hrs?|h)|\s?h\s?([0-5]\d)(?:\s?min(?:utes?)?)?)\b", re.IGNORECASE
 )
 """3:20 hours, a duration."""
+_BESIDE = re.compile(
+    r"\b(?:ahead|after|before|behind|between|beyond|every|near|next|outside|past|least|lowest|smallest|worst|days?"
+    r"|\d+ seconds?)\b",
+    re.IGNORECASE,
+)
+"""Words with which an ordinal hardly says what is asked: one place behind the tenth, the second lowest."""
+_POUNDS = re.compile(r"\bpounds?\b", re.IGNORECASE)
+_ONE_AND_MORE = re.compile(r"\b(?:an?|one) (?=(?:year|month|week|day|hour|minute) and (?!an?\b))", re.IGNORECASE)
+"""An hour and thirty minutes."""
 _FOOD_CALORIES: Final = frozenset({"cal", "calorie", "kcal", "kilocalorie"})
 """A calorie of food is a kilocalorie."""
 

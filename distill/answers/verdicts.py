@@ -323,7 +323,7 @@ def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
         and lists.BRACKETED.search(text + gold.text) is None
     ):
         return correct("same_words")
-    text = lists.LISTED.sub("", text)
+    text = lists.LISTED.sub("", lists.AND_ALSO.sub(" and ", text))
     plain = not gold.declared and lists.BRACKETED.search(text + gold.text) is None
     if plain and text_answers.compare_texts(text.replace(";", ","), gold.text, gold.question).verdict == "correct":
         return correct("same_words")

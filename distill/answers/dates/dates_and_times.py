@@ -155,7 +155,7 @@ def same_clock(predicted: Clock, gold: Clock) -> bool | None:
         return True
     if seconds % _HALF_DAY != gold_seconds % _HALF_DAY:
         return False
-    return None if predicted.open_half or gold.open_half else False
+    return None if predicted.open_half != gold.open_half else predicted.open_half
 
 
 def _same_zone(left: str, right: str) -> bool:

@@ -47,6 +47,15 @@ SCALES: Final[dict[str, Decimal]] = {
 OTHER_SCALES: Final = {"mil": _K}
 """Second readings: short for million in English, thousand in Spanish and Portuguese."""
 
+_ORDINAL_NAMES: Final = (
+    {f"{word}th": value for word, value in SMALL.items()}
+    | {f"{word[:-1]}ieth": value for word, value in TENS.items()}
+    | {word: int(value) for word, value in ORDINALS.items()}
+)
+ORDINAL_NAME: Final = (
+    rf"\b(?:(?P<tens>{'|'.join(TENS)})[- ])?(?P<word>{'|'.join(sorted(_ORDINAL_NAMES, key=len, reverse=True))})\b"
+)
+"""A regular expression for an ordinal in words; `ordinal_value` gives the value of its match."""
 _NAMES: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
 _SCALE_NAMES: Final = "hundred|thousand|million|billion|trillion"
 _SPELLED = re.compile(
@@ -95,6 +104,11 @@ def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:
             value = _part(match)
             if value is not None:
                 yield value, match.start(), match.end() - len("percent" if _is_percent(match) else "")
+
+
+def ordinal_value(match: re.Match[str]) -> int:
+    """The value of an ordinal in words: 21 of twenty-first."""
+    return (TENS[match["tens"].lower()] if match["tens"] else 0) + _ORDINAL_NAMES[match["word"].lower()]
 
 
 def _before_a_hyphen(match: re.Match[str]) -> str:

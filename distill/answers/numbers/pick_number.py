@@ -10,7 +10,8 @@ from itertools import combinations, pairwise
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, undecided
-from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
+from distill.answers.numbers.number_words import ORDINAL_NAME, ordinal_value
+from distill.answers.numbers.quantities import Quantity, read_context, read_quantities, read_single_quantity
 
 _CONCLUDES = re.compile(
     r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|leaves|leaving|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
@@ -23,6 +24,16 @@ _CONCLUDES = re.compile(
 )
 _STATES = re.compile(r"\b(?:is|was)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
 _IS = re.compile(r"\b(?:is|was|are|were)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
+_SECOND_THING = re.compile(
+    r"\s(?:and|while|whereas|but)\s(?P<thing>[^,;.:]{1,60}?)\s(?:is|was)"
+    r"(?: (?:about|around|approximately|exactly|roughly))?\s*$",
+    re.IGNORECASE,
+)
+_RESULT_OR_IT = re.compile(
+    r"\b(?:answer|result|total|sum|difference|product|quotient|number|value|count|rest|remainder|average|mean|median|it|this"
+    r"|that|there|which|what|the (?:second|other|last|first|next)|so|thus|hence|therefore|then)\b",
+    re.IGNORECASE,
+)
 _COMPARES = re.compile(r"\b(?:than|times|more|less|fewer|of)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\bof (?:the|all|these|those)\s*$", re.IGNORECASE)
 _BEFORE_REASON = re.compile(r"([^.;]{1,80}?),? (?:because|since|as there)\b", re.IGNORECASE)
@@ -60,15 +71,24 @@ def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | Non
         return first  # 9 birds: 4 here and 5 there
     if _COMPARES.search(text, last.end):
         return None
+    before = _text_before(text, last)
+    if _is_of_another_thing(before):
+        return None
     if _is_concluded(text, last) and not any(
         _is_concluded(text, item) for item in numbers if (item.value, item.percent) != (last.value, last.percent)
     ):
         return last
-    if _STATES.search(_text_before(text, last)) and not any(
-        _IS.search(_text_before(text, item)) for item in numbers[:-1]
-    ):
+    if _STATES.search(before) and not any(_IS.search(_text_before(text, item)) for item in numbers[:-1]):
         return last
     return None
+
+
+def _is_of_another_thing(before: str) -> bool:
+    """Whether a number is said of a second thing, after one that has its own: Germany comes third, and Spain is."""
+    second = _SECOND_THING.search(before)
+    if second is None or _RESULT_OR_IT.search(second["thing"]):
+        return False
+    return not read_quantities(second["thing"])  # the sum of 13 and 14 is
 
 
 def _is_concluded(text: str, quantity: Quantity) -> bool:
@@ -146,6 +166,48 @@ def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str
     return last[0] if is_stated and not after else None
 
 
+def with_ordinals(numbers: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
+    """The numbers of a text and its ordinals in words, in their order: tenth and 24 of "tenth out of 24"."""
+    ordinals = (
+        Quantity(
+            value=Decimal(ordinal_value(match)),
+            unit="th",
+            start=match.start(),
+            end=match.end(),
+            **read_context(text, match.start(), match.end()),
+        )
+        for match in _RANK.finditer(text)
+    )
+    return tuple(sorted((*numbers, *ordinals), key=lambda quantity: quantity.start))
+
+
+_RANK = re.compile(
+    rf"(?<!\bat )(?<!\bone )(?<!\btwo )(?<!\ba ){ORDINAL_NAME}(?![ -](?:to|from|before|last|half)\b|-|,? of all\b)",
+    re.IGNORECASE,
+)
+"""Not "second to last", "third from the end", "one third", "at first"."""
+
+
+def numbers_in_words(figures: Sequence[Quantity], text: str) -> tuple[Quantity, ...]:
+    """The numbers in words of a text that has others in figures: seven of "seven of the 12 people"."""
+    if not figures or not any(map(str.isdigit, text)):
+        return ()
+    around = _FIGURES.sub(lambda figure: "#" * len(figure[0]), text)
+    known = {quantity.value for quantity in figures}
+    read = read_quantities(around)
+    return tuple(item for item in read if item.value not in known and item.value == int(item.value) > 1)
+
+
+_FIGURES = re.compile(r"\d[\d.,]*")
+
+
+def pick_part_of_total(text: str, numbers: Sequence[Quantity]) -> Quantity | None:
+    """The first of two numbers that are a part and its total: four out of 10 doctors."""
+    if len(numbers) != _PART_AND_TOTAL or numbers[0].negated or numbers[0].bound:
+        return None
+    return numbers[0] if _OUT_OF.fullmatch(text[numbers[0].end : numbers[1].start]) else None
+
+
 _CLAUSE = re.compile(r"[,;:.!?]\s+|[，。；、]|\s(?:and|but|while|whereas|und|aber|et|mais|y|pero)\s|\s[–—]\s")
 
 
@@ -174,10 +236,8 @@ def pick_part_or_change(text: str, numbers: Sequence[Quantity], question: str) -
     """The number before the total that it is a part of, 14 of 36; the change that is asked for: by 9 points."""
     if not question or not 1 < len(numbers) <= _MOST_IN_A_RATIONALE or _OPEN.search(text):
         return None
-    first, second = numbers[:2]
-    is_part = len(numbers) == _PART_AND_TOTAL and not _ASKS_FOR_A_SHARE.search(question)
-    if is_part and _OUT_OF.fullmatch(text[first.end : second.start]) is not None:
-        return first
+    if not _ASKS_FOR_A_SHARE.search(question) and (part := pick_part_of_total(text, numbers)) is not None:
+        return part
     changes = [quantity for quantity in numbers if _BY.search(_text_before(text, quantity))]
     asked = _RESULTS[-1][1]
     return changes[0] if len(changes) == 1 and asked.search(question) else None
@@ -185,7 +245,7 @@ def pick_part_or_change(text: str, numbers: Sequence[Quantity], question: str) -
 
 _ASKS_FOR_A_SHARE = re.compile(r"percent|%|\b(?:share|fraction|proportion|ratio)\b", re.IGNORECASE)
 _PART_AND_TOTAL: Final = 2
-_OUT_OF = re.compile(r"\s(?:out )?of\s", re.IGNORECASE)
+_OUT_OF = re.compile(r"\s(?:out )?of (?:(?:the|all|these|those) )*", re.IGNORECASE)
 _BY = re.compile(r"\bby (?:about |around |roughly |approximately |some )?$", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _SMALL_TEXT: Final = "how many much what which is are was were the of in there do does did has have wie viel viele"

@@ -340,7 +340,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_read_context(text, match.start("lead"), tail.end),
+        **read_context(text, match.start("lead"), tail.end),
         start=match.start(),
         end=tail.end,
     )
@@ -357,13 +357,13 @@ def _quantity_in_words(value: Decimal, start: int, end: int, text: str) -> Quant
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_read_context(text, start, tail.end),
+        **read_context(text, start, tail.end),
         start=start,
         end=tail.end,
     )
 
 
-def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
+def read_context(text: str, start: int, end: int) -> dict[str, Any]:
     """Whether the words around a number negate it or make it a limit or a name."""
     if _DENIED_AFTER.match(text, end):
         return {"negated": True}

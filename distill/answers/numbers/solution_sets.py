@@ -40,6 +40,12 @@ _LATEX: Final = (
     (re.compile(r"\\in(?![a-z])"), "∈"),
     (re.compile(r"\\([{}])"), r"\1"),
 )
+_IN_WORDS = re.compile(
+    r"(?<=\b[a-z] )(?:is|must be|has to be|should be) (?:(?P<greater>greater|larger|more)|less|smaller) than"
+    r"(?P<equal> or equal to)?",
+    re.IGNORECASE,
+)
+"""x must be greater than 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,7 @@ def _compare_two_intervals(predicted: NumberInterval, gold: NumberInterval) -> C
 def _plain(text: str) -> str:
     for pattern, sign in _LATEX if "\\" in text else ():
         text = pattern.sub(sign, text)
+    text = _IN_WORDS.sub(lambda words: (">" if words["greater"] else "<") + ("=" if words["equal"] else ""), text)
     return text.strip(" $.")
 
 

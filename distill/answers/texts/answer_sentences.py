@@ -177,6 +177,8 @@ _ADDED = (
         r"|which (?:is|was|are|were|has|have|had)\b|with (?:about |a |the )?(?:\w+ of )?[$€£]?\d\S*"
         r"|according to) (?P<added>[^;!?]+)"
         r"|(?P<titled>[A-Z][\w':-]*(?: [\w':-]+){1,12}) by (?P<author>[A-Z][\w.'-]*(?: [A-Z][\w.'-]*){0,4})"
+        r"|(?P<member>(?:[^,;:!?]{1,60}?\s)?(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? (?:[A-Z][\w.'-]*\s){1,4}of"
+        r"|(?:[A-Z][\w.'-]*\s){2,4}(?:from|at))) (?:the )?[A-Z][\w&.'-]*(?: (?:of|and|the|for|[A-Z&][\w.'-]*)){0,5}"
         r"|(?P<person>[^,;:!?]{3,80}), (?:the )?(?P<role>(?:[\w-]+ )?(?:Director|President|Manager|CEO|CFO|Chairman"
         r"|Chair|Professor"
         r"|Secretary|Treasurer|Chief|Head|Attorney|Counsel|Editor|Author|Officer|Supervisor|Coordinator|Scientist|Engineer)\b[^,;]*)"
@@ -202,7 +204,8 @@ def _head(text: str) -> str | None:
         match = pattern.fullmatch(text)
         if match is None:
             continue
-        head = next(match[name] for name in ("head", "titled", "person") if match[name])
+        head = next(match[name] for name in ("head", "titled", "member", "person") if match[name])
+        head = head.rpartition(" ")[0] if match["member"] else head
         added = text[len(head) :].casefold()
         if affirms(head) and not _TAKEN_BACK & set(_WORD.findall(added)):
             return head

@@ -16,7 +16,10 @@ COPULA = re.compile(
     r"(?P<rest>.+)",
     re.IGNORECASE,
 )
-_BUT_NOT = re.compile(r"(?P<said>.+?),? (?:and |but )?not (?P<denied>.+?)\.?", re.IGNORECASE)
+_BUT_NOT = re.compile(
+    r"(?P<said>.+?)(?:,? (?:and |but )?not|, (?:und |et |e )?(?:nicht|pas|non|não)) (?P<denied>.+?)\.?",
+    re.IGNORECASE,
+)
 _COPULA_END = re.compile(r"\b(?:is|are|was|were|do|does|did|has|have|it's)$", re.IGNORECASE)
 _LONGEST: Final = 120
 
@@ -26,7 +29,7 @@ def compare_with_denied(text: str, gold: str, gold_words: Sequence[str]) -> Comp
 
     "A circle, not a square" is correct for circle, and wrong for square.
     """
-    parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= _LONGEST else None
+    parted = _BUT_NOT.fullmatch(text) if len(text) <= _LONGEST else None
     if parted is None or _COPULA_END.search(parted["said"]):
         return None
     if tokens(parted["said"]) == gold_words or mentions(parted["said"], gold):

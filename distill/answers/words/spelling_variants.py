@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
-from distill.answers.numbers.number_words import ORDINALS, SMALL, TENS, spelled
+from distill.answers.numbers.number_words import ORDINAL_NAME, TENS, ordinal_value, spelled
 from distill.answers.words.place_names import STATES, compare_places
 from distill.answers.words.spelling import without_accents
 
@@ -83,16 +83,7 @@ def same_things(gold: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if len(name) >= _FEWEST_LETTERS))
 
 
-_ORDINAL_WORDS: Final = (
-    {word: int(value) for word, value in ORDINALS.items()}
-    | {f"{word}th": value for word, value in SMALL.items() if value > 12}
-    | {f"{word[:-1]}ieth": value for word, value in TENS.items()}
-)
-_ORDINAL = re.compile(
-    rf"\b(?:(?P<tens>{'|'.join(TENS)})[- ])?(?P<word>{'|'.join(sorted(_ORDINAL_WORDS, key=len, reverse=True))})\b"
-    r"|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b",
-    re.IGNORECASE,
-)
+_ORDINAL = re.compile(rf"{ORDINAL_NAME}|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b", re.IGNORECASE)
 _FOREIGN_ORDINALS_TEXT: Final = """
     первого|premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
     второго|deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
@@ -281,10 +272,7 @@ def _same_years(text: str, gold: str) -> bool:
 
 
 def _ordinal(match: re.Match[str]) -> str:
-    if match["digits"]:
-        return match["digits"] + "th"
-    word = match["word"].lower()
-    return f"{(TENS[match['tens'].lower()] if match['tens'] else 0) + _ORDINAL_WORDS[word]}th"
+    return f"{match['digits'] or ordinal_value(match)}th"
 
 
 def _same_but_roman_number(text: str, gold: str) -> bool:

@@ -60,7 +60,7 @@ class Contamination:
     index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
-    version: ClassVar[str] = "19"
+    version: ClassVar[str] = "20"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",

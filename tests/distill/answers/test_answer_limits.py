@@ -10,9 +10,9 @@ from distill.answers.choices import _letter_of_shortened_option
 from distill.answers.consistency import find_conclusion
 from distill.answers.dates.dates_and_times import Clock, Day, read_dates, read_times
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
-from distill.answers.number_answers import _is_year
 from distill.answers.numbers import expressions, foreign_number_words, measure_units, ratios, solution_sets
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
+from distill.answers.numbers.repeated_numbers import is_year
 from distill.answers.texts import other_words, text_answers
 from distill.answers.texts.answer_sentences import bold_part
 from distill.answers.texts.other_words import _may_be_short_for
@@ -76,9 +76,9 @@ def test_a_year_of_two_figures_is_of_1970_to_2069(year: int) -> None:
 @pytest.mark.parametrize(("year", "known"), [(1499, False), (1500, True), (2099, True), (2100, False)])
 def test_a_bare_number_is_a_year_from_1500_to_2099(year: int, known: bool) -> None:
     (quantity,) = read_quantities(str(year))
-    assert _is_year(quantity) is known
+    assert is_year(quantity) is known
     for text in (f"{year} km", f"${year}", f"{year}%", f"{year}.5"):
-        assert not any(map(_is_year, read_quantities(text))), text
+        assert not any(map(is_year, read_quantities(text))), text
 
 
 @pytest.mark.parametrize(
