@@ -140,7 +140,7 @@ def _write(
     }
     shards = Shards(folder / formats["webdataset"].file, shard_bytes=shard_bytes) if "webdataset" in formats else None
     changed = dict.fromkeys(formats, 0)
-    count = 0
+    count = weighted = 0
     for example in read(dataset):
         paths = [pictures.add(picture) for picture in example.pictures] if lines else []
         for format_name, records in lines.items():
@@ -149,6 +149,7 @@ def _write(
             shards.add(example)
         for format_name, export_format in formats.items():
             changed[format_name] += is_altered(example, export_format.tags)
+        weighted += example.values["weight"] != 1.0
         count += 1
     counts: dict[str, int | None] = {}
     for format_name, records in lines.items():
@@ -161,16 +162,26 @@ def _write(
         entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
         (folder / "dataset_info.json").write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
         counts["dataset_info.json"] = None
-    (folder / "README.md").write_text(_readme(name, count, formats, changed), encoding="utf-8", newline="\n")
+    guide = _readme(name, count, formats, changed, weighted)
+    (folder / "README.md").write_text(guide, encoding="utf-8", newline="\n")
     return counts | {"README.md": None}
 
 
-def _readme(name: str, count: int, formats: Mapping[str, ExportFormat], changed: Mapping[str, int]) -> str:
+def _readme(
+    name: str, count: int, formats: Mapping[str, ExportFormat], changed: Mapping[str, int], weighted: int
+) -> str:
     parts = [
         f"# {name}: {count:,} examples for other trainers",
         "Made by `distill` from the folder `dataset` of a run, whose README.md says where the data "
         "comes from. All paths are relative to this folder.",
     ]
+    unweighted = [f"`{made.file}`" for form, made in formats.items() if form in FORMATS and made.record is not None]
+    if weighted and unweighted:
+        parts.append(
+            "Examples with another `weight` in the student's loss than 1 (`filter.select.weight`): "
+            f"{weighted:,}. {', '.join(unweighted)} hold no weights, for their readers know none: all examples count "
+            "the same there."
+        )
     for form, made in formats.items():
         parts.append(made.guide.replace("{name}", name) or f"## `{made.file}`")
         if changed[form]:

@@ -197,7 +197,8 @@ def _samples_to_try_again(table: pa.Table) -> set[str]:
     A family failed: it may ask a server, or read a file. A picture could not be read. The clock stopped a family.
     """
     found = [pc.equal(table[name], ERROR) for name in table.column_names if name.endswith("_state")]
-    found.append(pc.equal(table["contamination_state"], UNDECIDABLE))
+    if "contamination_state" in table.column_names:
+        found.append(pc.equal(table["contamination_state"], UNDECIDABLE))
     found.append(pc.match_substring(table["signal_errors"], registry.OUT_OF_TIME.reason))
     return {sample for each in found for sample in table.filter(each)["sample_id"].to_pylist()}
 

@@ -395,3 +395,16 @@ def test_examples_with_many_pictures_have_a_series_whose_name_fits(run, tmp_path
     assert [name.partition("-")[0] for name, _ in files[2:]] == ["160", "161"] and {n for _, n in files[2:]} == {1}
     with tarfile.open(tmp_path / "shards/png70-00000.tar") as tar:
         assert len(tar.getnames()) == 2 * 71
+
+
+def test_the_guide_says_which_files_hold_no_weights(tmp_path):
+    samples = [sample(f"What is it, {number}?", "4", images=[picture(tmp_path, number)]) for number in range(3)]
+    generate_folder(tmp_path / "run", samples, [trace(one, "4", "Two and two.") for one in samples])
+    weight = f"CASE WHEN sample_id = '{samples[0].id}' THEN 2.5 ELSE 1.0 END"
+    for settings, said in ((f'select.weight = "{weight}"\n', True), ("", False)):
+        apply(recipe(tmp_path, f"{KEEP_ALL}{settings}"), tmp_path / "run", fresh=True)
+        folder = tmp_path / f"out-{said}"
+        exports.export(tmp_path / "run", ALL, folder)
+        guide = (folder / "README.md").read_text()
+        assert ("than 1 (`filter.select.weight`): 1." in guide) == said
+        assert ("`llava.json`, `llama-factory.jsonl`, `ms-swift.jsonl` hold no weights" in guide) == said
