@@ -7,7 +7,8 @@ benchmarks/data/arithmetic, written without a look at the parser. Tuned on `dev`
 `heldout` and `blind_heldout`. `attack_later` was written after that; one text of it was mended. right_natural holds
 texts with traps. `blind_dev` and `blind_heldout` are random halves of one set, and share its sentence patterns.
 `blind_12_dev` and `blind_12_heldout` are halves of 60 sentences; the held half was not read. Nothing
-is tuned on `blind_13_dev` and `blind_13_heldout`, halves of 300 sentences, each written by hand.
+is tuned on `blind_13_heldout`; it and `blind_13_dev` are halves of 300 sentences, each written by hand. `phrasings`
+holds 192 sentences with drawn numbers, four times each: the parser is tuned on them.
 """
 
 import sys

@@ -13,7 +13,9 @@ from typing import Final, Literal
 
 from distill.grounding.arithmetic.canonical_text import MARK, Canonical, mark_numbers, max_numbers_of
 from distill.grounding.arithmetic.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
+from distill.grounding.arithmetic.mixed_units import MIXED, find_mixed_claims
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
+from distill.grounding.arithmetic.stated_results import RESULT_WORDS, find_stated_results
 from distill.grounding.arithmetic.table_sums import find_table_claims
 from distill.grounding.arithmetic.unit_equations import UNIT_WORDS, find_unit_claims
 from distill.grounding.arithmetic.worded_equations import WORDED_WORDS, find_worded_claims
@@ -27,7 +29,7 @@ _SENTENCE: Final = re.compile(
     r"|(?<=\n)\s*+)"
 )
 _TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
-_WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS
+_WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS | RESULT_WORDS
 """All words that the patterns of claims search for."""
 _POINT_GROUP: Final = re.compile(r"(?<![\w.,])([1-9]\d{0,2})\.(\d{3})(?![.,]?\d)")
 """A number that has three decimals or, as much of Europe writes it, is a thousand times as large."""
@@ -84,17 +86,28 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
     effort = ReadingEffort.for_numbers(max_numbers)
     arithmetic_claims: list[ArithmeticClaim] = []
     offset = 0
+    before: list[tuple[str, int]] = []
     for sentence in _sentences(marked.text):
         count = sentence.count(MARK)
-        if count > 1:
+        if count > 1 or (count and before):
             # Each pattern has words without which it cannot match: most sentences spare most searches.
             letters = sentence.encode("ascii", "replace").translate(_TO_SPACES).decode()
             words = _WORDS.intersection(letters.split())
-            arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
-            arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
-            arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, marked.text)
+            if count > 1:
+                mixed = (
+                    list(find_mixed_claims(sentence, marked.numbers, offset))
+                    if not words.isdisjoint(UNIT_WORDS) and MIXED.search(sentence)
+                    else []
+                )
+                arithmetic_claims += mixed
+                if not mixed:
+                    arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
+                    arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, marked.text)
+                arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
+            arithmetic_claims += find_stated_results(sentence, words, marked.numbers, offset, before, effort)
             if effort.is_used_up:
                 break
+        before = [*before[-1:], (sentence, offset)] if count else []
         offset += count
     if "|\n" in marked.text:
         arithmetic_claims += find_table_claims(marked.text, marked.numbers)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from distill.answers.numbers.number_words import SMALL, TENS
+from distill.answers.numbers.number_words import SMALL, TENS, spelled
 from distill.grounding.arithmetic.notations import COMMA_AND_FEW_DIGITS, plain_notation
 from distill.grounding.numbers_in_text import plain_text
 
@@ -29,7 +29,7 @@ _COUNTS: Final = {word: value for word, value in SMALL.items() if value > 1} | T
 _PART_WORDS: Final = frozenset([*_PARTS, *(f"{part}s" for part in _PARTS)])
 _BESIDE_ONE: Final = frozenset(["plus", "minus", "times"])
 """Words beside which "one" is a number."""
-_SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one"])
+_SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one", "hundred"])
 """Numbers in words are searched for only in a text with one of these words."""
 _SPOKEN_OR_BESIDE: Final = _SPOKEN | _BESIDE_ONE
 
@@ -82,6 +82,14 @@ _IN_WORDS: Final = re.compile(
     )
     + r"|(?<=plus o)ne|(?<=minus o)ne|(?<=times o)ne|(?<=o)ne(?= plus | times ))"
     + rf"(?:(?<=ty)[ -](?:{_UNIT}){_ENDS}|{_ENDS})"
+)
+_SMALL_WORDS: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
+_TENS_AND_UNIT: Final = rf"(?:(?:{'|'.join(TENS)})(?:[ -](?:{_UNIT}))?|{_SMALL_WORDS})"
+_AND: Final = ",? (?:and )?"
+_HUNDREDS: Final = rf"(?:{_TENS_AND_UNIT}|an?) hundred(?:{_AND}{_TENS_AND_UNIT})?"
+_LARGE: Final = re.compile(
+    rf"\b(?:{_TENS_AND_UNIT} thousand(?:{_AND}(?:{_HUNDREDS}|{_TENS_AND_UNIT}))?|{_HUNDREDS})\b"
+    r"(?![ -](?:hundred|thousand|million|billion|percent))"
 )
 _TO_SPACES: Final = bytes(code if chr(code).isalpha() else 32 for code in range(128)) + b" " * 128
 # The first sign, by which the search finds its place, is no part of a word or another number. The second group is
@@ -248,6 +256,8 @@ def _replace_number_words(text: str, max_numbers: int) -> str:
     multiple = any(f"{word} " in text for word in words & _TIMES.keys())
     if multiple:
         text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=max_numbers)
+    if "hundred" in words or "thousand" in words:
+        text = _LARGE.sub(_spelled_digits, text, count=max_numbers)
     if not words.isdisjoint(_COUNTS) or ("one" in words and (multiple or not words.isdisjoint(_BESIDE_ONE))):
         text = _IN_WORDS.sub(_digits, text, count=max_numbers)
     return text
@@ -273,6 +283,12 @@ _VALUES: Final = {**SMALL, "a": 1, "an": 1, "": 1}
 
 def _singular(word: str) -> str:
     return word if word in _PARTS else word.removesuffix("s")
+
+
+def _spelled_digits(match: re.Match[str]) -> str:
+    """A number with hundreds or thousands in digits: 650 for "six hundred and fifty"."""
+    values = [value for value, _, _ in spelled(match[0].replace(",", ""))]
+    return str(int(values[0])) if len(values) == 1 else match[0]
 
 
 def _digits(match: re.Match[str]) -> str:

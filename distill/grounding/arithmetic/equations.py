@@ -221,6 +221,8 @@ def _states_a_result(left: Side, right: Side, numbers: Sequence[Number]) -> bool
         return True
     if left.unit or left.crossed:
         return False
+    if operators == ["-"] and len(left.numbers) == 1:
+        return False  # "the product of -4 and -6 is 24"
     result = numbers[right.numbers[0]]
     if operators == ["/"] and numbers[left.numbers[0]].value < numbers[left.numbers[-1]].value:
         return result.value <= 1 or result.percent  # "3/4 is 60" is a share of something

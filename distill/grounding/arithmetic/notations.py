@@ -44,6 +44,7 @@ _ELECTRIC: Final = re.compile(r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,
 _ELECTRIC_ENDS: Final = re.compile(r"[VAWΩJ](?:(?<=\d.)|(?<=\d\s.))")
 _FACTOR: Final = re.compile(r"(?: ×(?<=\d ×)|×(?<=\d×))(?=\s*(?:[.,;)]|$|\n))")
 _INCHES: Final = re.compile(r" in(?<=\d in)(?=\.?\s?[×*·/=])")
+_DEGREE: Final = re.compile(r"\s?\^\s?\{?\s?\\circ\b\s?\}?")
 _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
 
 
@@ -56,6 +57,8 @@ def plain_notation(text: str) -> str:
             text = _PROMPT.sub(r"\1 = \2\n", text)
     if "frac" in text:
         text = _FRACTION.sub(lambda match: f"(({match[1] or match[3]})/({match[2] or match[4]}))", text)
+    if "\\circ" in text:
+        text = _DEGREE.sub("°", text)
     if "0b" in text or "0x" in text:
         text = _BASE.sub(_from_base, text)
     if _HAS_POWER_OF_TEN.search(text):

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 _TOKENS_A_NUMBER: Final = 8
 _CHARACTERS_A_NUMBER: Final = 250
+_RESULTS_A_NUMBER: Final = 40
 
 
 @dataclass(slots=True)
@@ -19,11 +20,14 @@ class ReadingEffort:
     """Tokens of sentences that may hold an equation."""
     characters: int
     """Characters of sentences, counted once for each pattern that is searched for."""
+    results: int
+    """Results that are computed of the numbers of a sentence."""
 
     @classmethod
     def for_numbers(cls, max_numbers: int) -> Self:
-        return cls(_TOKENS_A_NUMBER * max_numbers, _CHARACTERS_A_NUMBER * max_numbers)
+        limits = (_TOKENS_A_NUMBER, _CHARACTERS_A_NUMBER, _RESULTS_A_NUMBER)
+        return cls(*(limit * max_numbers for limit in limits))
 
     @property
     def is_used_up(self) -> bool:
-        return min(self.tokens, self.characters) < 0
+        return min(self.tokens, self.characters, self.results) < 0

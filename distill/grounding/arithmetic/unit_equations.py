@@ -10,7 +10,7 @@ from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick
 
-_UNITS: Final[dict[str, tuple[str, float]]] = {
+UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("mm", "millimetres", "millimeters"), ("length", 0.001)),
     **dict.fromkeys(("cm", "centimetres", "centimeters"), ("length", 0.01)),
     **dict.fromkeys(("m", "metres", "meters", "metre", "meter"), ("length", 1.0)),
@@ -35,13 +35,11 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("cent", "cents"), ("money", 0.01)),
     **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
 }
-_UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+UNIT: Final = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 _CENTS: Final = {"quarters": 25, "dimes": 10, "nickels": 5, "pennies": 1}
-UNIT_WORDS: Final = frozenset(
-    word for unit in (*_UNITS, *_CENTS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1]
-)
+UNIT_WORDS: Final = frozenset(word for unit in (*UNITS, *_CENTS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
 """The letters that each unit begins with, as words."""
-_ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
+_ONE: Final = rf"N ?(?:{UNIT})(?![a-z(/^])"
 _SAME: Final = compile_quick(
     rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,3}}(?P<tie>,? ?(?:which |that )?"
     rf"(?:is|are|equals?|=|same|corresponds to|makes?)) ?{_ONE}(?:(?: and | ){_ONE})?"
@@ -56,7 +54,7 @@ _COINS: Final = compile_quick(
     r"\bN (quarters|dimes|nickels|pennies) (?:are|make|is) (?:worth )?N( cents)?(?! ?[-+*/^])"
 )
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
-_READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
+_READ: Final = re.compile(rf"N ?({UNIT})(?![a-z(/^])")
 
 
 def find_unit_claims(
@@ -69,7 +67,7 @@ def find_unit_claims(
     if words.isdisjoint(UNIT_WORDS):
         return
     for match in _SAME.finditer(sentence):
-        units = [_UNITS[unit] for unit in _READ.findall(match[0])]
+        units = [UNITS[unit] for unit in _READ.findall(match[0])]
         first = offset + sentence.count(MARK, 0, match.start())
         own = numbers[first : first + len(units)]
         if units[0][0] in ("length", "feet") and _is_scaled(text):

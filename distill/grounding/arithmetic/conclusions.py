@@ -1,0 +1,245 @@
+"""Results that a sentence draws from its numbers in words, without a fixed phrase: "52 seats, 38 taken: 24 are free".
+
+A result is a number behind words that draw a conclusion, or with words beside it that announce an operation: a total,
+what is left, a difference, a mean, a share, a price. Its operands are the numbers before it. It is a slip only if no
+reading gives it: none of the operations that the sentence may mean, on any of these numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from distill.grounding.arithmetic.canonical_text import Number
+from distill.grounding.arithmetic.derivations import results_of
+from distill.grounding.arithmetic.equations import ArithmeticClaim
+from distill.grounding.arithmetic.expressions import stands_for
+from distill.grounding.arithmetic.number_roles import CUE_LEADING, CUE_WORDS, NumberedSentence
+from distill.grounding.numbers_in_text import word_set
+
+CONCLUSION_WORDS: Final = CUE_WORDS
+_OPERATIONS: Final = {
+    "sum": "+", "left": "-", "difference": "-", "change": "-%", "mean": "m/", "product": "*", "price": "+-*/",
+    "share": "/",
+    "any": "+-*/",
+}  # fmt: skip
+"""What a cue means itself."""
+_NAMED: Final = {
+    "-": """minus less fewer without except discount discounted off coupon refund rebate gave gives lost loses
+        sold spent used ate eaten removed removing subtract subtracting deduct deducting leaving leaves left
+        remaining change reduction but taken away broken missing paid returned dropped fell drop down under
+        below""",
+    "*": """times each per every at x by twice double rows boxes packs bags sets groups tables shelves crates
+        teams apiece trays an weeks days hours months years""",
+    "/": """half third quarter split shared share divided per each apiece average mean averaging ratio every
+        among between""",
+    "+": """and plus more with tip tax added adding adds fee shipping another extra additional also together
+        total""",
+}
+_NAMES: Final = {word: operation for operation, words in _NAMED.items() for word in words.split()}
+_HIDDEN: Final[dict[str, tuple[float, ...]]] = {
+    **dict.fromkeys(("dozen", "dozens"), (12.0,)),
+    **dict.fromkeys(("pair", "pairs", "both", "couple", "twice", "double", "half", "twins", "doubled"), (2.0,)),
+    **dict.fromkeys(("week", "weeks", "weekly"), (7.0, 52.0)),
+    **dict.fromkeys(("month", "months", "monthly"), (12.0, 30.0)),
+    **dict.fromkeys(("year", "years", "yearly", "annual"), (12.0, 365.0)),
+    **dict.fromkeys(("hour", "hours", "h", "minute", "minutes", "min", "seconds"), (60.0,)),
+    **dict.fromkeys(("day", "days", "daily"), (24.0, 7.0)),
+    **dict.fromkeys(("cents", "cent", "cm", "m", "metres", "meters"), (100.0,)),
+    **dict.fromkeys(("km", "kg", "g", "ml", "l", "litres", "liters"), (1000.0,)),
+    **dict.fromkeys(
+        ("one", "another", "itself", "herself", "himself", "single", "including", "inclusive", "driver"), (1.0,)
+    ),
+    **dict.fromkeys(("triangle", "angle", "angles"), (180.0, 360.0, 90.0)),
+    **dict.fromkeys(("quarter", "quarters"), (4.0, 25.0)),
+    **dict.fromkeys(("dime", "dimes"), (10.0,)),
+    **dict.fromkeys(("nickel", "nickels"), (5.0,)),
+    **dict.fromkeys(("third", "thirds", "triple", "triples"), (3.0,)),
+    **dict.fromkeys(("whole", "pie", "circle"), (100.0, 360.0)),
+    **dict.fromkeys(("hexagon",), (6.0,)),
+    **dict.fromkeys(("square", "squares", "sides"), (4.0,)),
+}
+"""Numbers that a word brings in."""
+_COMPARING: Final = word_set(
+    """times more less fewer older younger longer shorter taller than twice half higher lower same"""
+)
+"""Words of relations, after which a number may be used twice: "Ann is 12, Tom 3 years older, together 27"."""
+_OF_THEMSELVES: Final = ("sum", "difference", "mean", "product")
+"""Cues that state a result without a word that concludes."""
+_GIVES: Final = word_set(
+    """is are was were get gives give make makes equals leaves obtain yields have comes reach reaches :"""
+)
+_YEARLY: Final = word_set("year years yearly annual annually per each every average mean")
+_OF_WHOLE: Final = word_set(
+    """other others rest remaining remainder all whole slice slices last left everything sum chart pie share"""
+)
+_POINTING_BACK: Final = word_set("altogether together combined their therefore")
+LINKING_BACK: Final = _POINTING_BACK | word_set("so thus hence them total all leaving leaves that this")
+"""Words of which a sentence has one if it computes with the numbers of the one before it."""
+_SCALES: Final = (1e3, 1e6, 1e9)
+_FEWEST, _MOST = 2, 10
+_MOST_BARE: Final = 6
+"""Numbers before a result that no word concludes: ", 14 in all"."""
+_SHARING: Final = word_set("split splits share shares shared divide divided divides distributed among")
+_MOST_ANYHOW: Final = 4
+"""Operands of a conclusion that names no operation."""
+
+
+def find_conclusions(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
+    """What a sentence concludes from its numbers, or from those of the sentences before it."""
+    leading = _leading_cue(sentence)
+    for index in range(0 if sentence.before_it else _FEWEST, len(sentence.numbers)):
+        cue = _cue_of(sentence, index, leading) if leading or sentence.has_cue(index) else ""
+        if not cue:
+            continue
+        places, words = sentence.operands(index), sentence.words
+        if len(places) < _FEWEST:
+            if not _is_of_earlier(sentence, index, cue, len(places)):
+                continue
+            places = [*_earlier_places(sentence), *places]
+            words = words.union(*(one.words for one in sentence.earlier))
+        if not _FEWEST <= len(places) <= (_MOST_ANYHOW if cue == "any" or places[0] < 0 else _MOST):
+            continue
+        values = [sentence.value_at(place) for place in places]
+        if cue not in ("mean", "share", "price", "product"):
+            values = _without_count(values)
+        judged = _judge(sentence, index, cue, values, words)
+        if judged is not None:
+            right, expected = judged
+            yield sentence.claim(places[0], index, right, expected, (cue, *values))
+
+
+def _earlier_places(sentence: NumberedSentence) -> list[int]:
+    """The operands of the sentences before, by negative places."""
+    return [one.offset + at - sentence.offset for one in sentence.earlier for at in one.operands(len(one.numbers))]
+
+
+def _without_count(values: list[float]) -> list[float]:
+    """Numbers to add without the one before them that counts them: "the two bars show 22 and 12"."""
+    for at, value in enumerate(values[:-2]):
+        if value == len(values) - at - 1:
+            return [*values[:at], *values[at + 1 :]]
+    return values
+
+
+def _leading_cue(sentence: NumberedSentence) -> str:
+    """The operation that the words before the first number announce."""
+    for word in sentence.pieces[0].split()[-8:]:
+        if word in CUE_LEADING:
+            return CUE_LEADING[word]
+    return ""
+
+
+def _may_end(sentence: NumberedSentence, index: int) -> bool:
+    """Whether nothing behind a number goes on with it, and the number is no name."""
+    behind = sentence.behind(index)
+    if behind.operator or behind.cue == "than" or behind.name == "to" or sentence.is_label(index):
+        return False
+    return not sentence.pieces[index + 1].startswith(("/", "-", "x"))
+
+
+def _is_of_earlier(sentence: NumberedSentence, index: int, cue: str, own: int) -> bool:
+    """Whether a result is of the numbers in the sentences before: "4 are red and 5 blue. So the total is 9"."""
+    if own:
+        return sentence.before(index).inferred and "them" in sentence.words
+    words = sentence.pieces[index].split()
+    return cue in ("sum", "difference", "left", "mean") and (
+        sentence.before(index).inferred
+        or not _POINTING_BACK.isdisjoint(words)
+        or "total:" in words
+        or "in total" in sentence.pieces[index]
+    )
+
+
+def _cue_of(sentence: NumberedSentence, index: int, leading: str) -> str:
+    """The operation whose result a number states; empty for none."""
+    before = sentence.before(index)
+    if before.operator or before.hedged or not (before.stated or before.bare) or not _may_end(sentence, index):
+        return ""
+    behind = sentence.behind(index)
+    last = index == len(sentence.numbers) - 1
+    cue = ""
+    if before.cue and before.stated:
+        if before.cue in _OF_THEMSELVES:
+            cue = before.cue
+        elif before.cue == "left" and (before.inferred or before.link in ("leaves", "leaving") or last):
+            cue = "left"
+        elif before.inferred or (before.cue == "change" and before.appositive and index > 1):
+            cue = before.cue
+    if not cue and behind.cue and (before.inferred or (before.bare and index <= _MOST_BARE)):
+        shared = behind.cue != "share" or before.inferred or not _SHARING.isdisjoint(sentence.words)
+        cue = behind.cue if shared else ""
+    if not cue and before.link in ("gets", "receives") and behind.name == "back":
+        cue = "left"
+    if not cue and leading and index > 1 and before.link in _GIVES:
+        cue = leading
+    return cue or ("any" if before.inferred and before.stated and last else "")
+
+
+def _judge(
+    sentence: NumberedSentence, index: int, cue: str, values: list[float], words: frozenset[str]
+) -> tuple[bool, float | None] | None:
+    """Whether a result of these values is right, and what it should be; None where it may be another one."""
+    result = sentence.numbers[index]
+    others = [at for at in range(len(sentence.numbers)) if at != index]
+    if any(result.value == sentence.numbers[at].value for at in others) or _may_count(result, values):
+        return None
+    percent = result.percent or any(sentence.numbers[at].percent for at in range(index))
+    operations = {*_OPERATIONS[cue], *(_NAMES[word] for word in words if word in _NAMES)}
+    operations |= {sign for sign in "+-*/" if any(sign in piece for piece in sentence.pieces)}
+    named = "".join(sorted(operations | set("%-" if percent else "") | set("p" if result.percent else "")))
+    expected = _expected(values, cue)
+    if _gives(sentence, values, named, index):
+        return True, expected
+    wide = "".join(sorted({*named, *"+-"}))
+    hidden = _hidden(sentence, index, values, words, percent)
+    if any(_gives(sentence, [*values, value], wide, index) for value in hidden):
+        return None
+    return False, expected
+
+
+def _hidden(
+    sentence: NumberedSentence, index: int, values: list[float], words: frozenset[str], percent: bool
+) -> Iterator[float]:
+    """Numbers that may belong to the operands of a result, and are not written before it."""
+    years = [sentence.numbers[at].value for at in range(index) if sentence.is_year(at)]
+    if len(years) > 1 and not _YEARLY.isdisjoint(words):
+        yield max(years) - min(years)
+    if percent and not _OF_WHOLE.isdisjoint(words):
+        yield from (100.0, 1.0)
+    yield from (sentence.value(at) for at in range(index + 1, len(sentence.numbers)))
+    yield from dict.fromkeys(value for word in words if word in _HIDDEN for value in _HIDDEN[word])
+    if not _COMPARING.isdisjoint(words):
+        yield from values
+    for place in _earlier_places(sentence):
+        if (value := sentence.value_at(place)) not in values:
+            yield value
+
+
+def _gives(sentence: NumberedSentence, values: Sequence[float], operations: str, index: int) -> bool:
+    """Whether some of these numbers give a number of the sentence as it is written."""
+    stated, unit = sentence.value(index), sentence.numbers[index].unit
+    results = results_of(tuple(values), operations)
+    sentence.effort.results -= len(results)
+    for value in results:
+        if stands_for(abs(stated), unit, abs(value), False):
+            return True
+        if sentence.numbers[index].percent and stands_for(abs(stated), unit, 100 * abs(value), False):
+            return True  # of a share: "0.3 is gone, 70% is left"
+        # The result alone may name the scale: "83.2 against 67.4, so 15.8 million more".
+        if unit > 1 and any(stands_for(stated, unit, abs(value) * scale, False) for scale in _SCALES):
+            return True
+    return False
+
+
+def _may_count(result: Number, values: Sequence[float]) -> bool:
+    """Whether a result may count the numbers before it: "12, 15 and 18 are above 10, so it is 3 bars"."""
+    return result.unit == 1 and not result.percent and result.value <= len(values)
+
+
+def _expected(values: list[float], cue: str) -> float | None:
+    if cue == "sum":
+        return sum(values)
+    if cue in ("left", "difference", "change") and len(values) == 2:
+        return abs(values[0] - values[1])
+    if cue == "mean":
+        return sum(values) / len(values)
+    return None
