@@ -15,7 +15,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Canonical, mark_nu
 from distill.grounding.arithmetic.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
 from distill.grounding.arithmetic.mixed_units import MIXED, find_mixed_claims
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.arithmetic.stated_results import RESULT_WORDS, find_stated_results
+from distill.grounding.arithmetic.results.stated_results import RESULT_WORDS, find_stated_results
 from distill.grounding.arithmetic.table_sums import find_table_claims
 from distill.grounding.arithmetic.unit_equations import UNIT_WORDS, find_unit_claims
 from distill.grounding.arithmetic.worded_equations import WORDED_WORDS, find_worded_claims

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from distill.grounding.arithmetic.derivations import results_of
+from distill.grounding.arithmetic.results.derivations import results_of
 from distill.grounding.arithmetic_slips import find_slips
 
 # Each line: a right sentence, and behind the bar the wrong result in place of its last number.
@@ -12,7 +12,7 @@ PAIRS = """
 There are 4 red, 5 blue and 3 green marbles, so there are 12 marbles in total. | 13
 There are 4 red, 5 blue and 3 green marbles. So the total is 12. | 15
 The shop sold 20 hats on Monday and 34 on Tuesday, for a total of 54. | 55
-The two legs measure 16 m and 18 m, so the path is 34 m long. | 36
+The two stages measure 16 m and 18 m, so the path is 34 m long. | 36
 The subtotal is $18.60 and the tax is $1.49, so the total is $20.09. | $20.19
 The bus has 52 seats; 38 are taken, so 14 are free. | 24
 There are 22 cups. 6 of them are full, so 16 are empty. | 26
@@ -70,6 +70,14 @@ Between 1996 and 2004 the value rose by 40, hence 5 a year on average.
 The two bars show 22 and 12; their sum is 34.
 They differ by up to 9.5 in 5 tests of 32 cases.
 The cube is built from 3 × 3 × 3 small cubes, 27 in all.
+The price rose 20% to $60, so it was $50 before.
+The average of 4 numbers is 12, so their sum is 48.
+The sum of two numbers is 20 and their difference 4, so they are 12 and 8.
+There are 4 posts, 10 m apart, so the fence is 30 m long.
+The legs have 4 cows and 3 hens, so 22 legs.
+The price per kilo is $3.20, so 250 g cost 80 cents.
+The first 3 buses carry 50 each, the last 20, so 170 people in all.
+The first of the 3 numbers is 12, the others are 4 each, so the total is 20.
 Norway has 45 medals. Sweden has 30. The total of all countries is 300.
 Dr. Jones paid fees of 5% of the price, and a realtor fee that is 2% of it, on a price of 870000.
 I have 17 liters of a drink that is 0.75 water and add it to 16 liters of one that is 0.5 water.

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import Number
-from distill.grounding.arithmetic.derivations import results_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
-from distill.grounding.arithmetic.number_roles import CUE_LEADING, CUE_WORDS, NumberedSentence
+from distill.grounding.arithmetic.results.derivations import results_of
+from distill.grounding.arithmetic.results.number_roles import CUE_LEADING, CUE_WORDS, NumberedSentence
 from distill.grounding.numbers_in_text import word_set
 
 CONCLUSION_WORDS: Final = CUE_WORDS
@@ -27,14 +27,17 @@ _NAMED: Final = {
         sold spent used ate eaten removed removing subtract subtracting deduct deducting leaving leaves left
         remaining change reduction but taken away broken missing paid returned dropped fell drop down under
         below""",
-    "*": """times each per every at x by twice double rows boxes packs bags sets groups tables shelves crates
-        teams apiece trays an weeks days hours months years""",
+    "*": """times average mean each per every at x by twice double rows boxes packs bags sets groups tables
+        shelves crates teams apiece trays an weeks days hours months years""",
     "/": """half third quarter split shared share divided per each apiece average mean averaging ratio every
         among between""",
     "+": """and plus more with tip tax added adding adds fee shipping another extra additional also together
         total""",
 }
-_NAMES: Final = {word: operation for operation, words in _NAMED.items() for word in words.split()}
+_NAMES: Final = {
+    word: {operation for operation, words in _NAMED.items() if word in words.split()}
+    for word in " ".join(_NAMED.values()).split()
+}
 _HIDDEN: Final[dict[str, tuple[float, ...]]] = {
     **dict.fromkeys(("dozen", "dozens"), (12.0,)),
     **dict.fromkeys(("pair", "pairs", "both", "couple", "twice", "double", "half", "twins", "doubled"), (2.0,)),
@@ -46,7 +49,28 @@ _HIDDEN: Final[dict[str, tuple[float, ...]]] = {
     **dict.fromkeys(("cents", "cent", "cm", "m", "metres", "meters"), (100.0,)),
     **dict.fromkeys(("km", "kg", "g", "ml", "l", "litres", "liters"), (1000.0,)),
     **dict.fromkeys(
-        ("one", "another", "itself", "herself", "himself", "single", "including", "inclusive", "driver"), (1.0,)
+        (
+            "one",
+            "another",
+            "itself",
+            "herself",
+            "himself",
+            "single",
+            "including",
+            "inclusive",
+            "driver",
+            "apart",
+            "posts",
+            "poles",
+            "trees",
+            "cut",
+            "cuts",
+            "pieces",
+            "floor",
+            "floors",
+            "gaps",
+        ),
+        (1.0,),
     ),
     **dict.fromkeys(("triangle", "angle", "angles"), (180.0, 360.0, 90.0)),
     **dict.fromkeys(("quarter", "quarters"), (4.0, 25.0)),
@@ -58,6 +82,8 @@ _HIDDEN: Final[dict[str, tuple[float, ...]]] = {
     **dict.fromkeys(("square", "squares", "sides"), (4.0,)),
 }
 """Numbers that a word brings in."""
+_UNKNOWN: Final = word_set("legs wheels eyes corners edges faces feet fingers paws tires tyres handshakes games odds")
+"""What each of some things has, in a number that is not written."""
 _COMPARING: Final = word_set(
     """times more less fewer older younger longer shorter taller than twice half higher lower same"""
 )
@@ -74,12 +100,14 @@ _OF_WHOLE: Final = word_set(
 _POINTING_BACK: Final = word_set("altogether together combined their therefore")
 LINKING_BACK: Final = _POINTING_BACK | word_set("so thus hence them total all leaving leaves that this")
 """Words of which a sentence has one if it computes with the numbers of the one before it."""
+_PERCENT_WORK: Final = 3
+"""How much longer a result takes where percentages are among the operations."""
 _SCALES: Final = (1e3, 1e6, 1e9)
 _FEWEST, _MOST = 2, 10
 _MOST_BARE: Final = 6
 """Numbers before a result that no word concludes: ", 14 in all"."""
 _SHARING: Final = word_set("split splits share shares shared divide divided divides distributed among")
-_MOST_ANYHOW: Final = 4
+_MOST_ANYHOW: Final = 3
 """Operands of a conclusion that names no operation."""
 
 
@@ -179,11 +207,17 @@ def _judge(
 ) -> tuple[bool, float | None] | None:
     """Whether a result of these values is right, and what it should be; None where it may be another one."""
     result = sentence.numbers[index]
+    if not _UNKNOWN.isdisjoint(words) and cue in ("any", "sum"):
+        return None
+    if any(sentence.is_label(at) and not sentence.is_year(at) for at in range(index)) and cue in ("any", "sum"):
+        return None
+    if "numbers" in words and len(values) == _FEWEST and cue in ("sum", "difference", "product"):
+        return None  # "the sum of two numbers is 20 and their difference 4"
     others = [at for at in range(len(sentence.numbers)) if at != index]
     if any(result.value == sentence.numbers[at].value for at in others) or _may_count(result, values):
         return None
     percent = result.percent or any(sentence.numbers[at].percent for at in range(index))
-    operations = {*_OPERATIONS[cue], *(_NAMES[word] for word in words if word in _NAMES)}
+    operations = set(_OPERATIONS[cue]).union(*(_NAMES[word] for word in words if word in _NAMES))
     operations |= {sign for sign in "+-*/" if any(sign in piece for piece in sentence.pieces)}
     named = "".join(sorted(operations | set("%-" if percent else "") | set("p" if result.percent else "")))
     expected = _expected(values, cue)
@@ -218,7 +252,7 @@ def _gives(sentence: NumberedSentence, values: Sequence[float], operations: str,
     """Whether some of these numbers give a number of the sentence as it is written."""
     stated, unit = sentence.value(index), sentence.numbers[index].unit
     results = results_of(tuple(values), operations)
-    sentence.effort.results -= len(results)
+    sentence.effort.results -= len(results) * (_PERCENT_WORK if "%" in operations else 1)
     for value in results:
         if stands_for(abs(stated), unit, abs(value), False):
             return True

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK, UNREADABLE, Number
-from distill.grounding.arithmetic.clock_times import find_clock_claims
-from distill.grounding.arithmetic.conclusions import CONCLUSION_WORDS, LINKING_BACK, find_conclusions
 from distill.grounding.arithmetic.equations import ArithmeticClaim
-from distill.grounding.arithmetic.listed_values import FACT_WORDS, find_list_claims
-from distill.grounding.arithmetic.number_roles import NumberedSentence, cut_at_numbers
-from distill.grounding.arithmetic.percentages import find_percentage_claims
-from distill.grounding.arithmetic.rates import RATE_WORDS, find_rate_claims
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.arithmetic.running_results import STEP_WORDS, find_running_claims
-from distill.grounding.arithmetic.shapes import MEASURE_WORDS, find_shape_claims
-from distill.grounding.arithmetic.time_spans import find_page_claims, find_year_claims, may_be_year
+from distill.grounding.arithmetic.results.clock_times import find_clock_claims
+from distill.grounding.arithmetic.results.conclusions import CONCLUSION_WORDS, LINKING_BACK, find_conclusions
+from distill.grounding.arithmetic.results.listed_values import FACT_WORDS, find_list_claims
+from distill.grounding.arithmetic.results.number_roles import NumberedSentence, cut_at_numbers
+from distill.grounding.arithmetic.results.percentages import find_percentage_claims
+from distill.grounding.arithmetic.results.rates import RATE_WORDS, find_rate_claims
+from distill.grounding.arithmetic.results.running_results import STEP_WORDS, find_running_claims
+from distill.grounding.arithmetic.results.shapes import MEASURE_WORDS, find_shape_claims
+from distill.grounding.arithmetic.results.time_spans import find_page_claims, find_year_claims, may_be_year
 from distill.grounding.numbers_in_text import word_set
 
 _OVERRULED: Final = word_set(

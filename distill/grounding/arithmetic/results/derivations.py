@@ -3,6 +3,7 @@
 A stated result that none of them gives is a slip, however the sentence is read.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
@@ -28,6 +29,8 @@ def results_of(values: tuple[float, ...], operations: str) -> frozenset[float]:
         for first, last in combinations(range(len(values) + 1), 2):
             total = sum(values[first:last])
             results |= {total, total / (last - first)} if "m" in operations else {total}
+    if "*" in operations:
+        results |= {math.prod(values), math.prod(values[:-1])}
     if len(values) > _MOST_VALUES:
         return frozenset(results)
     if len(values) <= _MOST_IN_ANY_ORDER:
@@ -79,6 +82,7 @@ def _combined(a: float, b: float, operations: str) -> Iterator[float]:
             yield share * whole / 100
             yield whole * (1 - share / 100)
             yield whole * (1 + share / 100)
+            yield from (whole / part for part in (share / 100, 1 - share / 100, 1 + share / 100) if part)
     if "p" in operations:
         for share, whole in ((a, b), (b, a)):
             if whole:

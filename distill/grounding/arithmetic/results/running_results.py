@@ -10,7 +10,7 @@ from typing import Final
 from distill.grounding.arithmetic.canonical_text import MARK
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
-from distill.grounding.arithmetic.number_roles import NumberedSentence
+from distill.grounding.arithmetic.results.number_roles import NumberedSentence
 from distill.grounding.numbers_in_text import word_set
 
 _STEPS: Final[dict[str, Callable[[float, float], float]]] = {

@@ -7,7 +7,7 @@ from typing import Final
 
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
-from distill.grounding.arithmetic.number_roles import NumberedSentence
+from distill.grounding.arithmetic.results.number_roles import NumberedSentence
 from distill.grounding.numbers_in_text import word_set
 
 MEASURE_WORDS: Final = word_set("area perimeter circumference volume diameter radius hypotenuse angle diagonal")

@@ -10,7 +10,7 @@ from typing import Final
 
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
-from distill.grounding.arithmetic.number_roles import NumberedSentence
+from distill.grounding.arithmetic.results.number_roles import NumberedSentence
 from distill.grounding.numbers_in_text import word_set
 
 _RATE: Final = re.compile(
@@ -43,6 +43,8 @@ _STEPS: Final = (
     1000.0,
     0.001,
     24.0,
+    10.0,
+    0.1,
     30.0,
     52.0,
 )
