@@ -13,6 +13,10 @@ from filters.tables.signal_database import Tables, identifier, join_aligned, nul
 
 OWN = pa.schema([("fate", pa.string()), ("label", pa.string())])
 
+_DECIDED = """CASE WHEN decisions.selected THEN 'selected' WHEN decisions.kept THEN 'kept, not selected'
+    WHEN decisions.id IS NOT NULL THEN 'dropped' END AS fate,
+    list_transform(decisions.reasons, lambda reason: reason.rule) AS rules"""
+
 
 def with_labels(view: str) -> str:
     """SQL of a view with the label of each trace."""
@@ -27,21 +31,20 @@ def create_facts(database: duckdb.DuckDBPyConnection, tables: Tables) -> None:
         if tables.side
         else join_aligned(database, "decisions", ["signals"])
     )
-    database.execute(f"""CREATE TEMP VIEW facts AS SELECT signals.*,
-        CASE WHEN decisions.selected THEN 'selected' WHEN decisions.kept THEN 'kept, not selected'
-        ELSE 'dropped' END fate,
-        list_transform(decisions.reasons, lambda reason: reason.rule) AS rules FROM {joined}""")
+    database.execute(f"CREATE TEMP VIEW facts AS SELECT signals.*, {_DECIDED} FROM {joined}")
 
 
 def create_scanned(database: duckdb.DuckDBPyConnection, tables: Tables) -> None:
     """Create the view `scanned`; `facts` must be there, and the labels."""
-    beside = [name for side in tables.side for name in SIDE[side][1].names]
-    listed = ", ".join(identifier(name) for name in [*beside, "fate", "rules"])
-    database.execute(f"""CREATE OR REPLACE TEMP TABLE beside AS SELECT {listed}
-        FROM (SELECT id, row_number() OVER () AS place FROM local) LEFT JOIN facts USING (id) ORDER BY place""")
+    sides = [(f"side_{name}", *SIDE[name]) for name in tables.side]
+    columns = [f"{view}.{identifier(name)}" for view, _, schema in sides for name in schema.names]
+    joins = [f"LEFT JOIN {view} ON {view}.{key} = placed.{key}" for view, key, _ in sides]
+    database.execute(f"""CREATE OR REPLACE TEMP TABLE beside AS SELECT {", ".join([*columns, _DECIDED])}
+        FROM (SELECT id, sample_id, row_number() OVER () AS place FROM local) AS placed
+        LEFT JOIN decisions ON decisions.id = placed.id {" ".join(joins)} ORDER BY place""")
     missing = [column for name, (_, schema) in SIDE.items() if name not in tables.side for column in schema]
-    columns = ", ".join(["*", *map(null_column, missing)])
-    database.execute(f"CREATE OR REPLACE TEMP VIEW aligned AS SELECT {columns} FROM local POSITIONAL JOIN beside")
+    listed = ", ".join(["*", *map(null_column, missing)])
+    database.execute(f"CREATE OR REPLACE TEMP VIEW aligned AS SELECT {listed} FROM local POSITIONAL JOIN beside")
     query = "SELECT count(fate), (SELECT count(*) FROM decisions) FROM aligned"
     ((found, decided),) = database.execute(query).fetchall()
     # Decisions on other traces than those with signals are shown as well, at the pace of a join.

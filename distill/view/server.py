@@ -151,15 +151,16 @@ class ViewServer:
             await runner.cleanup()
 
     async def _prepare(self) -> None:
-        """Count what the first page shows, while a person opens it. Then read what *Policy* compares.
+        """Count what the first page shows, while a person opens it. Then prepare searches and *Policy*.
 
-        A million traces take 3 s for that, so it waits until the person reads a trace and asks for nothing else.
+        A million traces take 5 s for that, so it waits until the person reads a trace and asks for nothing else.
         """
         with suppress(DistillError):  # the page tells it
             await asyncio.to_thread(self.table.prepare)
         while (idle := time.monotonic() - self._asked_at) < _IDLE_S:
             await asyncio.sleep(min(_IDLE_S, _IDLE_S - idle))
         with suppress(DistillError, OSError, duckdb.Error):  # of a run that is being changed; the page asks again
+            await asyncio.to_thread(self.table.scanned)
             await asyncio.to_thread(lambda: compare_policy(self.table, policy(self.table), self.compared))
 
     def close(self) -> None:
