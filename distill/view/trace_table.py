@@ -254,9 +254,10 @@ class TraceTable:
             + " GROUP BY value"
             for name in names
         )
-        first = base == "true" and not chosen and not self._aligned  # it does not wait until rows are side by side
+        # The first page does not wait until all rows are side by side.
+        view = "traces" if base == "true" and not chosen and not self._aligned else self.scanned()
         return self._rows(
-            f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM {'traces' if first else self.scanned()} WHERE {base}) "
+            f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM {view} WHERE {base}) "
             f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
             f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
             [*(value for _, value in chosen.values()), *values],
@@ -265,16 +266,14 @@ class TraceTable:
 
     def scanned(self) -> str:
         """The view for a query that reads all traces. A filtered run of a million needs 2 s for it, once."""
-        if not self.filtered:
-            return "traces"
         with self._lock:
-            if not self._aligned:
+            if self.filtered and not self._aligned:
                 try:
                     create_scanned(self._database, self._tables)
                 except duckdb.Error as error:
                     raise DataError(f"{self.run}: the traces cannot be read: {first_line(error)}") from None
                 self._aligned = True
-        return "scanned"
+        return "scanned" if self.filtered else "traces"
 
     def _facets(self) -> list[str]:
         return [name for name in FACETS if name == "rule" or name in self.columns.names]
