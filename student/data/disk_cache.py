@@ -1,10 +1,10 @@
 """Byte strings by name in one growing file, shared by the processes of a run: a cache that survives kills.
 
 The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
-back only when its bytes have the checksum that the line states: an entry that a kill or a power cut has damaged is
-computed again. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not
-know what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may
-be deleted between runs.
+back only when its bytes have the checksum that the line states, and the line its own: an entry that a kill or a power
+cut has damaged is computed again. One thread of one process writes at a time, any number read; dataloader workers may
+do both. Does not know what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on
+it: the folder may be deleted between runs.
 """
 
 import errno
@@ -86,7 +86,8 @@ class DiskCache:
             start, checksum = self.bytes, 0
             for piece in pieces:
                 checksum = zlib.crc32(piece, checksum)
-            line = orjson.dumps([name, start, length, checksum, facts]) + b"\n"
+            stated = [name, start, length, checksum, facts]
+            line = orjson.dumps([*stated, _checksum(stated)]) + b"\n"
             try:
                 _write(self._data, pieces, start)
                 _write(self._index, [line], self._read)
@@ -116,8 +117,11 @@ class DiskCache:
         self._read += len(complete_lines)
         for line in complete_lines.splitlines():
             try:
-                name, start, length, checksum, facts = orjson.loads(line)
-            except ValueError:  # zeros that a power cut left; the entry is computed anew
+                name, start, length, checksum, facts, *own = stated = orjson.loads(line)
+            except (ValueError, TypeError):  # zeros that a power cut left; the entry is computed anew
+                continue
+            is_whole = own == [_checksum(stated[:-1])] if own else all(isinstance(each, int) for each in stated[1:4])
+            if not is_whole:  # lines of earlier versions have no checksum
                 continue
             shared = self._facts.setdefault(orjson.dumps(facts), facts)
             self._entries[name] = (start, length, checksum, shared)
@@ -139,6 +143,11 @@ class DiskCache:
                 yield
             finally:
                 fcntl.lockf(self._index, fcntl.LOCK_UN)
+
+
+def _checksum(stated: list[Any]) -> int:
+    """Of what a line says of its entry: other facts would make other tensors of the same bytes."""
+    return zlib.crc32(orjson.dumps(stated))
 
 
 def _write(file: int, pieces: Sequence[Any], start: int) -> None:
