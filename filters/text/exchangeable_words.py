@@ -21,12 +21,11 @@ ENGLISH: Final = _words(
     notice spot perceive interpret understand explain clarify elucidate elaborate summarise summarize outline
     detail determine establish ascertain identify recognise recognize pinpoint calculate compute tally check
     verify confirm validate analyse analyze investigate scrutinise scrutinize assess consider deem contemplate
-    assume suppose presume conclude infer deduce derive gather conjecture surmise list enumerate term dub entitle
-    designate highlight emphasise emphasize stress underline underscore reveal disclose uncover solve resolve
-    tackle comprise consist constitute span belong pertain relate fit suit correspond prove demonstrate
-    substantiate corroborate account recall realise realize attribute ascribe assign associate specify define
-    formulate word refer cite quote focus concentrate value figure outcome say regard continue proceed note obtain
-    insert substitute plugging plugged together
+    conclude infer deduce derive gather list enumerate term dub entitle designate highlight emphasise emphasize
+    stress underline underscore reveal disclose uncover solve resolve tackle comprise consist constitute span
+    belong pertain relate fit suit correspond demonstrate account recall attribute ascribe assign associate
+    specify define formulate word refer cite quote concentrate value figure outcome say regard continue proceed
+    note obtain insert substitute plugging plugged together
 
     suitable appropriate fitting proper apt adequate applicable pertinent relevant reasonable sensible plausible
     credible believable logical rational main principal chief primary key central major essential crucial vital

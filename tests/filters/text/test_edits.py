@@ -115,7 +115,8 @@ def test_a_relation_of_place_or_a_name_that_is_also_a_common_word_counts(edit: s
 @pytest.mark.parametrize(
     ("said", "other"),
     [("helps", "follows"), ("chooses", "describes"), ("supplies", "uses"), ("needs", "yields"),
-     ("gibt", "nimmt"), ("allows", "requires"),
+     ("gibt", "nimmt"), ("allows", "requires"), ("proves that she knows", "suggests that she knows"),
+     ("assumes that she knows", "confirms that she knows"),
      ("examines", "helps"), ("has no doubt about", "has doubt about"), ("donne", "choisit")],
 )  # fmt: skip
 def test_another_action_makes_another_text(said: str, other: str) -> None:
