@@ -78,6 +78,11 @@ The legs have 4 cows and 3 hens, so 22 legs.
 The price per kilo is $3.20, so 250 g cost 80 cents.
 The first 3 buses carry 50 each, the last 20, so 170 people in all.
 The first of the 3 numbers is 12, the others are 4 each, so the total is 20.
+Kim has $50, buys two books at $12 each and a pen for $3, leaving $23.
+She walks 2 km to school and 2 km back, 5 days a week, so 20 km a week.
+The 30 pupils go in vans of 8, so 4 vans are needed.
+The tower is 30 m high; its shadow is 40 m, so the distance from tip to tip is 50 m.
+The square has a perimeter of 20, so its area is 25.
 Norway has 45 medals. Sweden has 30. The total of all countries is 300.
 Dr. Jones paid fees of 5% of the price, and a realtor fee that is 2% of it, on a price of 870000.
 I have 17 liters of a drink that is 0.75 water and add it to 16 liters of one that is 0.5 water.

@@ -5,6 +5,7 @@ what is left, a difference, a mean, a share, a price. Its operands are the numbe
 reading gives it: none of the operations that the sentence may mean, on any of these numbers.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -82,7 +83,9 @@ _HIDDEN: Final[dict[str, tuple[float, ...]]] = {
     **dict.fromkeys(("square", "squares", "sides"), (4.0,)),
 }
 """Numbers that a word brings in."""
-_UNKNOWN: Final = word_set("legs wheels eyes corners edges faces feet fingers paws tires tyres handshakes games odds")
+_UNKNOWN: Final = word_set(
+    "legs wheels eyes corners edges faces feet fingers paws tires tyres handshakes games odds shadow ladder tip"
+)
 """What each of some things has, in a number that is not written."""
 _COMPARING: Final = word_set(
     """times more less fewer older younger longer shorter taller than twice half higher lower same"""
@@ -106,6 +109,8 @@ _SCALES: Final = (1e3, 1e6, 1e9)
 _FEWEST, _MOST = 2, 10
 _MOST_BARE: Final = 6
 """Numbers before a result that no word concludes: ", 14 in all"."""
+_COUNTING: Final = re.compile(r"\b(?:the|these|those|all|both) $")
+_ROUNDED_UP: Final = word_set("needed need needs enough full necessary required")
 _SHARING: Final = word_set("split splits share shares shared divide divided divides distributed among")
 _MOST_ANYHOW: Final = 3
 """Operands of a conclusion that names no operation."""
@@ -127,7 +132,7 @@ def find_conclusions(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
         if not _FEWEST <= len(places) <= (_MOST_ANYHOW if cue == "any" or places[0] < 0 else _MOST):
             continue
         values = [sentence.value_at(place) for place in places]
-        if cue not in ("mean", "share", "price", "product"):
+        if cue not in ("mean", "share", "price", "product") and _COUNTING.search(sentence.pieces[max(places[0], 0)]):
             values = _without_count(values)
         judged = _judge(sentence, index, cue, values, words)
         if judged is not None:
@@ -211,6 +216,8 @@ def _judge(
         return None
     if any(sentence.is_label(at) and not sentence.is_year(at) for at in range(index)) and cue in ("any", "sum"):
         return None
+    if cue == "any" and not _ROUNDED_UP.isdisjoint(words):
+        return None  # "30 pupils in vans of 8, so 4 vans are needed"
     if "numbers" in words and len(values) == _FEWEST and cue in ("sum", "difference", "product"):
         return None  # "the sum of two numbers is 20 and their difference 4"
     others = [at for at in range(len(sentence.numbers)) if at != index]

@@ -65,6 +65,8 @@ def _results(measure: str, values: Sequence[float], words: frozenset[str]) -> It
     pis = () if _ROUND.isdisjoint(words) else _PI
     if measure == "area":
         yield from _areas(values, pis)
+        if "perimeter" in words or "circumference" in words:
+            yield from (value**2 / around for value in values for around in (16, 4 * math.pi))
     elif measure in ("perimeter", "circumference"):
         yield sum(values)
         yield from (2 * (one + two) for one, two in combinations(values, 2))
