@@ -1,9 +1,9 @@
 """A text without its layout: the same words and values become the same characters.
 
-Removed or unified: markdown marks, list numbers that count up from 1, the capitals of headings, HTML tags, LaTeX's
-wrappers, full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, English
-contractions ("isn't" is "is not"), thousands separators. Case stays, because `filters.text.values_and_names` reads
-names from it. The remaining punctuation separates words there and is no word.
+Removed or unified: markdown marks, numbers and letters of lists that count up from the first, the capitals of
+headings, HTML tags, LaTeX's wrappers, full-width and other compatibility forms, the many quotes and dashes of
+Unicode, apostrophes, English contractions ("isn't" is "is not"), thousands separators. Case stays, because
+`filters.text.values_and_names` reads names from it. The remaining punctuation separates words there and is no word.
 """
 
 import re
@@ -11,7 +11,11 @@ import unicodedata
 
 from filters.text.words import composed, spaced
 
-_LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss](?:tep|TEP) )?(\d{1,3})[.):][*_)]{0,3}(?=\s)")
+_LIST_NUMBER = re.compile(
+    r"\n\.?[ \t]*[*#_(]{0,4}[ \t]?(?:(?:[Ss](?:tep|TEP) )?(\d{1,3}|[a-h]|[ivx]{1,4})[.):][*_)]{0,3}(?=\s)"
+    r"|[Ss](?:tep|TEP) (\d{1,3})[*_]{0,3}(?=[ \t]*\n))"
+)
+_LETTERS, _ROMAN = "abcdefgh", ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 _HEADING = re.compile(r"\n[ \t]*#{1,6} [^\n]*")
 _LINE_MARK = re.compile(r"\n[ \t]*[>+]+(?= )")
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
@@ -21,7 +25,7 @@ _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaysty
 _SIGNS = {
     **{"times": "×", "cdot": "×", "ast": "×", "div": "÷", "pm": "±", "circ": "°", "degree": "°", "sqrt": "√"},
     **{"le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "infty": "∞", "pi": "π"},
-    **dict.fromkeys(("approx", "to", "Rightarrow", "rightarrow", "implies", "therefore"), " "),
+    **dict.fromkeys(("bullet", "approx", "to", "Rightarrow", "rightarrow", "implies", "therefore"), " "),
     **{"angle": "angle", "triangle": "triangle"},
 }
 """Commands of LaTeX and what they stand for."""
@@ -158,11 +162,19 @@ def _without_line_marks(text: str) -> str:
 
     def unnumbered(match: re.Match[str]) -> str:
         nonlocal last
-        number = int(match.group(1))
+        places = _places(match[1] or match[2])
         # A number that a line break put at the beginning of a line does not continue the list.
-        if number not in (1, last + 1):
+        number = next((place for place in (last + 1, 1) if place in places), None)
+        if number is None:
             return match.group()
         last = number
         return "\n"
 
     return _LIST_NUMBER.sub(unnumbered, text)
+
+
+def _places(number: str) -> set[int]:
+    """What a list number may stand for: "i" is the ninth letter and the first Roman number."""
+    if number.isdecimal():
+        return {int(number)}
+    return {marks.index(number) + 1 for marks in (_LETTERS, _ROMAN) if number in marks}

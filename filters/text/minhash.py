@@ -40,7 +40,7 @@ _LONGEST_HALVED = 64
 class Scheme:
     """All that a signature depends on. An index names its scheme and cannot be read under another one."""
 
-    version: int = 10
+    version: int = 11
     shingle: int = 3
     bands: int = 16
     rows: int = 6

@@ -40,7 +40,7 @@ class Duplicates:
     """Tolerance of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "12"
+    version: ClassVar[str] = "13"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",

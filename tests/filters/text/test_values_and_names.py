@@ -1,5 +1,6 @@
 """What makes two texts one: the words without layout. What makes them two: values and names, over any chain."""
 
+import re
 from itertools import permutations
 
 import numpy as np
@@ -160,6 +161,13 @@ def test_a_backtick_is_an_apostrophe_between_letters_and_marks_code_elsewhere() 
 
 def test_what_counts_on_is_a_list_and_what_wrapped_is_a_number() -> None:
     assert without_layout("1. one\n2) two\n(3) three").split() == ["one", "two", "three"]
+    bullets = "$\\bullet$ one\n$\\bullet$ two\n- three"
+    for lines in ("(a) one\n(b) two\n(c) three", "i. one\nii. two\niii. three", bullets):
+        assert re.findall("[a-z]+", without_layout(lines)) == ["one", "two", "three"]
+    steps = "## Step 1\nCount.\n## Step 2\nAdd.\n**Step 3**\nAnswer."
+    assert re.findall("[A-Za-z0-9]+", without_layout(steps)) == ["Count", "Add", "Answer"]
+    letters = "(b) one\n(c) two\nx. three\nStep 4 of five"  # no list that counts up from its first place
+    assert without_layout(letters).split() == ["(b)", "one", "(c)", "two", "x.", "three", "Step", "4", "of", "five"]
     assert without_layout("the sum is\n12. And so\n2019. Then").split() == [
         "the",
         "sum",
