@@ -65,8 +65,6 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
                 f"{{{word}}} is no placeholder and is sent as it stands (known: {', '.join(PLACEHOLDERS)})",
                 "correct the prompt, unless the braces are meant",
             )
-    yield from _alike("teachers", [teacher.name for teacher in teachers_left(context)])
-    yield from _alike("stages", [stage.name for stage in context.recipe.stages])
 
 
 def teachers_left(context: CheckContext) -> tuple[Teacher, ...]:
@@ -94,18 +92,6 @@ def _key(teacher: Teacher) -> str:
 
 def _model(recipe: Recipe, teacher: Teacher) -> Model:
     return Model(name=recipe.local_or_hub(teacher.model), revision=teacher.revision or "", local=False)
-
-
-def _alike(key: str, names: list[str]) -> Iterator[CheckResult]:
-    """Names that are the same folder on file systems that ignore case."""
-    for index, name in enumerate(names):
-        twin = next((earlier for earlier in names[:index] if earlier.casefold() == name.casefold()), None)
-        if twin is not None:
-            yield warning(
-                f"{key}.{name}",
-                f"differs from {twin!r} in case alone, and some file systems take both folders for one",
-                "rename one of them",
-            )
 
 
 def _budget(teacher: Teacher) -> Iterator[CheckResult]:

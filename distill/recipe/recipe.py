@@ -69,8 +69,8 @@ class Recipe(Section):
             ("sources", list(self.data)),
         ):
             # On file systems that ignore case (macOS, Windows), A and a are one folder.
-            uses = Counter(name.lower() for name in names)
-            repeated = sorted({name for name in names if uses[name.lower()] > 1})
+            uses = Counter(name.casefold() for name in names)
+            repeated = sorted({name for name in names if uses[name.casefold()] > 1})
             if repeated:
                 case = ", which differ in case alone" if len(repeated) > 1 else ""
                 raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}{case}")

@@ -50,7 +50,6 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         ),
         PlantedFault(teacher("bare", base_url="127.0.0.1:8000/v1"), "teachers.bare", "http://127.0.0.1:8000/v1"),
         PlantedFault(teacher("down"), "teachers.down.base_url", f"nothing answers at {HERE}", "warning"),
-        PlantedFault(teacher("Structured"), "teachers.Structured", "in case alone", "warning"),
         PlantedFault(teacher("typo", prompt="{question} {qestion}"), "teachers.typo", "did you mean {question}"),
         PlantedFault(
             teacher("hosted", backend="openai", logprobs=3), "teachers.hosted", "logprobs needs backend 'vllm'"
