@@ -22,7 +22,7 @@ class _Listed(NamedTuple):
     flags: NDArray[np.uint8]
     meanings: Hashes
     quick: NDArray[np.bool_]
-    """Whether some hash has these upper 16 bits."""
+    """Whether some hash that is looked for has these upper 16 bits."""
 
 
 def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
@@ -100,25 +100,24 @@ def _tables() -> _Listed:
     )
     words = sorted({word for listed, _ in lists for word in listed})
     flags = np.array([sum(flag for listed, flag in lists if word in listed) for word in words], np.uint8)
-    return _by_key(hash_listed(words), flags, hash_listed([same.get(word, word) for word in words]))
+    keys = hash_listed(words)
+    return _by_key(keys, flags, hash_listed([same.get(word, word) for word in words]), looked_for=keys)
 
 
 @lru_cache(maxsize=1)
 def _phrase_tables() -> tuple[_Listed, NDArray[np.bool_]]:
     """The phrases, and which of them change their last word only. `quick` has keys of the last two words."""
-    listed = {**verbs_after(), **phrases()}
+    whole = phrases()
+    listed = {**verbs_after(), **whole}
     runs = [hash_listed(list(phrase))[::-1] for phrase in listed]
     keys = np.concatenate([_run_keys(np.split(run, len(run))) for run in runs])
     flags, meanings = look_up(hash_listed(list(listed.values())))
     says_nothing = np.array([not meaning for meaning in listed.values()])
     flags = np.where(says_nothing, FILLER, flags).astype(np.uint8) | np.uint8(OPENER)
-    whole = phrases()
     keeps_first = np.array([phrase not in whole for phrase in listed])
     flags[keeps_first] = EXCHANGE | OPENER
-    tables = _by_key(keys, flags, meanings)
-    tables.quick[:] = False
-    tables.quick[_run_keys([np.array([run[place] for run in runs]) for place in (0, 1)]) >> np.uint64(48)] = True
-    return tables, keeps_first[np.argsort(keys)]
+    last_two = _run_keys([np.array([run[place] for run in runs]) for place in (0, 1)])
+    return _by_key(keys, flags, meanings, looked_for=last_two), keeps_first[np.argsort(keys)]
 
 
 @lru_cache(maxsize=1)
@@ -128,10 +127,10 @@ def _value_tables() -> tuple[Hashes, Hashes]:
     return keys[order], hash_listed(list(SAME_VALUES.values()))[order]
 
 
-def _by_key(keys: Hashes, flags: NDArray[np.uint8], meanings: Hashes) -> _Listed:
+def _by_key(keys: Hashes, flags: NDArray[np.uint8], meanings: Hashes, *, looked_for: Hashes) -> _Listed:
     order = np.argsort(keys)
     quick = np.zeros(1 << 16, bool)
-    quick[keys >> np.uint64(48)] = True
+    quick[looked_for >> np.uint64(48)] = True
     return _Listed(keys[order], flags[order], meanings[order], quick)
 
 

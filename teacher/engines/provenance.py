@@ -58,10 +58,8 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
 
     Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
     """
-    if not teacher.managed:
-        return
-    engines = [facts for facts in read_engines(folder).values() if "command" in facts]
-    if not engines or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+    engines = _started_engines(folder, teacher)
+    if not engines:
         return
     now = server_answer_options(teacher.server)
     known = [answer_options(facts["command"]) | facts["environment"] for facts in engines]
@@ -84,13 +82,18 @@ def changed_files(folder: Path, teacher: Teacher, base: Path) -> list[str]:
 
     Each is named by its option, the server's own script as "its script".
     """
-    noted = [facts["files"] for facts in read_engines(folder).values() if "command" in facts]
-    if not teacher.managed or not noted or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+    noted = [facts["files"] for facts in _started_engines(folder, teacher)]
+    if not noted or (files := server_files(teacher.server, base)) in noted:
         return []
-    files, before = server_files(teacher.server, base), noted[-1]
-    if files in noted:
-        return []
+    before = noted[-1]
     return [name or "its script" for name in sorted({*files, *before}) if files.get(name) != before.get(name)]
+
+
+def _started_engines(folder: Path, teacher: Teacher) -> list[dict[str, Any]]:
+    """What is noted of the servers that the run started for a teacher; empty while it has no traces."""
+    if not teacher.managed or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+        return []
+    return [facts for facts in read_engines(folder).values() if "command" in facts]
 
 
 def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:

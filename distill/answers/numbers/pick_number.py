@@ -22,12 +22,11 @@ _CONCLUDES = re.compile(
     r"|等于|等於|得到|得出|一共有?|共有?|总共有?|總共有?|合計(?:で|は)?)\s*$",
     re.IGNORECASE,
 )
-_STATES = re.compile(r"\b(?:is|was)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
-_IS = re.compile(r"\b(?:is|was|are|were)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
+_BEFORE_NUMBER: Final = r"(?: (?:about|around|approximately|exactly|roughly))?\s*$"
+_STATES = re.compile(rf"\b(?:is|was){_BEFORE_NUMBER}", re.IGNORECASE)
+_IS = re.compile(rf"\b(?:is|was|are|were){_BEFORE_NUMBER}", re.IGNORECASE)
 _SECOND_THING = re.compile(
-    r"\s(?:and|while|whereas|but)\s(?P<thing>[^,;.:]{1,60}?)\s(?:is|was)"
-    r"(?: (?:about|around|approximately|exactly|roughly))?\s*$",
-    re.IGNORECASE,
+    rf"\s(?:and|while|whereas|but)\s(?P<thing>[^,;.:]{{1,60}}?)\s(?:is|was){_BEFORE_NUMBER}", re.IGNORECASE
 )
 _RESULT_OR_IT = re.compile(
     r"\b(?:answer|result|total|sum|difference|product|quotient|number|value|count|rest|remainder|average|mean|median|it|this"

@@ -391,6 +391,6 @@ def test_the_dataset_of_an_arm_follows_the_labels_of_people(finished: Path, tmp_
         for trace in wrong:
             journal.add({"trace": trace, "label": "wrong"})
     assert not traces("second") & {*wrong}
-    assert not traces("first") & {*wrong}  # its dataset is made anew
+    assert not traces("first") & {*wrong}  # the arm has a new dataset
     shutil.rmtree(run / "labels")
     assert traces("third") == unlabelled

@@ -1,4 +1,4 @@
-"""What the students' page is told, also where files of the run are not there any more."""
+"""What the server tells the students' page, also after files of the run were deleted."""
 
 from pathlib import Path
 

@@ -76,11 +76,6 @@ _INFERRING: Final = word_set(
 )
 _RESULTING: Final = word_set("making leaving giving bringing brings totaling totalling yielding")
 _CONCLUDING: Final = _INFERRING - _RESULTING
-_LABELS: Final = word_set(
-    """row column page pages chapter question option figure table step bar group item room number line lot part
-    section level floor grade day week month year quarter class team version route bus gate in since until of
-    during before after exercise problem unit"""
-)
 _NAMES_ONLY: Final = word_set(
     """row column page chapter question option figure table step bar group item room line lot section level floor
     grade version route gate exercise problem"""
