@@ -50,7 +50,6 @@ class LastTraces:
             traces = TraceArrays(folder, columns, threads=threads)
             self.policies = PolicyArrays(traces)
             self.reasons = _reasons_before(traces)
-            self.groups = _group_names(traces)
             self._key = key
         return self.policies
 
@@ -116,7 +115,7 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None, last: Last
                 traces.database, conditions.expressions(rules, select), error
             ) from None
         before, after = last.reasons, _ordered(_reasons(decisions, select))
-        groups = _by_group(traces, decisions, last.groups)
+        groups = _by_group(traces, decisions)
         return Comparison(
             total=_sum(groups.values()),
             groups={name: _counts_by_value(groups, position) for position, name in enumerate(GROUPS)},
@@ -168,13 +167,6 @@ def _check_policy(recipe: Recipe, folder: Path) -> tuple[pa.Schema, list[Conditi
         return columns, conditions.check(recipe.filter, columns)
 
 
-def _group_names(traces: TraceArrays) -> list[tuple[str, ...]]:
-    """Teacher, domain and difficulty of each group."""
-    names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in GROUPS)
-    rows = traces.database.execute(f"SELECT hash({', '.join(GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
-    return [tuple(names) for _, *names in sorted(rows)]
-
-
 def _ids(decisions: Path, numbers: Sequence[int]) -> tuple[str, ...]:
     """The ids of the traces with these numbers: their rows in the decision table."""
     ids = []
@@ -215,19 +207,14 @@ def _reasons(decisions: ArrayDecisions, select: Select) -> dict[str, int]:
     }
 
 
-def _by_group(
-    traces: TraceArrays, decisions: ArrayDecisions, names: Sequence[tuple[str, ...]]
-) -> dict[tuple[str, ...], PolicyCounts]:
-    """Counts by teacher, domain and difficulty; `names` are those of the groups."""
+def _by_group(traces: TraceArrays, decisions: ArrayDecisions) -> dict[tuple[str, ...], PolicyCounts]:
+    """Counts by teacher, domain and difficulty."""
     flags = (None, traces.was_kept, decisions.kept, traces.was_selected, decisions.selected)
     counts = (
-        np.bincount(traces.group if each is None else traces.group[each], minlength=len(names)).tolist()
+        np.bincount(traces.group if each is None else traces.group[each], minlength=len(traces.groups)).tolist()
         for each in flags
     )
-    named: dict[tuple[str, ...], PolicyCounts] = {}
-    for name, *each in zip(names, *counts, strict=True):  # an empty value has the name of a missing one
-        named[name] = _sum([named.get(name, PolicyCounts()), PolicyCounts(*each)])
-    return named
+    return {name: PolicyCounts(*each) for name, *each in zip(traces.groups, *counts, strict=True)}
 
 
 def _moved(traces: TraceArrays, decisions: ArrayDecisions) -> dict[str, tuple[int, tuple[str, ...]]]:

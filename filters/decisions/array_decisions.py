@@ -122,8 +122,8 @@ class PolicyArrays:
         teacher_best = kept
         if select.per_teacher is not None:
             # The limit of a teacher comes first: the next best trace of another teacher gets a place that it frees.
-            among = self.traces.question.astype(np.int64) * (int(self.traces.teacher.max(initial=0)) + 1)
-            among += self.traces.teacher
+            teachers = np.unique([teacher for teacher, *_ in self.traces.groups], return_inverse=True)[1]
+            among = self.traces.question.astype(np.int64) * len(teachers) + teachers[self.traces.group]
             by_teacher = places[np.argsort(among[places], kind="stable")]
             teacher_best = _first(by_teacher, among, kept, select.per_teacher)
         if select.per_question is None:

@@ -18,7 +18,7 @@ from distill.artifacts.layout import DECISIONS
 from distill.errors import DataError
 from filters.decisions.copies import KINDS
 from filters.signals.schema import SIDE
-from filters.tables.signal_database import Tables, connect, identifier, null_column, parquet_rows
+from filters.tables.signal_database import Tables, connect, identifier, null_column
 
 GROUPS = ("teacher", "domain", "difficulty")
 Flags = NDArray[np.bool_]
@@ -32,7 +32,7 @@ _PLACE = "place of the trace"
 
 
 class TraceArrays:
-    """The traces of a filter folder. Codes of questions, groups and teachers begin with 0.
+    """The traces of a filter folder. Codes of questions and groups begin with 0.
 
     Codes are made from hashes: two of a million questions have the same with a probability of one to 37 million.
     Raises DataError where signals and decisions are of different traces.
@@ -47,25 +47,31 @@ class TraceArrays:
         described = self.database.execute("FROM local LIMIT 0").description or ()
         self.local = frozenset(name for name, *_ in described)
         """Columns that no side table has."""
-        before = parquet_rows([self.decisions], "file_row_number = true")
+        named = ", ".join(f"coalesce(nullif({name}, ''), '(none)') AS {name}" for name in GROUPS)
+        hashed = f"hash({', '.join(GROUPS)})"
         rows = self.database.execute(f"""
-            SELECT place, number, kept, selected, question, groups, taught FROM (
-                SELECT id, row_number() OVER () - 1 AS place, hash(sample_id) AS question,
-                    hash({", ".join(GROUPS)}) AS groups, hash(teacher) AS taught FROM local)
-            JOIN (SELECT id, file_row_number AS number, kept, selected FROM {before}) USING (id)""").fetchnumpy()
-        number = rows["number"]
-        ((measured,),) = self.database.execute("SELECT count(*) FROM local").fetchall()
-        if not len(number) == measured == self.count:
+            SELECT hash(id) AS id, hash(sample_id) AS question, {hashed} AS hashed
+            FROM (SELECT id, sample_id, {named} FROM local)""").fetchnumpy()
+        before = self.database.execute("SELECT hash(id) AS id, kept, selected FROM decisions").fetchnumpy()
+        place, number = np.argsort(rows["id"]), np.argsort(before["id"])
+        self.ids = before["id"][number], number
+        """The hashes of all ids, sorted, and the trace that each is of."""
+        if not np.array_equal(rows["id"][place], self.ids[0]):
             raise DataError(
-                f"{folder}: signals of {measured:,} traces and decisions on {self.count:,}, of which {len(number):,} "
-                "are the same; run `distill filter --fresh`"
+                f"{folder}: signals of {len(place):,} traces and decisions on {len(number):,}, of which "
+                f"{len(np.intersect1d(rows['id'], before['id'])):,} are the same; run `distill filter --fresh`"
             )
-        self._number = _at(rows["place"], number)
+        self._number = _at(place, number)
         """The number of the trace at each place of the files."""
-        self.was_kept, self.was_selected = (_at(number, rows[name]) for name in ("kept", "selected"))
-        self.questions, self.question = _codes(_at(number, rows["question"]))
-        self.groups, self.group = _codes(_at(number, rows["groups"]))
-        self.teacher = _codes(_at(number, rows["taught"]))[1]
+        self.was_kept, self.was_selected = before["kept"], before["selected"]
+        self.questions, self.question = _codes(_at(self._number, rows["question"]))
+        groups = self.database.execute(
+            f"SELECT {hashed} AS hashed, * FROM (SELECT DISTINCT {named} FROM local) ORDER BY hashed"
+        ).fetchall()
+        self.groups: list[tuple[str, ...]] = [tuple(names) for _, *names in groups]
+        """Teacher, domain and difficulty of each group."""
+        codes = np.searchsorted(np.array([each for each, *_ in groups], np.uint64), rows["hashed"])
+        self.group = _at(self._number, codes)
         self._remembered: OrderedDict[tuple[str, Replaced], NDArray[Any]] = OrderedDict()
 
     def flags(self, conditions: Mapping[str, Iterable[str]], replaced: Replaced = frozenset()) -> dict[str, Flags]:
