@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from distill.question_options import read_options
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRef:
@@ -41,9 +43,10 @@ class Sample:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The texts a multiple-choice question offers, in order; empty for any other question."""
+        """The texts a multiple-choice question offers, in order: the row's list, else its question's."""
         offered = self.meta.get("options")
-        return tuple(str(option) for option in offered) if isinstance(offered, list | tuple) else ()
+        listed = tuple(str(option) for option in offered) if isinstance(offered, list | tuple) else ()
+        return listed or read_options(self.question).texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

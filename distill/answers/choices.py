@@ -9,6 +9,7 @@ from typing import Final
 
 from rapidfuzz.distance import Levenshtein
 
+from distill.answers.final_answer import final_answer
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
@@ -78,8 +79,27 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     leading = _LEADING_LETTER.match(text)
     if leading is not None:
         return next(group for group in leading.groups() if group).upper()
-    same = [LETTERS[index] for index, option in enumerate(options) if tokens(option) == tokens(text)]
+    words = tokens(text)
+    same = [
+        letter
+        for letter, option in zip(LETTERS, map(tokens, options), strict=False)
+        if words in (option, (letter.lower(), *option))  # also B isosceles
+    ]
     return same[0] if len(same) == 1 else None
+
+
+def with_letter(text: str, options: Sequence[str]) -> str:
+    """A text that names one of numbered options by its number, with the letter instead: B. dog for 2. dog."""
+    named = _NUMBER.fullmatch(final_answer(text).text.strip())
+    if named is None or not 1 <= int(named["number"]) <= len(options):
+        return text
+    return f"{LETTERS[int(named['number']) - 1]}. {named['rest'] or ''}".strip(". ")
+
+
+_NUMBER = re.compile(
+    r"(?:(?:option|choice|answer|number)\s)?[(\[]?(?P<number>\d{1,2})(?:[.):\]]+(?:\s(?P<rest>.+))?)?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def _is_letter(text: str, options: Sequence[str]) -> bool:

@@ -33,6 +33,7 @@ from distill.answers.texts.asked_roles import is_about_another
 from distill.answers.texts.yes_or_no import is_polar
 from distill.answers.year_answers import compare_year
 from distill.errors import DataError
+from distill.question_options import read_options
 
 _LONGEST_EXPRESSIONS: Final = 400
 _FEW_WORDS: Final = 3  # with more a text may say an option in other words
@@ -61,12 +62,17 @@ def judge(
 
     `gold` may be several accepted answers: one that agrees is enough. `answer_type` is one of number, year,
     percent, money, time, ratio, choice, list, date, text, else inferred from the first gold answer. Numbers, percents
-    and money within `relative_tolerance` of the gold are correct. `options` are the texts of choices A, B, C ...
+    and money within `relative_tolerance` of the gold are correct. `options` are the texts of choices A, B, C ...; if
+    none are given, those in the text of the question count.
     `question` says what a bare number counts ("in million dollars"), and which words a sentence only repeats.
     Numbers and dates count as their texts, None as no gold answer. A DataError names an argument of another kind.
     """
     said, asked, golds = text_of("prediction", prediction), text_of("question", question), gold_texts(gold)
     tolerance, offered, kind = checked_tolerance(relative_tolerance), option_texts(options), type_text(answer_type)
+    if asked and (in_text := read_options(asked)).texts:
+        offered = offered or in_text.texts
+        if in_text.numbered and offered == in_text.texts and kind in (None, "choice"):
+            said, *golds = (choices.with_letter(text, offered) for text in (said, *golds))
     return _judge(said, golds, kind, tolerance, offered, ask_worker=True, question=asked)
 
 

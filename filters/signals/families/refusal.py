@@ -29,7 +29,7 @@ _QUOTES: Final = "\"“”'‘’«» \n"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     name: ClassVar[str] = "refusal"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "refusal",
