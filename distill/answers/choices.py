@@ -5,11 +5,14 @@ Gives letters, not verdicts: `distill.answers.verdicts` compares them.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from rapidfuzz.distance import Levenshtein
 
+from distill.answers.answer_types import infer_type
 from distill.answers.final_answer import final_answer
+from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
@@ -69,6 +72,13 @@ _PREDICATE = re.compile(
     re.IGNORECASE,
 )
 """The function is odd, for an option "It is odd"."""
+
+
+@lru_cache(maxsize=8192)
+def infer_type_among(gold: str, options: tuple[str, ...]) -> str:
+    """The type a gold answer looks like; a choice when it is one of the options, or the letter of one."""
+    letter = options and find_gold_letter(normalise(final_answer(gold).text), tuple(map(normalise, options)))
+    return "choice" if letter and LETTERS.index(letter) < len(options) else infer_type(gold)
 
 
 def find_gold_letter(text: str, options: Sequence[str]) -> str | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Final
 
 from distill.answers import choices, lists, math_worker, taken_back, user_types
@@ -127,33 +127,26 @@ def _judge(
             f"answer type {answer_type!r} is not known; known: {', '.join(TYPES)}; one from outside is "
             "known where the recipe that names it is used"
         )
-    best: Judgement | None = None
     offered = tuple(options or ())
-    kind = answer_type or _infer_type(golds[0], offered)
+    kind = answer_type or choices.infer_type_among(golds[0], offered)
     if kind == "text" and offered:
-        kind = _infer_type(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
+        kind = choices.infer_type_among(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
         kind = "choice" if kind == "choice" else "text"
+    judgements: list[Judgement] = []
     for text in golds:
         goal = _read_gold(text, kind, answer_type is not None, tolerance, offered, question)
         finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
-        judged = Judgement(
-            verdict=finding.verdict, relative_error=finding.relative_error, reason=finding.reason, answer_type=kind
+        judgements.append(
+            Judgement(
+                verdict=finding.verdict,
+                relative_error=finding.relative_error,
+                reason=finding.reason,
+                answer_type=kind,
+            )
         )
-        if judged.verdict == "correct":
-            return judged
-        best = judged if best is None else _better_judgement(best, judged)
-    assert best is not None
-    return best
-
-
-@lru_cache(maxsize=8192)
-def _infer_type(gold: str, options: tuple[str, ...]) -> str:
-    """The type a gold answer looks like; a choice when it is one of the options, or the letter of one."""
-    if options:
-        letter = choices.find_gold_letter(normalise(final_answer(gold).text), tuple(map(normalise, options)))
-        if letter is not None and choices.LETTERS.index(letter) < len(options):
-            return "choice"
-    return infer_type(gold)
+        if finding.verdict == "correct":
+            return judgements[-1]
+    return reduce(_better_judgement, judgements)
 
 
 def _better_judgement(left: Judgement, right: Judgement) -> Judgement:
@@ -324,13 +317,10 @@ def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
 
 
 def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
-    if (
-        text_answers.tokens(text) == text_answers.tokens(gold.text)
-        and lists.BRACKETED.search(text + gold.text) is None
-    ):
+    plain = lists.BRACKETED.search(text + gold.text) is None
+    if plain and text_answers.tokens(text) == text_answers.tokens(gold.text):
         return correct("same_words")
-    text = lists.LISTED.sub("", lists.AND_ALSO.sub(" and ", text))
-    plain = not gold.declared and lists.BRACKETED.search(text + gold.text) is None
+    text, plain = lists.LISTED.sub("", lists.AND_ALSO.sub(" and ", text)), plain and not gold.declared
     if plain and text_answers.compare_texts(text.replace(";", ","), gold.text, gold.question).verdict == "correct":
         return correct("same_words")
     return compare_intervals(text, gold.text) or lists.compare(
