@@ -13,13 +13,16 @@ every traceback. The symbolic voter, a process of its own with a time limit of i
 import argparse
 import random
 import re
+import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import orjson
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from labelled_pairs import read_pairs
 
 import distill
 from distill.answers.consistency import compare_conclusion
@@ -27,7 +30,6 @@ from distill.answers.verdicts import TYPES, _judge
 from distill.grounding.arithmetic_slips import find_slips
 
 MODULES = ("answers", "grounding")
-PAIRS = Path(__file__).parents[1] / "data" / "answers" / "pairs.jsonl"
 GOLDS = ("4", "red", "B", "3:30", "2, 5 and 7", "2010", "5 km", "3:4", "5 March 2001", "yes", "(2, 5)", "2x + 1")
 SEPARATORS = ("", "", " ", " ", "-", ",", ", ", "\n", ". ", " and ", "\t ")
 FRAMES = (("", ""), ("", ""), ("4 ", "!"), ("the answer is ", " 4x"), ("$", "}"), ("(", ")"), ("", "\\boxed{99}"))
@@ -64,8 +66,7 @@ def repeats(chance: random.Random, characters: int) -> Callable[[], Case]:
 
 
 def mutations(chance: random.Random, characters: int) -> Callable[[], Case]:
-    pairs = [orjson.loads(line) for line in PAIRS.read_bytes().splitlines()]
-    sides = [pair[side] for pair in pairs for side in ("gold", "prediction")]
+    sides = [pair[side] for pair in read_pairs() for side in ("gold", "prediction")]
     answers = [side if isinstance(side, str) else side[0] for side in sides]
     signs = [sign for sign in vocabulary() if sign]
 

@@ -12,7 +12,7 @@ of several golds. The judges of other projects are in benchmarks/answers/judges/
     python benchmarks/answers/answers.py distill benchmarks/answers/judges/by_math_verify.py:judge \\
         benchmarks/answers/judges/by_vlmevalkit.py:judge@/path/to/env/bin/python
 
-The pairs are benchmarks/data/answers/pairs.jsonl; docs/answers.md says what their columns mean. A false accept is a
+The pairs are in benchmarks/data/answers/pairs, a file a source; docs/answers.md says what their columns mean. A false accept is a
 pair labelled wrong that is called correct, a false reject one labelled correct that is called wrong; each share has
 its 95 % interval (Wilson). Pairs that careful readers may leave open count apart. A judge of two verdicts leaves
 nothing open; a pair that takes another process longer than ten seconds counts as wrong, as it does where such a
@@ -32,11 +32,14 @@ from typing import Any
 
 import orjson
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from labelled_pairs import FOLDER, pairs_version, read_pairs
+
 from distill.answers import exact_match, judge, relaxed_accuracy
 from distill.answers.final_answer import final_answer
 from distill.stats.intervals import wilson
 
-PAIRS = Path(__file__).parents[1] / "data" / "answers" / "pairs.jsonl"
 CHILD = Path(__file__).parent / "judges" / "child.py"
 START_TIMEOUT_S, TIMEOUT_S = 60.0, 10.0
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
@@ -142,7 +145,7 @@ def main() -> None:
         usage="%(prog)s [JUDGE ...] [options]",
     )
     parser.add_argument("judges", nargs="*", metavar="JUDGE", default=["distill"])
-    parser.add_argument("--pairs", type=Path, default=PAIRS, help="another file of pairs")
+    parser.add_argument("--pairs", type=Path, default=FOLDER, help="another file of pairs, or a folder")
     parser.add_argument(
         "--by", default="split", help="a table for each value of this column: split, part, family, ..."
     )
@@ -151,13 +154,13 @@ def main() -> None:
     parser.add_argument("--final-answer", action="store_true", help="judge the final answer of a prediction")
     parser.add_argument("--show", action="store_true", help="print every pair that is not judged as labelled")
     options = parser.parse_args()
-    pairs: list[Pair] = [orjson.loads(row) for row in options.pairs.read_bytes().splitlines()]
-    pairs = [pair for pair in pairs if options.split in (None, pair["split"])]
+    pairs: list[Pair] = [pair for pair in read_pairs(options.pairs) if options.split in (None, pair["split"])]
     pairs = [pair for pair in pairs if options.source in (None, pair["source"])]
     if not pairs:
         raise SystemExit("no pair has this split and source")
     if options.final_answer:
         pairs = [{**pair, "prediction": final_answer(pair["prediction"]).text} for pair in pairs]
+    print(f"pairs: version {pairs_version(options.pairs)}")
     results: dict[str, list[str]] = {}
     for name in options.judges:
         judge_one = OWN.get(name) or ChildJudge(name)

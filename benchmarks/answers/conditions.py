@@ -20,11 +20,11 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-import orjson
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from labelled_pairs import read_pairs
 
 from distill.answers import verdicts
-
-PAIRS = Path(__file__).parents[1] / "data" / "answers" / "pairs.jsonl"
 
 
 def verdict(pair: dict[str, Any]) -> str:
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("modules", nargs="+", metavar="MODULE")
     parser.add_argument("--without", action="append", default=[], metavar="PART", help="leave out this part")
     options = parser.parse_args()
-    pairs = [orjson.loads(row) for row in PAIRS.read_bytes().splitlines()]
+    pairs = read_pairs()
     pairs = [pair for pair in pairs if pair["part"] not in options.without]
     callers: dict[CodeType, set[int]] = defaultdict(set)
     before = []

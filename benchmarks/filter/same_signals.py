@@ -34,9 +34,10 @@ from filters.tables.trace_index import trace as read_trace
 from filters.text.minhash import Scheme
 
 BENCHMARKS = Path(__file__).parents[1]
-sys.path += [str(BENCHMARKS / "answers"), str(BENCHMARKS / "grounding")]
+sys.path += [str(BENCHMARKS / "answers"), str(BENCHMARKS / "grounding"), str(BENCHMARKS.parent / "tests" / "support")]
 
 from grounding import cases, long_cases, pair  # noqa: E402 - beside another script
+from labelled_pairs import read_pairs  # noqa: E402
 from mutated_answers import SAMPLES, texts, trace_of  # noqa: E402
 
 Question = tuple[Sample, list[Trace]]
@@ -80,7 +81,7 @@ def written() -> Iterator[Question]:
     for number, row in enumerate(lines("near_duplicates/*/*.jsonl")):
         sample = Sample(id=f"n{number:06}", images=(), question="Which one is larger?", answers=("red",))
         yield sample, [trace(sample.id, 0, row["a"], "red"), trace(sample.id, 1, row["b"], "red")]
-    for number, row in enumerate(lines("answers/pairs.jsonl")):
+    for number, row in enumerate(read_pairs()):
         options = list(map(str, row.get("options") or ()))
         question = str(row.get("question") or "What is shown?")
         sample = Sample(

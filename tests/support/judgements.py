@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from labelled_pairs import read_pairs
 
 from distill.answers import verdicts
 from distill.answers.consistency import find_conclusion
@@ -24,7 +25,6 @@ from distill.answers.final_answer import final_answer
 from filters.signals.registry import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAIRS = ROOT / "benchmarks" / "data" / "answers" / "pairs.jsonl"
 FILE = ROOT / "tests" / "data" / "judgements.json"
 SIGNALS = ("agreement", "answer", "conclusion", "contamination")
 """Families whose values come from the judge."""
@@ -36,9 +36,8 @@ def signal_versions() -> dict[str, str]:
 
 def judgements() -> Iterator[tuple[str, str]]:
     """What is judged, and the judgement as one text; always in the same order."""
-    pairs: list[Mapping[str, Any]] = [orjson.loads(line) for line in PAIRS.read_bytes().splitlines()]
     families = defaultdict(list)
-    for pair in pairs:
+    for pair in read_pairs():
         families[pair["family"]].append(pair)
     for family, members in sorted(families.items()):
         others = random.Random(family).sample(members, len(members))

@@ -14,14 +14,14 @@ from typing import Any
 import judgements
 import orjson
 import pytest
+from labelled_pairs import pairs_version, read_pairs
 
 from distill.answers import verdicts
 from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 Pair = Mapping[str, Any]
-_FILE = Path(__file__).parents[3] / "benchmarks" / "data" / "answers" / "pairs.jsonl"
-ALL_PAIRS: list[Pair] = [orjson.loads(line) for line in _FILE.read_bytes().splitlines()]
+ALL_PAIRS: list[Pair] = read_pairs()
 PAIRS = [pair for pair in ALL_PAIRS if pair["source"] == "suite"]
 ADVERSARIAL = [pair for pair in ALL_PAIRS if pair["source"] == "adversarial"]
 PARTS = sorted({(pair["source"], pair["part"]) for pair in ALL_PAIRS})
@@ -53,6 +53,11 @@ def shares(source: str, part: str) -> Counter[str]:
             "needlessly open": counts[CORRECT, UNDECIDED] / right,
         }
     )
+
+
+def test_the_page_of_the_judge_names_the_number_and_the_version_of_the_pairs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "answers.md").read_text(encoding="utf-8")
+    assert f"{len(ALL_PAIRS):,} labelled pairs" in page and f"version `{pairs_version()}`" in page
 
 
 def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
