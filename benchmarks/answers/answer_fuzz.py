@@ -137,7 +137,7 @@ def run(draw: Callable[[], Case], count: int, shown: int, measure: Callable[[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("campaign", choices=("repeats", "mutations"))
     parser.add_argument("--count", type=int)
     parser.add_argument("--characters", type=int, default=65_536)

@@ -12,11 +12,12 @@ of several golds. The judges of other projects are in benchmarks/answers/judges/
     python benchmarks/answers/answers.py distill benchmarks/answers/judges/by_math_verify.py:judge \\
         benchmarks/answers/judges/by_vlmevalkit.py:judge@/path/to/env/bin/python
 
-The pairs are in benchmarks/data/answers/pairs, a file a source; docs/answers.md says what their columns mean. A false accept is a
-pair labelled wrong that is called correct, a false reject one labelled correct that is called wrong; each share has
-its 95 % interval (Wilson). Pairs that careful readers may leave open count apart. A judge of two verdicts leaves
-nothing open; a pair that takes another process longer than ten seconds counts as wrong, as it does where such a
-judge is used. `--final-answer` gives a judge the part of the prediction that this project takes for its answer.
+The pairs are in benchmarks/data/answers/pairs, a file a source; docs/answers.md says what their columns mean. A
+false accept is a pair labelled wrong that is called correct, a false reject one labelled correct that is called
+wrong; each share has its 95 % interval (Wilson). Pairs that careful readers may leave open count apart. A judge of
+two verdicts leaves nothing open; a pair that takes another process longer than ten seconds counts as wrong, as it
+does where such a judge is used. `--final-answer` gives a judge the part of the prediction that this project takes
+for its answer.
 """
 
 import argparse

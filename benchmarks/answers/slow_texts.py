@@ -115,7 +115,7 @@ class Search:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--shown", type=int, default=20)

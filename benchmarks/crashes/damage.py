@@ -1,6 +1,6 @@
 """Damage one line in a hundred of a journal in every way, and compare what is lost with what was damaged.
 
-    python benchmarks/crashes/damage.py [TRACES] [ROUNDS] [SEED]
+    python benchmarks/crashes/damage.py [--traces 2000] [--rounds 50] [--seed 0]
 
 Every round damages 1 % of the lines of a fresh copy, scans it as a resumed run does, sets aside what is damaged, and
 appends the lost traces again, as the run does when its teacher answers. Lost ids must be exactly those of the lines
@@ -8,6 +8,7 @@ that changed; every other record must be what it was; at the end the ids must be
 time of an append with and without its checksum.
 """
 
+import argparse
 import random
 import shutil
 import sys
@@ -145,7 +146,13 @@ def append_cost(records: list[dict[str, Any]]) -> tuple[float, float, float]:
     return plain, spent(seal, records), spent(zlib.crc32, lines)
 
 
-def main(traces: int = 2000, rounds: int = 50, seed: int = 0) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    traces, rounds, seed = options.traces, options.rounds, options.seed
     chance = random.Random(seed)
     records = [record(chance, number) for number in range(traces)]
     counts: Counter[str] = Counter()
@@ -172,4 +179,4 @@ def main(traces: int = 2000, rounds: int = 50, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())

@@ -119,7 +119,7 @@ def kill(folder: Path, settings: Path, kills: int, seconds: float, chance: rando
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--traces", type=int, default=300)
     parser.add_argument("--partition-rows", type=int, default=15)

@@ -37,9 +37,9 @@ def watched(exposed: list[float], fsyncs: list[float]) -> Iterator[None]:
     append, fsync = Journal.append, os.fsync
     open_since: dict[int, list[float]] = {}
 
-    def watched_append(journal: Journal, record: Any) -> Any:
+    def watched_append(journal: Journal, record: Any, **more: Any) -> Any:
         open_since.setdefault(journal._file.fileno(), []).append(time.monotonic())
-        return append(journal, record)
+        return append(journal, record, **more)
 
     def watched_fsync(descriptor: Any) -> None:
         began = time.monotonic()
@@ -60,7 +60,7 @@ def watched(exposed: list[float], fsyncs: list[float]) -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--in-flight", type=int, default=256)
     parser.add_argument("--latency-s", type=float, default=0.05, help="of one answer")

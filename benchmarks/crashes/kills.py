@@ -281,7 +281,7 @@ def kill_train(folder: Path, kills: int, steps: int, limit: int, chance: random.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--verb", choices=("generate", "train", "both"), default="both")
     parser.add_argument("--kills", type=int, help="of each verb; default: 100 of generate, 10 of train")
     parser.add_argument("--requests", type=int, default=10_000, help="of generate")

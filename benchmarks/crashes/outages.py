@@ -235,7 +235,7 @@ def campaign(worlds: Sequence[World], options: argparse.Namespace) -> tuple[Coun
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--seed", type=int, default=0)

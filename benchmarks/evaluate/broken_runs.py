@@ -1,6 +1,6 @@
 """Makes runs that are broken on purpose and healthy ones, and counts for how many the diagnosis names the cause.
 
-    PYTHONPATH=.:tests/support:recipes/tiny python benchmarks/evaluate/broken_runs.py FOLDER [NAME ...] [--half 1]
+    python benchmarks/evaluate/broken_runs.py FOLDER [NAME ...] [--half 1]
 
 Every run takes questions of the tiny world and traces that are written by its own rules (recipes/tiny/questions.py),
 so no teacher is asked. The student is a shipped teacher that has been taught to answer without a rationale: it sees,
@@ -12,10 +12,14 @@ files; a run is made anew when its folder is removed. One CPU core, about 30 min
 import argparse
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes" / "tiny"))
 
 import numpy as np
 import pyarrow as pa

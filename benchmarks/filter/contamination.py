@@ -34,7 +34,7 @@ from filters.signals.families.contamination import Contamination, prepare
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=700)
     parser.add_argument("--large", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -233,7 +233,7 @@ def bench(folder: Path, traces: int, words: int, explained: int, seed: int) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--words", type=int, default=300, help="of every rationale")
     parser.add_argument("--explained", type=int, default=5, help="traces that `distill explain` is asked about")

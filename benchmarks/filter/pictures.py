@@ -1,6 +1,6 @@
 """How many copies of chart pictures are found, and how many charts that differ are taken for one.
 
-    .venv/bin/python benchmarks/filter/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
+    python benchmarks/filter/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
 
 Charts are drawn as in tests/support/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP, PNG),
 given 0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its title, a

@@ -292,7 +292,7 @@ def _forget() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=int, default=2000)
     parser.add_argument("--words", type=int, default=300)
     parser.add_argument("--charts", type=int, default=3, help="one in so many questions has a chart's table; 0: none")

@@ -49,7 +49,7 @@ def correct_traces(recipe: Recipe, run: Path) -> tuple[Counter[str], int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=int, default=300, help="questions asked, spread over the domains")
     parser.add_argument("--most", type=int, default=8)
     parser.add_argument("--temperature", type=float, default=1.0)

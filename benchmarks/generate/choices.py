@@ -103,7 +103,7 @@ def run(folder: Path, url: str, start: int, options: argparse.Namespace, choices
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)

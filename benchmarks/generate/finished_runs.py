@@ -134,7 +134,7 @@ CASES: tuple[Callable[[Path, Path], None], ...] = (nothing, without_manifest, on
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--words", type=int, default=100, help="length of an answer")
     parser.add_argument("--keep", type=Path, help="work in this folder, take the run that is there, and leave it")

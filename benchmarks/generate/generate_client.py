@@ -50,7 +50,7 @@ print(last["planned"], last["planned_cpu"], time.perf_counter() - wall, time.pro
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--in-flight", type=int, default=256)
     parser.add_argument("--kilobytes", type=int, default=12, help="size of one completion")

@@ -31,7 +31,7 @@ IMAGES = 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--in-flight", type=int, default=256)
     parser.add_argument("--latency-s", type=float, default=0.02)

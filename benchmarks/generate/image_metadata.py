@@ -4,6 +4,7 @@
 chart.
 """
 
+import argparse
 import io
 import time
 
@@ -39,6 +40,7 @@ def milliseconds(work: object, times: int = 30) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for name, size, kind in (
         ("phone photo", (4032, 3024), "JPEG"),
         ("web picture", (640, 480), "JPEG"),

@@ -208,7 +208,7 @@ def tail(work: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environments", type=Path, default=Path(".peers"))
     parser.add_argument("--only", choices=["kept", "stub", "vllm"], nargs="+", default=["kept", "stub", "vllm"])
     parser.add_argument("--clients", nargs="+", help="words that names must begin with; default: every client")

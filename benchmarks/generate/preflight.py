@@ -20,7 +20,7 @@ from teacher.preflight import preflight
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--width", type=int, default=640)
     parser.add_argument("--height", type=int, default=480)

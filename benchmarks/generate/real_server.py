@@ -113,7 +113,7 @@ def startup() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=750)
     parser.add_argument("--samples", type=int, default=2, help="traces a question, each one request with its seed")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,6 +1,6 @@
 """Slips in written arithmetic: how many are found, and how many right texts are flagged, by file. No text is printed.
 
-    .venv/bin/python benchmarks/grounding/slips.py [FOLDER ...]
+    python benchmarks/grounding/slips.py [FOLDER ...]
 
 A FOLDER holds right.jsonl and slips.jsonl, and some have right_natural.jsonl, a {"text": ...} a line. Default: all in
 benchmarks/data/arithmetic, written without a look at the parser. Tuned on `dev`, `attack` and `blind_dev`, not on
@@ -12,7 +12,7 @@ holds 192 sentences with drawn numbers, four times each: the parser is tuned on 
 `blind_14_heldout` are halves of another 300 by another writer; the held half was not read.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import orjson
@@ -23,7 +23,9 @@ DATA = Path(__file__).parents[1] / "data" / "arithmetic"
 
 
 def main() -> None:
-    for folder in [Path(name) for name in sys.argv[1:]] or sorted(DATA.iterdir()):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    for folder in parser.parse_args().folders or sorted(DATA.iterdir()):
         for name in ("slips", "right", "right_natural"):
             if not (folder / f"{name}.jsonl").exists():
                 continue

@@ -8,11 +8,11 @@ environment in a temporary folder, with a copy of the tests beside it, and not t
 run there with a stub server: init, check (which misses a student), generate, filter, status.
 """
 
+import argparse
 import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 import venv
 from pathlib import Path
@@ -82,10 +82,14 @@ def install(folder: Path, wheel: Path) -> Path:
 
 
 def main() -> None:
-    wheel, options = Path(sys.argv[1]), sys.argv[2:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheel", type=Path)
+    given, options = parser.parse_known_args()
+    if not given.wheel.is_file():
+        parser.error(f"there is no wheel {given.wheel}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        programs = install(folder / "environment", wheel)
+        programs = install(folder / "environment", given.wheel)
         for part in ("tests", "recipes", "docs", "benchmarks/answers", "benchmarks/data", "pyproject.toml"):
             copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
             copy(ROOT / part, folder / part)

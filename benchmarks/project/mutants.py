@@ -231,7 +231,7 @@ def run(root: Path, name: str, group: MutantGroup, count: int, seed: int) -> flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", nargs="*", choices=sorted(GROUPS), default=list(GROUPS))
     parser.add_argument("--mutants", type=int, default=60, help="of each group")
     parser.add_argument("--seed", type=int, default=0)

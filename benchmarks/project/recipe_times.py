@@ -8,6 +8,7 @@ last, the memory of the students that `distill init` chooses among.
 Models are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
 """
 
+import argparse
 import json
 import tempfile
 import warnings
@@ -232,6 +233,7 @@ def first_students(folder: Path) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         for name, card in CARDS.items():

@@ -26,13 +26,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 
 import stub_server
 from generate_world import World, asked_of
-from ray.cluster_utils import Cluster
 from store_worlds import lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.local_store import LocalStore
 from distill.units.stored_run import pull_generate
 
+try:
+    from ray.cluster_utils import Cluster
+except ModuleNotFoundError:
+    Cluster = None
 ROOT = Path(__file__).resolve().parents[2]
 TRACES, AGENTS, LEASE_S, SEAL_S = 2, 2, 5.0, 0.3
 Process = subprocess.Popen[bytes]
@@ -120,6 +123,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if Cluster is None:
+        raise SystemExit(f"needs Ray: {sys.executable} -m pip install 'cot-distill[ray]'")
     # Nodes inherit it: their processes import the package and the tests' helpers.
     os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
     with (

@@ -9,17 +9,21 @@ what it reads, so its value holds a checksum that is checked as in the project's
 
 import argparse
 import random
+import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import lmdb
 import orjson
 
 from student.data.disk_cache import DiskCache
 
+try:
+    import lmdb
+except ModuleNotFoundError:
+    lmdb = None
 Get = Callable[[str], bytes | bytearray | None]
 
 
@@ -82,6 +86,8 @@ def main() -> None:
     parser.add_argument("--kilobytes", type=int, default=600)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if lmdb is None:
+        raise SystemExit(f"needs the package lmdb: {sys.executable} -m pip install lmdb")
     generator = random.Random(0)
     entries = {
         f"{number:064x}": generator.randbytes(arguments.kilobytes * 1000) for number in range(arguments.entries)

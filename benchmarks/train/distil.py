@@ -1,15 +1,15 @@
 """What learning from stored distributions costs, on a GPU if there is one.
 
-    python benchmarks/train/distil.py [step|read]
+    python benchmarks/train/distil.py [step|read] [--shapes tiny]
 
 step: forward and backward of a language model with its head, plain and with a teacher's top 20 at every second token
 (responses), in turns, for shapes from a toy's to Qwen2.5-0.5B's. read: `student.data.teacher_logprobs.collect` from a
 journal. On a CPU one thread and its own seconds.
 """
 
+import argparse
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -128,8 +128,12 @@ def read() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if "read" in sys.argv or len(sys.argv) == 1:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("step", "read"), help="default: both")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="of step")
+    options = parser.parse_args()
+    if options.what != "step":
         read()
-    if "step" in sys.argv or len(sys.argv) == 1:
-        for name in SHAPES:
+    if options.what != "read":
+        for name in options.shapes:
             step(name)

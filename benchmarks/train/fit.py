@@ -33,7 +33,7 @@ WORDS = [*["row", "bar", "red", "blue", "circle", "square", "north", "south", "t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (
         ("traces", 256),
         ("words", 120),

@@ -63,7 +63,7 @@ def verdict(name: str, ground: Ground, log: Path) -> Verdict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="CHECK", help=", ".join(CHECKS))
     parser.add_argument("--dry-run", action="store_true", help="on a CPU, small shapes")
     parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), help="logs and verdicts.json")

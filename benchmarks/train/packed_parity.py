@@ -1,13 +1,17 @@
 """Rows of a packed line against the same rows alone, for a random student of every class, on a CPU.
 
-    PYTHONPATH=.:tests/support python benchmarks/train/packed_parity.py
+    python benchmarks/train/packed_parity.py [CLASS ...]
 
 prints, by class, the largest differences of logits and of gradients (packed against one by one), how far a changed
 row moves the logits of the others, and how far it does where layers are not told the bounds of rows.
 """
 
+import argparse
+import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 import student_worlds as worlds
 import torch
@@ -78,10 +82,13 @@ def _moved(model, before, after, first: int) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("classes", nargs="*", choices=[[], *worlds.CLASSES], help="default: all")
+    chosen = parser.parse_args().classes or worlds.CLASSES
     torch.set_num_threads(1)
     head = ("class", "layers", "logits", "gradients", "poison", "without bounds")
     with tempfile.TemporaryDirectory() as folder:
-        print(table(head, [figures(kind, Path(folder) / kind) for kind in worlds.CLASSES]))
+        print(table(head, [figures(kind, Path(folder) / kind) for kind in chosen]))
     print(f"kinds that need bounds: {', '.join(recurrent.MIXERS)}")
 
 

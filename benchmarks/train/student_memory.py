@@ -1,8 +1,11 @@
-"""Foretold against measured memory of a training step, on a CPU: `python benchmarks/train/student_memory.py`.
+"""Foretold against measured memory of a training step, on a CPU.
+
+    MALLOC_MMAP_THRESHOLD_=65536 python benchmarks/train/student_memory.py [--only projector]
 
 Every line is a process of its own that makes one step, then watches the most memory it holds during a second one.
 """
 
+import argparse
 import ctypes
 import re
 import subprocess
@@ -92,8 +95,11 @@ def held(name: str) -> int:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=TRAINED, default=list(TRAINED), help="what is trained")
+    chosen = parser.parse_args().only
     print(f"{'trained':<10} {'dtype':<9} {'checkpointing':<13} {'foretold':>10} {'measured':>10} {'error':>7}")
-    for trained in TRAINED:
+    for trained in chosen:
         for dtype in ("float32", "bfloat16"):
             for checkpointing in (False, True):
                 arguments = [trained, dtype, str(int(checkpointing))]
@@ -109,7 +115,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
+    if len(sys.argv) == 4 and sys.argv[1] in TRAINED:
         measure(sys.argv[1], sys.argv[2], sys.argv[3] == "1")
     else:
         main()

@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=world.SHAPES, default="cpu")
     parser.add_argument("--data", nargs="+", choices=world.KINDS, default=list(world.KINDS))
     parser.add_argument("--stage", type=int, choices=TRAINED, default=2, help="1: projector; 2: language model too")

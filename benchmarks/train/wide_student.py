@@ -1,6 +1,6 @@
 """Writes a student with a decoder of twice the width that computes the same, for `gguf_accuracy.py --types q4_k_m`.
 
-    PYTHONPATH=. python benchmarks/train/wide_student.py recipes/tiny/teachers/generalist FOLDER
+    python benchmarks/train/wide_student.py recipes/tiny/teachers/generalist FOLDER
 
 llama.cpp's types that end in `_K` need rows of a multiple of 256 values; those of the shipped students have 128.
 Every channel, head and neuron stands twice, and each sum over them has half of its weights: exact in floating point.

@@ -1,6 +1,6 @@
 """Kill the server of `distill view` with SIGKILL at random moments while labels are sent, and count what is lost.
 
-    PYTHONPATH=.:tests/support python benchmarks/view/label_kills.py RUN --kills 20
+    python benchmarks/view/label_kills.py RUN --kills 20
 
 RUN gets a folder `labels`; give a copy.
 """
@@ -13,6 +13,8 @@ import sys
 import threading
 from http.client import HTTPException
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 from view_servers import Visitor
 

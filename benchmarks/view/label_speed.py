@@ -1,6 +1,6 @@
 """How long a person waits between two traces while labelling by keyboard, in a real browser.
 
-    PYTHONPATH=.:tests/support python benchmarks/view/label_speed.py RUN --labels 100 --think 3
+    python benchmarks/view/label_speed.py RUN --labels 100 --think 3
 
 For each trace: `--think` seconds, one key, and the wait until the next trace is drawn. RUN gets a folder `labels`;
 give a copy.
@@ -8,8 +8,11 @@ give a copy.
 
 import argparse
 import asyncio
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 from browser import DESKTOP, Tab, browse, until
 from view_servers import viewed

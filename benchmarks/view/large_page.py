@@ -1,6 +1,6 @@
 """How long a person waits for `distill view` of a million traces, in a real browser, and how much memory it takes.
 
-    PYTHONPATH=.:tests/support python benchmarks/view/large_page.py RUN FOLDER --traces 1000000 [--unfiltered]
+    python benchmarks/view/large_page.py RUN FOLDER --traces 1000000 [--unfiltered]
 
 RUN is a small filtered run; it is copied under new ids until it has so many traces, into FOLDER, which is used again.
 `--unfiltered` shows the same run without its filter stage. The server is a process of its own. For each action: the
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 from browser import DESKTOP, Tab, browse
 from enlarged_run import enlarge

@@ -1,12 +1,15 @@
 """Photographs the pages of `distill view` for the documents: traces and students, light and dark, desktop and phone.
 
-    PYTHONPATH=.:tests/support python benchmarks/view/screenshots.py RUN --out FOLDER
+    python benchmarks/view/screenshots.py RUN --out FOLDER
 
 RUN is a finished run, best one of `distill run tiny`. Says also what the console of the browser says.
 """
 
 import argparse
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 from browser import DESKTOP, PHONE, Tab, browse, until
 from view_servers import viewed

@@ -20,5 +20,5 @@ def read_pairs(path: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def pairs_version(path: Path = FOLDER) -> str:
-    """The first 12 digits of the SHA-256 of all files one after the other: figures of other pairs have another one."""
+    """The first 12 digits of the SHA-256 of all files one after the other."""
     return hashlib.sha256(_data(path)).hexdigest()[:12]

@@ -5,6 +5,7 @@
 The function gets prediction, gold, answer type (or None) and options (or None), and gives a verdict or a bool.
 """
 
+import argparse
 import importlib.util
 import json
 import sys
@@ -36,4 +37,8 @@ def verdict_of(judge, prediction, gold, answer_type, options):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE.py")
+    parser.add_argument("function", metavar="FUNCTION")
+    given = parser.parse_args()
+    main(given.file, given.function)

@@ -5,9 +5,9 @@
 Writes the arrival time and the tokens of every answer to `bare.json` in the job's folder once all is over.
 """
 
+import argparse
 import asyncio
 import base64
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,10 @@ async def send(job: dict[str, Any], ready: list[bytes]) -> dict[str, Any]:
 
 
 def main() -> None:
-    job = orjson.loads(Path(sys.argv[2]).read_bytes())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run",))
+    parser.add_argument("job", type=Path, help="written by benchmarks/generate/peers.py and others")
+    job = orjson.loads(parser.parse_args().job.read_bytes())
     ready = bodies(job)
     (Path(job["out"]) / "bare.json").write_bytes(orjson.dumps(asyncio.run(send(job, ready))))
 

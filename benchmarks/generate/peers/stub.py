@@ -96,7 +96,7 @@ def _json(value: Any, *, status: int = 200) -> web.Response:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kilobytes", type=int, default=12)
     parser.add_argument("--latency-s", type=float, default=0.0)
     options = parser.parse_args()

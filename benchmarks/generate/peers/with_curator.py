@@ -7,6 +7,7 @@ curator needs anyway, brings that very file; the job's `bundled_tokenizer` says 
 which curator sets to small defaults, are lifted.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -73,8 +74,12 @@ def read(job: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
-    job = json.loads(Path(sys.argv[2]).read_text())
-    if sys.argv[1] == "run":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "read"))
+    parser.add_argument("job", type=Path, help="written by benchmarks/generate/peers.py")
+    options = parser.parse_args()
+    job = json.loads(options.job.read_text())
+    if options.action == "run":
         run(job)
     else:
         json.dump(read(job), sys.stdout)

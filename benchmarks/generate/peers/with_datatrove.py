@@ -6,6 +6,7 @@ The extra datatrove[inference] would bring vLLM and SGLang along; an endpoint ne
 `skip_bad_requests` the first refused request ends the whole run, so it is set.
 """
 
+import argparse
 import base64
 import gzip
 import json
@@ -67,8 +68,12 @@ def read(job: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
-    job = json.loads(Path(sys.argv[2]).read_text())
-    if sys.argv[1] == "run":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "read"))
+    parser.add_argument("job", type=Path, help="written by benchmarks/generate/peers.py")
+    options = parser.parse_args()
+    job = json.loads(options.job.read_text())
+    if options.action == "run":
         run(job)
     else:
         json.dump(read(job), sys.stdout)

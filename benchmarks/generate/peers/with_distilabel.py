@@ -6,6 +6,7 @@ The image goes in as a data URL (image_type "url"), which spares distilabel from
 `extra_body` is one for all requests, so they share one seed.
 """
 
+import argparse
 import base64
 import json
 import os
@@ -76,8 +77,12 @@ def _anywhere(value: object, name: str) -> object:
 
 
 if __name__ == "__main__":
-    job = json.loads(Path(sys.argv[2]).read_text())
-    if sys.argv[1] == "run":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "read"))
+    parser.add_argument("job", type=Path, help="written by benchmarks/generate/peers.py")
+    options = parser.parse_args()
+    job = json.loads(options.job.read_text())
+    if options.action == "run":
         run(job)
     else:
         json.dump(read(job), sys.stdout)
