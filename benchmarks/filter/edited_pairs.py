@@ -1,6 +1,6 @@
 """Near duplicates on generated pairs: rationales with one word in a hundred edited, by language and kind of edit.
 
-    PYTHONPATH=. python benchmarks/filter/edited_pairs.py --half tune [--missed]
+    python benchmarks/filter/edited_pairs.py --half tune [--missed]
 
 The protocol. A text of n words gets max(1, round(n / 100)) edits of one kind. An edit *keeps* what the text says: a
 synonym, another spelling or inflection, a contraction, a filler more, a repeated word, a typo (one letter of a word
@@ -189,7 +189,7 @@ def other_values(text: str, rng: Random) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=list(FOLDERS), required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--missed", action="store_true", help="print the edits that are judged wrongly")

@@ -1,6 +1,6 @@
 """Near duplicates on pairs of texts that a person wrote: how many are found to be one, by kind. No text is printed.
 
-    .venv/bin/python benchmarks/filter/near_duplicates.py benchmarks/data/near_duplicates/heldout
+    python benchmarks/filter/near_duplicates.py benchmarks/data/near_duplicates/heldout
 
 It holds same.jsonl and different.jsonl, a pair a line: {"a": ..., "b": ..., "kind": ...}. Every pair goes both
 ways that the filter knows: as two traces of one question (`duplicates`), and through the index of a whole run
@@ -57,7 +57,7 @@ def groups(texts: Sequence[str]) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     for name in ("same", "different"):

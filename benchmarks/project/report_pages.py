@@ -100,7 +100,7 @@ def look(page: Path, out: Path, axe: Path | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=600)

@@ -105,6 +105,8 @@ def measure(agents: int, options: argparse.Namespace) -> Result:
                     cpu[process.pid] = times.user + times.system
             if (now := asked_of(url)) != answered:
                 answered, last = now, time.monotonic()
+        if answered == before:
+            raise SystemExit("all was answered before all agents had a unit: give more --requests or --latency")
         if failed := [process.returncode for process in processes if process.returncode]:
             raise SystemExit(f"agents ended with {failed}")
         pull_generate(store, folder / "pulled")

@@ -12,13 +12,15 @@ HISTORY = {"docs/log.md", "CHANGELOG.md"}
 _PACKAGES = ("distill", "teacher", "filters", "student")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FILE = re.compile(
-    r"\b(?:distill|teacher|filters|student|tests|benchmarks|docs|recipes)/[\w/.-]*\w\.(?:py|md|toml|html)\b"
+    r"(?<![\w/-])(?:distill|teacher|filters|student|tests|benchmarks|docs|recipes)/[\w/.-]*\w"
+    r"\.(?:py|md|toml|html|css|js|jsonl|json|parquet|txt|png|ipynb)\b"
 )
 _FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
-def documents() -> dict[str, str]:
-    listed = subprocess.run(["git", "ls-files", "--", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+def documents(*patterns: str) -> dict[str, str]:
+    command = ["git", "ls-files", "--", *(patterns or ["*.md"])]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     names = [name for name in listed.stdout.split() if not name.startswith("tests/data/")]
     return {name: (ROOT / name).read_text(encoding="utf-8") for name in names if (ROOT / name).is_file()}
 
@@ -60,9 +62,12 @@ def test_a_broken_link_and_a_broken_anchor_are_found() -> None:
     ]
 
 
-def test_every_file_that_a_document_names_exists() -> None:
+def test_every_file_that_a_document_or_a_source_file_names_exists() -> None:
     missing = []
-    for page, text in documents().items():
+    code = [f"{package}/*" for package in _PACKAGES]
+    others = ("benchmarks/*.py", "recipes/*.toml", ".ci/*", "Makefile", "Dockerfile", "*.yml", "pyproject.toml")
+    read = {name: text for name, text in documents(*code, *others).items() if not name.endswith(".json")}
+    for page, text in (documents() | read).items():
         own = re.findall(r"^```\w+ (\S+)", text, re.MULTILINE)  # files that the page shows how to write
         if page not in HISTORY:
             missing += [

@@ -4,6 +4,7 @@ Prints a JSON object: the path of each Python file of benchmarks/ that can be ru
 what failed. Modules of one folder of benchmarks/ do not stay for the next: they have equal names.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -14,6 +15,14 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def print_help(parser: argparse.ArgumentParser, file: object = None) -> None:
+    """The help of a parser and of its subcommands."""
+    print(parser.format_help())
+    for action in parser._actions:
+        for name in action.choices or () if isinstance(action, argparse._SubParsersAction) else ():
+            print_help(action.choices[name])
 
 
 def help_of(script: Path) -> str:
@@ -42,5 +51,6 @@ def scripts() -> list[Path]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    argparse.ArgumentParser.print_help = print_help
     sys.path.insert(0, str(ROOT))
     json.dump({str(script.relative_to(ROOT)): help_of(script) for script in scripts()}, sys.stdout)
