@@ -222,7 +222,7 @@ def _diagnose(
     stage = stages.get(arms[arm].get("stage", ""))
     learned = None
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
-        responses = trained.counts["responses"]
+        responses = trained.counts.get("responses", 0)  # earlier versions did not count them
         learned = trained.tokens["response"] / responses if responses else None
     before = list(arms)[: list(arms).index(arm)]
     return diagnosis.diagnose(

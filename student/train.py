@@ -243,7 +243,7 @@ def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:
 
 def _remedy(stage: str) -> str:
     return (
-        "undo the change, or start over with --fresh "
+        "set these values back (another version may have other defaults), or start over with --fresh "
         f"(--stage {stage} --fresh redoes this stage and those that start from it)"
     )
 

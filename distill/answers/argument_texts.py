@@ -1,13 +1,13 @@
 """Arguments of the judge as texts: a number or a date is judged by its text; the error for another type names it.
 
-As in a data source, a missing gold answer (None, NaN) is no gold answer.
+As in a data source, a missing gold answer (None, NaN, the NA and NaT of pandas) is no gold answer. Cells of Arrow
+tables, which `distill.traces` returns, and numpy arrays are read as the values that they hold.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
-from math import isnan
 from numbers import Number, Real
 from typing import Any
 
@@ -19,6 +19,7 @@ Text = str | float | Decimal | date
 
 def text_of(name: str, value: Any) -> str:
     """The text of the argument of this name. Raises DataError where it is no text, number or date."""
+    value = _plain(value)
     if isinstance(value, str):
         return value
     if isinstance(value, Number | date) and not _is_missing(value):
@@ -31,7 +32,8 @@ def text_of(name: str, value: Any) -> str:
 
 def gold_texts(gold: Any) -> list[str]:
     """The accepted answers: one text or number, or several of them. Raises DataError for anything else."""
-    golds = gold if _is_group(gold) else [gold]
+    gold = _plain(gold)
+    golds = map(_plain, gold) if _is_group(gold) else [gold]
     return [_without_hedge(text_of("gold", each)) for each in golds if not _is_missing(each)]
 
 
@@ -55,11 +57,22 @@ def checked_tolerance(value: Any) -> float:
 
 
 def _is_group(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    # A data frame would give the names of its columns.
+    return (
+        isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) and not hasattr(value, "columns")
+    )
+
+
+def _plain(value: Any) -> Any:
+    """The value in a cell of an Arrow table or in a numpy array without dimensions."""
+    if hasattr(value, "as_py"):
+        return value.as_py()
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and isnan(value))
+    is_nan = isinstance(value, float | date) and value != value  # NaN, and NaT, which is a date
+    return value is None or is_nan or type(value).__name__ == "NAType"
 
 
 def _shown(value: Any) -> str:

@@ -101,7 +101,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     if len(lines) <= _MOST_DIFFERENCES:
         return "\n".join(lines)
     rest = len(lines) - _MOST_DIFFERENCES
-    last = f"  and {rest} more fields: is this the run of another recipe? `distill plan RECIPE --diff RUN` lists all"
+    last = f"  and {rest} more fields: of another recipe or version? `distill plan RECIPE --diff RUN` tells"
     return "\n".join([*lines[:_MOST_DIFFERENCES], last])
 
 

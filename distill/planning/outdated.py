@@ -1,13 +1,17 @@
-"""Finished stages of a run that were made from other traces, another dataset or another student than are there now.
+"""Finished stages of a run that were made from other traces, another dataset or another student than are there now,
+or by another version.
 
 Reads manifests alone. What a changed recipe makes stale is another question (distill.planning.redo).
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.manifest import Manifest, changes, flatten
+from distill.recipe.effects import affecting
+from distill.recipe.recipe import Recipe
 
 _TRACES = "generate.outputs"
 _ARM = "eval.arms."
@@ -51,3 +55,37 @@ def _decided_on(filtered: Manifest, generated: Manifest) -> bool:
 def outdated_text(run: Path) -> str:
     """One line for each such stage; empty without any."""
     return "\n".join(f"warning: {stage} is outdated: {why}" for stage, why in outdated(run).items())
+
+
+def other_versions(recipe: Recipe, run: Path) -> Iterator[str]:
+    """One line for each stage that another version made, which reads, measures or trains in another way.
+
+    `recipe` is the copy in the run: a later stage of this version may have written it anew, with its own defaults.
+    """
+    from teacher.messages import parse
+
+    generated, filtered = (Manifest.read(run / stage) for stage in ("generate", "filter"))
+    if generated and generated.fields.get("parser", parse.VERSION) != parse.VERSION:
+        yield _remade("generate", "read the replies; it reads them again and asks no trace again that is there")
+    versions = re.findall(r"extractors\.(\w+)\.version", "\n".join(filtered.fields)) if filtered else []
+    if filtered and versions and (other := sorted(_measured_otherwise(filtered, versions))):
+        yield _remade("filter", f"measured {', '.join(other)}; it measures these again")
+    for stage in recipe.stages:
+        trained = Manifest.read(run / "train" / stage.name)
+        before = (
+            {} if trained is None else {key: old for key, old in trained.fields.items() if key.startswith("stage.")}
+        )
+        if before and (other := [*changes(before, flatten(affecting(stage, "train"), "stage"))]):
+            yield _remade(f"train {stage.name}", f"trained it with another {', '.join(other)}")
+
+
+def _measured_otherwise(filtered: Manifest, names: list[str]) -> Iterator[str]:
+    from filters.signals.registry import FAMILIES
+
+    for name in names:
+        if name in FAMILIES and filtered.fields[f"extractors.{name}.version"] != FAMILIES[name].version:
+            yield name
+
+
+def _remade(stage: str, how: str) -> str:
+    return f"warning: {stage} is to be made again with --fresh: another version {how}"

@@ -13,7 +13,7 @@ from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
-from distill.planning.outdated import outdated_text
+from distill.planning.outdated import other_versions, outdated_text
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.effects import path_parts
 from distill.recipe.recipe import Recipe
@@ -35,9 +35,11 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
-    earlier = "\n".join(filter(None, (outdated_text(run), _changed_servers(now, run))))
+    earlier = "\n".join(filter(None, (outdated_text(run), *other_versions(before, run), _changed_servers(now, run))))
     if not redo.changes:
-        return f"{head}\n\nno key differs; {earlier or 'every finished stage stays as it is'}"
+        return f"{head}\n\nno key differs" + (
+            f"\n\n{earlier}" if earlier else "; every finished stage stays as it is"
+        )
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
     keys = _left(("key", "from", "to", "makes stale"), rows)
     stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))

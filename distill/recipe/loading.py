@@ -40,6 +40,8 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
         raise RecipeError(f"{path}: lists or tables in one another, more deeply than can be read") from None
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    if not isinstance(overrides, Mapping | None):
+        raise RecipeError(f"overrides = {overrides!r:.80}: give a mapping of dotted keys to values")
     for key, text in (overrides or {}).items():
         _override(values, key, text)
     return _parse(values, path)
@@ -78,7 +80,12 @@ def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     try:
         recipe = Recipe.model_validate_json(orjson.dumps(with_held_out(_with_trackers(values))), strict=True)
     except ValidationError as error:
-        raise RecipeError(unusable(where, explain_problems(error, values, Recipe))) from None
+        told = unusable(where, explain_problems(error, values, Recipe))
+        if path.name == "recipe.toml" and (path.parent / "generate").is_dir():
+            told += (
+                "\nThis file is the copy in a run. If an earlier version wrote it, correct these keys in it to go on."
+            )
+        raise RecipeError(told) from None
     except TypeError as error:
         raise RecipeError(f"{where}: {error}") from None
     return recipe.read_from(path)
@@ -136,6 +143,10 @@ def find(path_or_name: str | Path) -> Path:
 
 
 def _override(values: dict[str, Any], key: str, text: str) -> None:
+    if not isinstance(key, str):
+        raise RecipeError(f'overrides: {key!r:.80} is no dotted key, such as "filter.select.per_question"')
+    if isinstance(text, PathLike):
+        text = str(text)
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

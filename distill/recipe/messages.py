@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterable, Iterator
+from datetime import date, time
 from typing import Any
 
 from pydantic import ValidationError
@@ -49,6 +50,8 @@ def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
         yield f"{where} = {value!r}: not valid UTF-8; write it in UTF-8"
     elif isinstance(value, str) and "\0" in value:
         yield f"{where} = {value!r}: holds the character NUL, which no path, program or file can hold; remove it"
+    elif not isinstance(value, str | int | float | date | time | None):
+        yield f"{where} = {value!r:.60} ({type(value).__name__}): give a value that TOML can hold"
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:

@@ -69,6 +69,12 @@ def test_learned_replies_are_as_long_as_those_of_the_rows_that_came(trained: Pat
     metrics = {"arms": {"distilled": {"stage": "reason"}}, "deltas": {}}
     (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []})
     assert facts.learned_tokens == manifest.tokens["response"] / 16
+    counts = {
+        name: count for name, count in manifest.counts.items() if name != "responses"
+    }  # as earlier versions did
+    monkeypatch.setattr(evaluation.Manifest, "read", lambda folder: replace(manifest, counts=counts))
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []})
+    assert facts.learned_tokens is None
 
 
 @pytest.fixture(scope="module")

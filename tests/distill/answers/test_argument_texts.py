@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from distill.answers import equivalent, judge
@@ -31,6 +33,11 @@ from distill.errors import DataError
         ("7", None, "undecided"),
         ("7", [None, float("nan")], "undecided"),
         ("7", [None, 7], "correct"),
+        ("7", [pd.NA, pd.NaT], "undecided"),
+        ("7", pd.Series([7, None], dtype="Int64"), "correct"),
+        ("7", np.array("7"), "correct"),
+        (pa.scalar("7"), pa.scalar(["6", "7", None]), "correct"),
+        (pa.scalar(7), pa.array([6, 8]), "wrong"),
     ],
 )
 def test_numbers_are_judged_by_their_text_and_missing_golds_are_none(
@@ -49,6 +56,7 @@ def test_numbers_are_judged_by_their_text_and_missing_golds_are_none(
         (lambda: judge(10**5000, "7"), "prediction is a number of too many digits"),
         (lambda: judge("7", b"7"), "gold is b'7' (bytes)"),
         (lambda: judge("7", {"answer": "7"}), "gold is {'answer': '7'} (dict)"),
+        (lambda: judge("answer", pd.DataFrame({"answer": ["7"]})), "(DataFrame); give a text or a number"),
         (lambda: judge("7", [["7"]]), "gold is ['7'] (list)"),  # type: ignore[list-item]
         (lambda: judge("7", "7", 3), "answer type '3' is not known"),  # type: ignore[arg-type]
         (lambda: judge("7", "7", ["number"]), "answer_type is ['number'] (list)"),  # type: ignore[arg-type]

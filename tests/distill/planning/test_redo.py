@@ -16,7 +16,7 @@ from distill.artifacts.files import directory_sha256, write_json
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.json_lines import seal
 from distill.artifacts.layout import QUARANTINE, SAMPLES
-from distill.artifacts.manifest import Manifest, Output
+from distill.artifacts.manifest import Manifest, Output, flatten
 from distill.cli import app
 from distill.data import reader
 from distill.data.sample_files import write_samples
@@ -24,6 +24,7 @@ from distill.data.source_images import pictures_of
 from distill.planning.outdated import outdated
 from distill.planning.redo import compare_recipes
 from distill.planning.redo_text import redo_text
+from distill.recipe.effects import affecting
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.train import student_fields
@@ -144,6 +145,19 @@ def test_stages_that_were_made_from_earlier_traces_or_an_earlier_dataset_are_nam
     assert "stays as it is" not in text
     assert "filter is outdated: the traces changed" in text
     assert [stage for stage in ("align", "reason", "polish") if f"train {stage} is outdated" in text] == ["reason"]
+
+
+def test_stages_of_another_version_are_named_where_no_key_differs(recipe: Path, run: Path) -> None:
+    now = load(recipe)
+    note("generate", run, fields={"parser": 0})
+    note("filter", run, fields={"extractors.answer.version": "0"}, counts={"input": 50_000})
+    stage = flatten(affecting(now.stages[0], "train"), "stage")
+    note("train", run, "align", fields=stage, counts={"steps": 120})
+    note("train", run, "reason", fields={"stage.gone": 1}, counts={"steps": 120})
+    text = redo_text(now, now, run)
+    assert "no key differs\n\nwarning: generate is to be made again" in text and "stays as it is" not in text
+    assert "another version measured answer" in text and "train reason is to be made again" in text
+    assert "align" not in text
 
 
 def test_an_evaluation_of_a_student_that_was_trained_again_is_outdated(tmp_path: Path) -> None:

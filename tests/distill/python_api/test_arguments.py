@@ -58,3 +58,25 @@ def test_no_run_at_all_is_no_empty_table() -> None:
 def test_a_recipe_argument_that_is_no_path_is_named(name: Any) -> None:
     with pytest.raises(RecipeError, match=r"give a TOML file or a shipped name|File name too long; correct the path"):
         distill.load(name)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (3, "overrides = 3: give a mapping"),
+        (["seed=1"], "overrides = .* give a mapping"),
+        ({1: "seed"}, "overrides: 1 is no dotted key"),
+        ({"seed": {1}}, r"seed = \{1\} \(set\): give a value that TOML can hold"),
+        ({"data.questions.source": object()}, r"data.questions.source = <object .* \(object\): give a value"),
+    ],
+)
+def test_an_override_of_another_kind_is_named(overrides: Any, message: str) -> None:
+    Path("recipe.toml").write_text("")
+    with pytest.raises(RecipeError, match=message):
+        distill.load("recipe.toml", overrides)
+
+
+def test_an_override_may_be_a_path() -> None:
+    Path("recipe.toml").write_text("")
+    recipe = distill.load("recipe.toml", {"data.questions.source": Path("rows.csv")})  # type: ignore[dict-item]
+    assert recipe.data["questions"].source == "rows.csv"

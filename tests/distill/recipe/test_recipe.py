@@ -400,3 +400,13 @@ def test_an_override_finds_items_whose_names_hold_dots(path: Path) -> None:
     assert recipe.stages[0].lora is not None and recipe.stages[0].lora.rank == 4
     with pytest.raises(RecipeError, match=r"did you mean 'qwen3\.5'"):
         loading.load(path, {"teachers.qwen3.6.samples": "3"})
+
+
+def test_a_copy_in_a_run_that_an_earlier_version_wrote_can_be_corrected(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("gone = true\n")
+    with pytest.raises(RecipeError) as alone:
+        loading.load(tmp_path / "recipe.toml")
+    (tmp_path / "generate").mkdir()
+    with pytest.raises(RecipeError, match="If an earlier version wrote it, correct these keys"):
+        loading.load(tmp_path / "recipe.toml")
+    assert "earlier version" not in str(alone.value)
