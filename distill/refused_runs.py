@@ -1,4 +1,4 @@
-"""Removes the new run folder of a command that refuses its input before any stage begins."""
+"""The copy of the recipe in a run; removes the new run folder of a verb that refuses its input before it begins."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from distill import run_log
+from distill.artifacts.files import write_text
 from distill.artifacts.layout import LEAKAGE, RECIPE, SETTINGS
 from distill.errors import InputError
+from distill.recipe.recipe import Recipe
 
 _MARKS: Final = (RECIPE, ".lock", SETTINGS, run_log.LOG)
 """Files of a run in which no stage has done anything."""
@@ -34,3 +36,27 @@ def left_no_run(run: Path) -> Iterator[None]:
                 with suppress(OSError):  # another run is there by now
                     run.parent.rmdir()
         raise
+
+
+@contextmanager
+def recipe_left(recipe: Recipe, run: Path) -> Iterator[None]:
+    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory.
+
+    A stage that refuses its input leaves the recipe of the run as it was: the finished stages are of that one. A
+    stage that refuses its input before it writes anything leaves no run. Of several processes the main one writes.
+    """
+    from student.distributed import processes
+
+    if not processes.is_main():
+        yield
+        return
+    path = run / RECIPE
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    with left_no_run(run):
+        write_text(path, recipe.to_toml())
+        try:
+            yield
+        except InputError:
+            if before is not None:
+                write_text(path, before)
+            raise

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from distill import packages, run_log
-from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, log_state, lost_files, parts, training, warnings
 from distill.damaged_runs import damage_named
-from distill.errors import InputError, RecipeError
+from distill.errors import RecipeError
 from distill.planning.outdated import outdated_text
 from distill.python_api import verbs
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
-from distill.refused_runs import left_no_run
+from distill.refused_runs import left_no_run, recipe_left
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -311,27 +310,16 @@ def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
 
 @contextmanager
 def recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
-    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
-
-    A stage that refuses its input leaves the recipe of the run as it was: the finished stages are of that one. A
-    stage that refuses its input before it writes anything leaves no run. Of several processes one does.
-    """
+    """Leave the resolved recipe in the run directory as `recipe_left` does, and show progress: of several processes
+    the main one does."""
     from student.distributed import processes
 
-    if not processes.is_main():
-        yield unwatched
-        return
-    path = run / RECIPE
-    before = path.read_text(encoding="utf-8") if path.is_file() else None
-    with left_no_run(run):
-        write_text(path, recipe.to_toml())
-        try:
-            with watch(run / PROGRESS) as on_progress:
-                yield on_progress
-        except InputError:
-            if before is not None:
-                write_text(path, before)
-            raise
+    with recipe_left(recipe, run):
+        if not processes.is_main():
+            yield unwatched
+            return
+        with watch(run / PROGRESS) as on_progress:
+            yield on_progress
 
 
 def copy_shipped(name: str, destination: Path) -> Path:

@@ -14,7 +14,7 @@ from distill.planning.compared_sources import evaluation_sources, training_sourc
 from distill.python_api.arguments import require_count, require_recipe, run_folder
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.refused_runs import left_no_run
+from distill.refused_runs import recipe_left
 from distill.run_log import recording
 from distill.trackers import tracked
 from distill.types import ProgressCallback, unwatched
@@ -42,7 +42,7 @@ def generate(
     run = _checked(recipe, run)
     require_count("limit", limit)
     load_anew()
-    with recording(run, "generate"), left_no_run(run):
+    with recording(run, "generate"), recipe_left(recipe, run):
         compare_asked(recipe, run)
         return generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
 
@@ -59,7 +59,7 @@ def filter(
     from distill.wiring.model_signals import measurers
     from filters.apply import apply
 
-    with recording(run, "filter"), left_no_run(run), tracked(recipe, run, "filter", on_progress) as report:
+    with recording(run, "filter"), recipe_left(recipe, run), tracked(recipe, run, "filter", on_progress) as report:
         return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=report)
 
 
@@ -80,7 +80,7 @@ def train(
     run = _checked(recipe, run)
     require_count("jobs", jobs)
     load_anew()
-    with recording(run, "train", quiet=not processes.is_main()), left_no_run(run), processes.together():
+    with recording(run, "train", quiet=not processes.is_main()), recipe_left(recipe, run), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
             score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
@@ -94,7 +94,7 @@ def evaluate(
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
     run = _checked(recipe, run)
     load_anew()
-    with recording(run, "eval"), left_no_run(run):
+    with recording(run, "eval"), recipe_left(recipe, run):
         compare_evaluated(recipe, run)
         return evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
 

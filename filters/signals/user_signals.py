@@ -107,7 +107,10 @@ def identity(extractor: Extractor) -> dict[str, str]:
 def build(family: type[Extractor], recipe: Recipe) -> Extractor:
     """A family with the parameters that it takes from the recipe. Raises RecipeError where one from outside fails."""
     try:
-        return family.from_recipe(recipe)
+        built = family.from_recipe(recipe)
+        if not isinstance(built, family):
+            raise TypeError(f"it returned {type(built).__name__}, not {family.__name__}")
+        return built
     except extensions.FAILURES as error:
         if _is_own(family):
             raise

@@ -12,6 +12,7 @@ from run_fixtures import generate_folder, recipe, small_world, trace
 import distill
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.manifest import Manifest
+from distill.commands.status import run_status
 from distill.damaged_runs import damage_named
 from distill.errors import DataError, StaleError
 from filters.apply import apply
@@ -52,6 +53,15 @@ def test_the_traces_of_a_renamed_teacher_have_its_name_of_today(run: Path, tmp_p
             b"".join(orjson.dumps({k: v for k, v in each.items() if k != "crc"}) + b"\n" for each in records)
         )
     assert distill.traces(copy).to_pylist() == before.to_pylist()
+
+
+def test_a_verb_leaves_the_recipe_with_which_commands_open_the_run(tmp_path: Path) -> None:
+    samples, traces = small_world(tmp_path / "pictures", questions=1)
+    generate_folder(tmp_path / "run", samples, traces)
+    chosen = recipe(tmp_path)
+    distill.filter(chosen, tmp_path / "run")
+    assert distill.load(tmp_path / "run" / "recipe.toml").filter == chosen.filter
+    assert "filter" in run_status(tmp_path / "run")
 
 
 def test_of_a_run_on_its_way_the_traces_so_far_are_told_and_an_error_that_was_mended_is_none(tmp_path: Path) -> None:

@@ -229,11 +229,13 @@ def test_a_signal_that_changes_its_list_of_traces_takes_none_from_other_families
     assert done.counts["measured"] == len(rows(run)) == 24 and done.counts["rule.hedges"] == 6
 
 
-def test_parameters_of_an_own_signal_that_cannot_be_made_are_refused(world, run):
-    (world / "mine.py").write_text(
-        HEDGING.replace('return cls(words=("guess", "perhaps"))', "return cls(words=recipe.nothing)")
-    )
-    with pytest.raises(RecipeError, match=r"Hedging\.from_recipe failed: AttributeError"):
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [("cls(words=recipe.nothing)", "AttributeError"), ("None", "TypeError: it returned NoneType, not Hedging")],
+)
+def test_parameters_of_an_own_signal_that_cannot_be_made_are_refused(world, run, made, fault):
+    (world / "mine.py").write_text(HEDGING.replace('cls(words=("guess", "perhaps"))', made))
+    with pytest.raises(RecipeError, match=rf"Hedging\.from_recipe failed: {fault}"):
         apply(recipe(world, OWN), run)
 
 
