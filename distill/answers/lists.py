@@ -6,7 +6,7 @@ Order counts only for pairs and tuples of numbers, such as points. The caller co
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Final
 
 from distill.answers.answer_types import items
@@ -32,6 +32,29 @@ LISTED = re.compile(
 AND_ALSO = re.compile(r",? (?:as well as|and also|along with|together with|plus) (?=\S)", re.IGNORECASE)
 """Other words for "and" between the items of a list."""
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
+
+
+_COUNT: Final = r"(?:top |first |last |other )?(two|three|four|five|six)"
+_ASKS_FOR_SEVERAL = re.compile(
+    rf"\b(?:which|what) {_COUNT} \w"
+    rf"|\b(?:list|name|give|identify|(?:which|what|who) (?:are|were)) (?:the )?(?:names of the )?{_COUNT} "
+    r"(?:\w+(?<!ing) ){0,2}?\w+(?<!ing)"
+    r"(?:[?.]|$| (?:in|on|of|at|that|which|with|for|from|by|\w+(?:ed|wn|en))\b)",
+    re.IGNORECASE,
+)
+"""Which two drinks are on the menu? What are the three causes listed? But not: What are the two men holding?"""
+_COUNTS: Final = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+
+
+def whole_list(golds: Sequence[str], question: str) -> str | None:
+    """Gold answers as one list where the question asks for as many things; None where each is an answer by itself."""
+    asked = _ASKS_FOR_SEVERAL.search(question) if len(golds) > 1 else None
+    if asked is None or _COUNTS[(asked[1] or asked[2]).lower()] != len(golds):
+        return None
+    words = [{*tokens(gold)} for gold in golds]
+    if any(one <= other for one, other in permutations(words, 2)) or any(len(items(gold)) > 1 for gold in golds):
+        return None  # two spellings of one answer, or whole lists
+    return "; ".join(golds)
 
 
 def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False, question: str = "") -> CompareResult:

@@ -32,10 +32,9 @@ class UserAnswerType:
         """The verdict on one answer; a judge that fails, or returns another value, leaves it undecided."""
         try:
             same = self.same(text, gold.text)
-            is_verdict = same is None or same in (True, False)
+            if same not in (None, True, False):
+                return undecided("own_type_failed")
         except (Exception, SystemExit):
-            is_verdict = False
-        if not is_verdict:
             return undecided("own_type_failed")
         return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
 

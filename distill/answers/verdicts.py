@@ -60,10 +60,10 @@ def judge(
 ) -> Judgement:
     """Compare a prediction with the accepted gold answers.
 
-    `gold` may be several accepted answers: one that agrees is enough. `answer_type` is one of number, year,
-    percent, money, time, ratio, choice, list, date, text, else inferred from the first gold answer. Numbers, percents
-    and money within `relative_tolerance` of the gold are correct. `options` are the texts of choices A, B, C ...; if
-    none are given, those in the text of the question count.
+    `gold` may be several accepted answers: one that agrees is enough; if the question asks for as many things, they
+    are one list. `answer_type` is one of number, year, percent, money, time, ratio, choice, list, date, text, else
+    inferred from the first gold answer. Numbers, percents and money within `relative_tolerance` of the gold are
+    correct. `options` are the texts of choices A, B, C ...; without them, those in the question's text count.
     `question` says what a bare number counts ("in million dollars"), and which words a sentence only repeats.
     Numbers and dates count as their texts, None as no gold answer. A DataError names an argument of another kind.
     """
@@ -73,6 +73,8 @@ def judge(
         offered = offered or in_text.texts
         if in_text.numbered and offered == in_text.texts and kind in (None, "choice"):
             said, *golds = (choices.with_letter(text, offered) for text in (said, *golds))
+    if kind in (None, *TYPES) and (whole := lists.whole_list(golds, asked)) is not None:
+        golds, kind = [whole], "list"
     return _judge(said, golds, kind, tolerance, offered, ask_worker=True, question=asked)
 
 

@@ -28,6 +28,7 @@ def verdicts(pairs: list[tuple[str, str]], question: str = "") -> dict[tuple[str
         ("14:30", "下午2:30"),
         ("오후 2시 30분", "14:30"),
         ("14.30", "14:30 Uhr"),
+        ("14 Uhr", "14:00"),
     ],
 )
 def test_numbers_units_dates_and_times_of_other_languages_are_read(said: str, gold: str) -> None:
