@@ -26,6 +26,8 @@ pocket: pocket-setup
 # needs up to 1.5 GB.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 BESIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A shell can forbid bytecode: each of the hundreds of processes that tests start would compile what it imports anew.
+test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'
 	$(VENV)/bin/python -m pytest -m timing $$(grep -rl --include='test_*.py' 'mark\.timing' tests)

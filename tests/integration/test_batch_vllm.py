@@ -23,7 +23,7 @@ def run_batch(model: Path, folder: Path) -> batch_server.Execute:
     }
 
     def execute(asked: Path, out: Path) -> None:
-        command = [vllm_server.PYTHON, "-m", "vllm.entrypoints.openai.run_batch", "-i", asked, "-o", out]
+        command = [vllm_server.interpreter(), "-m", "vllm.entrypoints.openai.run_batch", "-i", asked, "-o", out]
         command += ["--model", model, "--served-model-name", "stub", "--dtype", "float32", "--enforce-eager"]
         command += ["--max-model-len", "512", "--limit-mm-per-prompt", '{"image":1}', "--no-enable-chunked-prefill"]
         with (folder / "log").open("ab") as log:

@@ -4,6 +4,8 @@ Loading torch, transformers and TRL takes seven seconds, most of the time of a p
 test. One process loads them for all workers of pytest, when the first test asks for it. It has run nothing, so that a
 fork is as good as a new process. Workers are connected to it by a socket; it ends when the last of them has ended,
 however that happens. A test file can have a process of its own that is forked, with other things `loaded`.
+
+`run` executes a text. `interpreter` is a program in the place of Python for code that starts processes itself.
 """
 
 import contextlib
@@ -21,8 +23,9 @@ import time
 import traceback
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
+import forked_program
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +69,16 @@ def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -
         return Ended(json.loads(answer), *said)
 
 
+def interpreter(loaded: str = TRAINING, python: str | Path = sys.executable) -> Path:
+    """A program that is called as Python is; what it runs is a fork of a process of `python` that executed `loaded`.
+
+    It and its fork are one process to whoever started it: arguments, environment, folder, open files, signals and
+    exit status are passed on. Variables that a library reads while it is imported are those of the suite, and signals
+    to a group reach the one process alone.
+    """
+    return forked_program.write(_address(loaded, str(python)))
+
+
 _kept: "list[IO[str]]" = []
 _started: "list[subprocess.Popen[bytes]]" = []
 
@@ -78,28 +91,28 @@ def _connect(loaded: str) -> IO[str]:
 
 
 @cache
-def _address(loaded: str) -> str:
+def _address(loaded: str, python: str = sys.executable) -> str:
     """The socket of the process that has executed this. It is started if no worker has done so, and held."""
     suite = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    name = hashlib.sha256(f"{suite}\n{loaded}".encode()).hexdigest()[:16]
+    name = hashlib.sha256(f"{suite}\n{python}\n{loaded}".encode()).hexdigest()[:16]
     address = f"{tempfile.gettempdir()}/forked-{name}"
     with FileLock(f"{address}.lock"), socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(address)
         except (FileNotFoundError, ConnectionRefusedError):
-            _start(address, loaded)
+            _start(address, loaded, python)
             client.connect(address)
         _kept.append(client.makefile("rw"))
     return address
 
 
-def _start(address: str, loaded: str) -> None:
+def _start(address: str, loaded: str, python: str) -> None:
     """Start the process. Its socket is there before it loads anything, so that workers can connect at once."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
-        command = [sys.executable, __file__, loaded, str(listener.fileno())]
+        command = [python, __file__, loaded, str(listener.fileno())]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment, pass_fds=[listener.fileno()]
@@ -123,28 +136,34 @@ def _serve(loaded: str, listener: socket.socket) -> None:
             for key, _ in ready.select(timeout=1.0):
                 if key.fileobj is listener:
                     client = listener.accept()[0]
-                    ready.register(client, selectors.EVENT_READ, client.makefile("rw"))
-                elif line := key.data.readline():
-                    _answer(json.loads(line), key.data)
-                else:
-                    ready.unregister(key.fileobj)
-                    if len(ready.get_map()) == 1:
-                        for path in (listener.getsockname(), f"{listener.getsockname()}.lock"):
-                            Path(path).unlink(missing_ok=True)
-                        return
+                    ready.register(client, selectors.EVENT_READ)
+                    continue
+                client = key.fileobj
+                if call := forked_program.read_call(client):
+                    _answer(*call, client)
+                if not call or "program" in call[0]:  # what a program sends next is for its fork
+                    ready.unregister(client)
+                    client.close()
+                if len(ready.get_map()) == 1:
+                    for path in (listener.getsockname(), f"{listener.getsockname()}.lock"):
+                        Path(path).unlink(missing_ok=True)
+                    return
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
 
 
-def _answer(call: dict[str, object], stream: IO[str]) -> None:
+def _answer(call: dict[str, Any], files: list[int], client: socket.socket) -> None:
     """Make the processes of a call in a fork, so that other workers need not wait for them."""
     if os.fork():
+        for file in files:
+            os.close(file)
         return
+    if "program" in call:
+        forked_program.run(call, files, client)
     port = _free_port()
     children = [_fork(call, rank, port) for rank in range(int(str(call["ranks"])))]
-    stream.write(json.dumps(_wait(children)) + "\n")
-    stream.flush()
+    client.sendall(json.dumps(_wait(children)).encode() + b"\n")
     os._exit(0)
 
 

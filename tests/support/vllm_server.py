@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import forked
 import pytest
 
 from teacher.engines.processes.ports import reserve_port
@@ -36,6 +37,23 @@ multiprocessing.get_context = lambda method=None: get_context("fork" if method =
 libraries a second time takes seven of the 17 CPU seconds of a start."""
 
 
+_LOADED = f"""{SITE}
+import vllm.entrypoints.openai.api_server
+import vllm.entrypoints.openai.run_batch
+import vllm.v1.engine.async_llm
+import vllm.v1.engine.core
+import vllm.v1.executor.uniproc_executor
+import vllm.v1.worker.cpu_worker
+import vllm.model_executor.models.registry
+import vllm.model_executor.models.transformers
+"""
+
+
+def interpreter() -> Path:
+    """The interpreter that has vLLM, its libraries loaded: what it starts is a fork of one process for all tests."""
+    return forked.interpreter(_LOADED, PYTHON)
+
+
 @cache
 def why_not() -> str:
     """Why no vLLM can be started here; empty when one can."""
@@ -49,7 +67,7 @@ def why_not() -> str:
 
 def use_it(patch: pytest.MonkeyPatch) -> None:
     """Commands that start a vLLM take this one."""
-    patch.setenv(export_server.PYTHON, str(PYTHON))
+    patch.setenv(export_server.PYTHON, str(interpreter()))
     patch.setattr(export_server, "SITE", SITE)
 
 
@@ -69,7 +87,15 @@ def serve(
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "sitecustomize.py").write_text(SITE)
         log = Path(folder) / "log"
-        command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", name]
+        command = [
+            interpreter(),
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            model,
+            "--served-model-name",
+            name,
+        ]
         command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
         # A seeded request whose prompt is split over steps ends vLLM 0.32 on a CPU ("Generator does not use offset").
         command += ["--no-enable-chunked-prefill"]

@@ -222,7 +222,7 @@ def test_ctrl_c_ends_what_accelerate_launched_and_sharded_with_a_checkpoint_and_
             *command(world, run, steps=100_000),
         ],
         cwd=ROOT,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | {"PYTHON_EXEC": str(forked.interpreter())},  # what the launcher starts
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -69,7 +69,7 @@ def test_it_cuts_and_counts_as_the_class_of_transformers_that_needs_torchvision(
     for index, image in enumerate(pictures(*SIZES)):
         image.save(tmp_path / f"{index}.png")
     code = REAL.format(settings=SETTINGS, count=len(SIZES), folder=tmp_path)
-    subprocess.run([str(vllm_server.PYTHON), "-c", vllm_server.SITE + code], check=True, timeout=120)
+    subprocess.run([str(vllm_server.interpreter()), "-c", code], check=True, timeout=120)
     for index, image in enumerate(pictures(*SIZES)):
         expected = np.load(tmp_path / f"{index}.npz")
         found = Lfm2VlImageProcessorPil(**SETTINGS)(images=[image], return_row_col_info=True, return_tensors="np")

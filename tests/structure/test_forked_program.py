@@ -1,0 +1,85 @@
+"""A program in the place of Python whose work is done by a fork is one process to whoever started it."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import forked
+import pytest
+
+LOADED = "import json.tool, multiprocessing.resource_tracker"
+
+
+def ran(*words: str | Path, **settings: object) -> tuple[int, str, str]:
+    command = [forked.interpreter(LOADED), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **settings)  # type: ignore[call-overload]
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_it_runs_texts_modules_and_files_with_the_input_folder_and_variables_of_the_call(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; print(sys.argv, os.getcwd(), os.environ.get('MINE'), 'HOME' in os.environ, sys.stdin.read())"
+    )
+    assert ran("-c", code, "a b", cwd=tmp_path, env={"MINE": "1"}, input="said") == (
+        *(0, f"['-c', 'a b'] {tmp_path} 1 False said\n"),
+        "",
+    )
+    assert ran("-m", "json.tool", "--compact", input='{"a": 1}') == (0, '{"a":1}\n', "")
+    (tmp_path / "own.py").write_text("NUMBER = 5")
+    (tmp_path / "file.py").write_text("import own, sys; print(__name__, own.NUMBER, sys.argv[1:])")
+    assert ran("-u", tmp_path / "file.py", "x") == (0, "__main__ 5 ['x']\n", "")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("raise SystemExit(3)", 3, ""),
+        ("raise SystemExit('no')", 1, "no\n"),
+        ("import os; os._exit(7)", 7, ""),
+        ("import os; os.kill(os.getpid(), 9)", -9, ""),
+        ("import atexit, sys; atexit.register(print, 'left', file=sys.stderr)", 0, "left\n"),
+    ],
+)
+def test_it_ends_as_its_program_does(code: str, status: int, said: str) -> None:
+    assert ran("-c", code) == (status, "", said)
+
+
+def test_an_error_is_shown() -> None:
+    status, _, said = ran("-c", "print('before'); raise ValueError('this')")
+    assert status == 1 and said.splitlines()[-1] == "ValueError: this"
+
+
+def test_processes_of_multiprocessing_are_forks_too() -> None:
+    code = """
+import multiprocessing, sys
+context = multiprocessing.get_context("spawn")
+child = context.Process(target=print, args=(6,))
+child.start(), child.join()
+print(sys.executable, child.exitcode)
+"""
+    assert ran("-c", code) == (0, f"6\n{forked.interpreter(LOADED)} 0\n", "")
+
+
+def started(reader: int, writer: int) -> tuple["subprocess.Popen[bytes]", Path]:
+    """A program that waits, and the folder of its process. The program has an open file of its caller."""
+    code = f"import os, time; os.write({writer}, b'%d' % os.getpid()); time.sleep(300)"
+    process = subprocess.Popen([forked.interpreter(LOADED), "-c", code], pass_fds=[writer], stderr=subprocess.PIPE)
+    os.close(writer)
+    return process, Path("/proc") / os.read(reader, 100).decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_reaches_the_program_and_is_how_it_ends(number: int) -> None:
+    process, folder = started(*os.pipe())
+    assert folder.exists()
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode == -number
+    assert (b"KeyboardInterrupt" in said) == (number == signal.SIGINT)
+    for _ in range(600):
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("the fork lives on")
