@@ -16,6 +16,8 @@ from filters.tables.id_columns import order_of
 from filters.unit_traces import UnitTraces
 from teacher.store_run import generate_in_store
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

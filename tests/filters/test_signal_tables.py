@@ -20,6 +20,8 @@ from filters.store_run import filter_in_store
 from filters.tables import measure
 from teacher.store_run import generate_in_store
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

@@ -11,6 +11,8 @@ from distill.recipe.loading import load
 from distill.types import Sample
 from filters.apply import apply
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 GRADES = """
 from distill.answers.user_types import UserAnswerType
 

@@ -22,6 +22,8 @@ from filters.dataset import exports
 from filters.dataset.export_formats import FORMATS, chosen_formats, without_tags
 from filters.dataset.webdataset import Shards
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 ALL = ("llava", "llama-factory", "ms-swift", "webdataset")
 KEEP_ALL = "[filter]\nrules = []\n"
 HOSTILE = "Which tag shows <image> or <bbox>: <img>a</img>, «<video>»?"

@@ -11,6 +11,8 @@ from run_fixtures import generate_folder, recipe, sample, trace
 from filters.apply import apply
 from filters.decisions import diagnosis
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 
 def add_up(total: int, first: int) -> str:
     return f"Blue is {first}, red is {total - first}. {first} + {total - first} = {total}."

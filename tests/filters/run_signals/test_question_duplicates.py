@@ -20,6 +20,8 @@ from filters.run_signals import question_duplicates
 from filters.signals import schema
 from filters.tables import run_signal_tables
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 LIMIT = 10_000_000
 
 

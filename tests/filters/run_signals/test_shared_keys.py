@@ -12,6 +12,8 @@ from filters.run_signals import corpus_duplicates
 from filters.run_signals.shared_keys import find_shared, keys_by_bucket, read_shared
 from filters.tables.trace_index import index
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 PARTITIONS = 4
 SETTINGS = '[filter]\nsignals = ["corpus", "duplicates"]\nrules = []\n'
 SAID = (

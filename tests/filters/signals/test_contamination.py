@@ -26,6 +26,8 @@ from filters.signals import registry
 from filters.signals.families import contamination
 from filters.signals.families.contamination import Contamination, prepare
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 ONE = [trace()]
 
 

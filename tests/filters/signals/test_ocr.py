@@ -22,6 +22,8 @@ from filters.signals.families.ocr import Ocr
 from filters.tables import measure, picture_texts, trace_index
 from filters.tables.workers import SERIAL
 
+pytestmark = pytest.mark.usefixtures("short_report")
+
 pytest.importorskip("rapidocr")
 RULE = """
 [filter]
