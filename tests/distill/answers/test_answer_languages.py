@@ -29,6 +29,8 @@ def verdicts(pairs: list[tuple[str, str]], question: str = "") -> dict[tuple[str
         ("오후 2시 30분", "14:30"),
         ("14.30", "14:30 Uhr"),
         ("14 Uhr", "14:00"),
+        ("trois heures", "3:00"),
+        ("الساعة الثالثة والثلث", "3:20"),
     ],
 )
 def test_numbers_units_dates_and_times_of_other_languages_are_read(said: str, gold: str) -> None:

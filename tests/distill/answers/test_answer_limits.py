@@ -238,3 +238,11 @@ def test_a_shortened_option_has_at_least_half_of_its_words(added: int, letters: 
     said = "plum pear fig date"
     option = f"{said} {' '.join(['onyx', 'jade', 'ruby', 'opal', 'zinc'][:added])}"
     assert _letter_of_shortened_option(said, [option, "tin"]) == letters
+
+
+def test_another_symbol_alone_is_wrong() -> None:
+    assert judge("→", "←").verdict == "wrong"
+
+
+def test_a_box_without_braces_ends_at_its_formula() -> None:
+    assert judge(r"$\boxed 5$ and 6", "5").verdict == "correct"
