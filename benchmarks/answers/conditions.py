@@ -1,6 +1,7 @@
 """What each condition of the judge costs and saves: every condition of a module switched off, one after the other.
 
     python benchmarks/answers/conditions.py distill.answers.texts.asked_roles [MODULE ...] [--without PART ...]
+        [--every N]
 
 A condition is the test of an `if` that only returns, or one side of an `and` or `or` that is returned. Switched off,
 the `if` never returns and the side says nothing. A row gives the differences to the whole judge, over the labelled
@@ -68,8 +69,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="+", metavar="MODULE")
     parser.add_argument("--without", action="append", default=[], metavar="PART", help="leave out this part")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one pair in so many")
     options = parser.parse_args()
-    pairs = read_pairs()
+    pairs = read_pairs()[:: options.every]
     pairs = [pair for pair in pairs if pair["part"] not in options.without]
     callers: dict[CodeType, set[int]] = defaultdict(set)
     before = []

@@ -1,6 +1,6 @@
 """Near duplicates on generated pairs: rationales with one word in a hundred edited, by language and kind of edit.
 
-    python benchmarks/filter/edited_pairs.py --half tune [--missed]
+    python benchmarks/filter/edited_pairs.py --half tune [--missed] [--every N]
 
 The protocol. A text of n words gets max(1, round(n / 100)) edits of one kind. An edit *keeps* what the text says: a
 synonym, another spelling or inflection, a contraction, a filler more, a repeated word, a typo (one letter of a word
@@ -22,6 +22,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -193,9 +194,10 @@ def main() -> None:
     parser.add_argument("--half", choices=list(FOLDERS), required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--missed", action="store_true", help="print the edits that are judged wrongly")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one pair in so many")
     options = parser.parse_args()
     counts: dict[tuple[bool, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for keeps, language, kind, text, edited in generate(options.half, options.seed):
+    for keeps, language, kind, text, edited in islice(generate(options.half, options.seed), 0, None, options.every):
         hits = within_question(text, edited), len(set(groups([text, edited]))) == 1
         for key in ((keeps, language, kind), (keeps, "all", "all")):
             counts[key] = [old + new for old, new in zip(counts[key], (1, *hits), strict=True)]

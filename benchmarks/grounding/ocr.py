@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -144,7 +143,7 @@ def main() -> None:
     texts = texts_file(options.cache, max_pixels=MAX_PIXELS)
     started = time.perf_counter()
     with get_context("forkserver").Pool(options.processes) as pool:
-        read_missing(refs, texts, max_pixels=MAX_PIXELS, run_tasks=partial(pool.imap, chunksize=1))
+        read_missing(refs, texts, max_pixels=MAX_PIXELS, run_tasks=lambda read, tasks, _: pool.imap(read, tasks))
     print(f"{len(refs)} pictures read or known in {time.perf_counter() - started:.0f} s")
     for name, cases in sets.items():
         report(name, cases, texts, options.misses)

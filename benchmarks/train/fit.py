@@ -65,10 +65,7 @@ def main() -> None:
         started = time.perf_counter()
         found = fit(said)
         whole = time.perf_counter() - started
-        inputs = []
-        for collator, _, places in batches:
-            batch = collator([{"row": place} for place in places])
-            inputs.append({key: value for key, value in batch.items() if key not in ("labels", "lengths")})
+        inputs = [collator(rows).inputs for collator, _, rows in batches]
         took: dict[str, list[float]] = {"plain forward": [], "measured": [], "without output layer": []}
         for _ in range(options.rounds):
             took["plain forward"].append(timed(lambda: [student(**one, use_cache=False).logits for one in inputs]))

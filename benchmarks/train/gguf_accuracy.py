@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import reader
+from distill.errors import DistillError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
@@ -51,6 +52,10 @@ def main() -> None:
     parser.add_argument("--quantize", default="llama-quantize")
     parser.add_argument("--types", nargs="*", default=[])
     given = parser.parse_args()
+    try:
+        program = find_llama_server()
+    except DistillError as error:
+        raise SystemExit(str(error)) from None
     recipe = loading.load(loading.find(given.recipe))
     pool = list(reader.samples(recipe, given.source))
     samples = [pool[index * len(pool) // given.count] for index in range(min(given.count, len(pool)))]
@@ -63,7 +68,7 @@ def main() -> None:
     def ask(name: str, weights: Path, mmproj: Path) -> None:
         limit = recipe.eval.max_new_tokens
         options: dict[str, Any] = {
-            "command": find_llama_server(),
+            "command": program,
             "context": student.longest + limit,
             "max_new_tokens": limit,
             "picture": lambda ref: square(processor, ref, student.max_pixels),

@@ -131,7 +131,7 @@ def check(recipe: Recipe, folder: Path) -> int:
     wrong = pictures = 0
     for step in range(len(made.plan)):
         for batch in made.data[step]["micro_batches"]:
-            images = iter(batch.get("pixel_values", ()))
+            images = iter(store.normalised({"pixel_values": batch["pixel_values"]})["pixel_values"])
             ids = batch["input_ids"][0]
             bounds = batch["cu_seq_lens_q"].tolist()
             labelled = dict(zip(batch["at"].tolist(), batch["labels"].tolist(), strict=True))

@@ -82,6 +82,8 @@ def serve(
     model: Path, *, name: str = "served", max_model_len: int = 512, extra: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """The base URL of a server of `model`. Its whole process group ends with the block."""
+    if why := why_not():
+        raise SystemExit(f"this needs a vLLM environment: {why}")
     reserved = reserve_port()
     port = reserved.number
     with tempfile.TemporaryDirectory() as folder:
