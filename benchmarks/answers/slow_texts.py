@@ -7,6 +7,7 @@ texts, then joins, nests and cuts the slowest ones. Before that come texts that 
 accounts, equations and the like with drawn numbers, and drawn signs of Unicode. Every text is measured by all
 families with empty caches, three times if it takes more than 45 ms; the smallest time of each family counts.
 Prints the slowest texts.
+Takes 50 s with `--seconds 5` (two shared cores).
 """
 
 import argparse

@@ -6,6 +6,7 @@ Every round damages 1 % of the lines of a fresh copy, scans it as a resumed run 
 appends the lost traces again, as the run does when its teacher answers. Lost ids must be exactly those of the lines
 that changed; every other record must be what it was; at the end the ids must be those of before. Then the processor
 time of an append with and without its checksum.
+Takes 1 s with `--traces 200 --rounds 2` (two shared cores).
 """
 
 import argparse

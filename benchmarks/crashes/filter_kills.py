@@ -6,6 +6,7 @@ Every attempt lives until it has written something, and then for a random share 
 its first write to its end; when one gets to the end all the same, its results are compared and the next run begins.
 Every file of the stage must be that of the run left alone, to the byte, no temporary file may be left, and every
 trace must be kept or dropped for reasons.
+Takes 25 s with `--kills 1 --traces 60` (two shared cores).
 """
 
 import argparse

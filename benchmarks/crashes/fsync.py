@@ -4,6 +4,7 @@
 
 Runs generate against the stub server of the tests and takes the time from the moment at which a trace is handed to
 its journal to the end of the fsync that makes it durable. Writes and fsyncs themselves are the real ones.
+Takes 4 s with `--rows 300` (two shared cores).
 """
 
 import argparse

@@ -5,6 +5,8 @@
 generate asks a stub server that it starts itself; the client, the server or both are killed while traces are being
 written. Prints how many acknowledged traces were lost, doubled or corrupted (none may be), and whether the ids and
 texts are those of a run left alone. train runs the tiny recipe and ends with the same weights to the bit or fails.
+Takes 12 s with `--verb generate --kills 1 --requests 300`, 4 min with `--verb train --kills 1 --limit 40 --steps 4`
+(two shared cores).
 """
 
 import argparse

@@ -10,6 +10,7 @@ outage that was waited for, 3 after one that lasted, 1 for a full disk).
 Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. Every run is forked
 from one process that has loaded the program, which saves most of its processor time. What a draw does depends on the
 seed and its number only.
+Takes 16 s with `--draws 2 --rows 40`, 9 min with `--draws 100 --rows 80` (two shared cores).
 """
 
 import argparse

@@ -6,7 +6,8 @@ Every run takes questions of the tiny world and traces that are written by its o
 so no teacher is asked. The student is a shipped teacher that has been taught to answer without a rationale: it sees,
 and learns to reason in some 60 steps. A broken run differs from the first healthy one in one thing. `--half 2` are
 the runs that were kept apart while the rules of the diagnosis were written. A finished run is scored again from its
-files; a run is made anew when its folder is removed. One CPU core, about 30 minutes for all.
+files; a run is made anew when its folder is removed.
+Takes about 30 minutes for all on one CPU core.
 """
 
 import argparse

@@ -3,6 +3,7 @@
     python benchmarks/evaluate/interval_coverage.py [--cases 400]
 
 Each row is a simulated world whose truth is known. benchmarks/evaluate/paired_intervals.py is for paired effects.
+Takes 3 s with `--cases 10` (two shared cores).
 """
 
 import argparse

@@ -8,6 +8,7 @@ own ChartQA task over the same questions, once with its own limit of 16 tokens a
 
 lmms-eval gets an environment of its own in DIR (default: .venv-lmms-eval here; made where there is none, about
 3 GB, the torch of constraints.txt). vLLM is found as `distill export --verify` finds it (DISTILL_VLLM_PYTHON).
+Takes as long as an installation of 3 GB and three evaluations: not timed here. Needs vLLM.
 """
 
 import argparse

@@ -6,6 +6,7 @@
 Simulates studies: 15 arms, each better than one reference by 2 points, half of the replies shared. Runs differ by a
 standard deviation between seeds ("mixed": 0.2, 0.5, 1 or 2 points, another for each arm). The columns "alone" are
 those of a comparison that knows only its own seeds.
+Takes 3 s with `--studies 5 --seeds 2 --questions 300` (two shared cores).
 """
 
 import argparse

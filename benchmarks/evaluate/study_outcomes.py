@@ -9,6 +9,7 @@ machine, and make results of all that is kept.
 One file an arm and seed has its figures, costs and learning curve, and for each held-out question one letter for the
 verdict and one for the cause of an error. Weights are not kept, and replies only where the gallery may show them.
 Arms are compared within a seed, so all arms of a seed must come from the same traces: others are refused.
+Takes 24 s for `results` (two shared cores).
 """
 
 import argparse

@@ -8,6 +8,7 @@ resized anew, among questions that look like it: about the same picture with a n
 opposite exchanged or a negation added, and the same words about another picture. A third of all questions come
 without gold answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of
 a sample with four traces, and of the index, for a test set of `large` questions.
+Takes 70 s with `--questions 100 --large 100` (two shared cores).
 """
 
 import argparse

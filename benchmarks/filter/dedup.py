@@ -6,6 +6,7 @@ Texts have 300 words of a Zipf-like vocabulary; a tenth of them are edited copie
 thread. datasketch (2.x, bulk MinHash and its LSH, as many permutations) does a part of the texts in the same run
 and is given the shingles' bytes the cheapest way it offers (pip install datasketch; without it, this part is left
 out). Recall is measured on pairs of exactly known similarity.
+Takes 25 s with `--texts 1000` (two shared cores).
 """
 
 import argparse

@@ -14,6 +14,7 @@ Texts come from the rationales of the tiny world, from the English texts of benc
 from German and French templates. Each half has its own texts and its own half of the synonyms and fillers (by a
 hash of the entry), so `held` says what the filter does with words that no one tuned it on. Texts and pairs depend
 on the seed alone.
+Takes 25 s with `--every 100`, more than 7 min without (two shared cores).
 """
 
 import argparse

@@ -4,6 +4,7 @@
 
 Each size runs in a process of its own on invented examples (300 words; every picture is shown twice, 11 kB each).
 CPU seconds are told besides wall seconds: what is left is the disk, for all pictures become files.
+Takes 21 s with `--examples 100 300` (two shared cores).
 """
 
 import argparse

@@ -7,6 +7,7 @@ question, shared pictures, some exact and near duplicates, some errors), filters
 worker, asks `distill explain` in fresh processes, and compares other policies on one thread. Memory is flat when the
 peak of 1M traces is that of 10k. CPU seconds are the process's: on a shared machine they say more than seconds.
 A million traces of 300 words are 4 GB of journals; --words 60 makes it 1.3 GB.
+Takes 42 s with `--traces 400 --words 60` (two shared cores).
 """
 
 import argparse

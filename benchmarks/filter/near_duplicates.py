@@ -5,6 +5,7 @@
 It holds same.jsonl and different.jsonl, a pair a line: {"a": ..., "b": ..., "kind": ...}. Every pair goes both
 ways that the filter knows: as two traces of one question (`duplicates`), and through the index of a whole run
 (`corpus`), first with nothing else in it, then with all texts of the folder at once.
+Takes 27 s for `blind_14` (two shared cores).
 """
 
 import argparse

@@ -8,6 +8,7 @@ letter or a digit of a label, a value, a colour, or the order of two values; som
 pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone say.
 `weight` is that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two",
 neither picture was made from the other.
+Takes 22 s with `--copies 60 --edited 60` (two shared cores).
 """
 
 import argparse

@@ -8,6 +8,7 @@ All families of signals and the signatures of the texts are measured partition b
 for the texts of `signals.py`, the rationales of `grounding.py` (its worlds and those written by hand), the mutated
 answers of `mutated_answers.py`, the texts of benchmarks/data (arithmetic, near duplicates, answers), and the traces
 of a finished run. Each line holds the set, and one row of the signal table.
+Takes 3 min with `--mutated 30 --traces 60` (two shared cores).
 """
 
 import argparse

@@ -10,6 +10,7 @@ trained on such text, unless a tokenizer is named. A family's time is that of `f
 alone, so what several families share (verdicts, vocabularies) is counted more than once. The last line is
 `filters.tables.measure.measure_partition`: read the journal, measure every family, sign the texts for near
 duplicates, write the table.
+Takes 10 s with `--traces 100` (two shared cores).
 """
 
 import argparse

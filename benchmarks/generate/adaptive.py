@@ -5,6 +5,7 @@
 The yield of a run at k is the number of verified traces it has to offer when at most k a question are used: the sum
 over questions of min(k, correct traces). Fixed n asks `--most` times about every question; adaptive n asks until k
 traces are verified, at most as often. Tokens are those generated, the wasted ones included. Both use the same seeds.
+Takes 15 s with `--limit 12 --most 2` (two shared cores).
 """
 
 import argparse

@@ -7,6 +7,7 @@ teacher, with prefix and image caches as they are by default. `distill generate`
 about pictures that the server has not seen. Counted: prompt tokens as the server's answers say (what a hosted API
 charges), prompt tokens that the server looked up in its prefix cache and found there, traces a second of the whole
 command, and CPU seconds of server and client. Times of a shared machine are worth little; CPU and tokens are.
+Takes a time that is not measured here. Needs vLLM.
 """
 
 import argparse
@@ -95,7 +96,7 @@ def run(folder: Path, url: str, start: int, options: argparse.Namespace, choices
         "prompt tokens, answers": manifest.tokens["prompt"],
         "prompt tokens looked up": used[COUNTERS[0]],
         "of them found": used[COUNTERS[1]],
-        "output tokens": manifest.tokens["reasoning"] + manifest.tokens["answer"],
+        "output tokens": sum(manifest.tokens.get(kind, 0) for kind in ("reasoning", "answer")),
         "traces/s": traces / spent.wall_s,
         "server CPU ms/trace": 1000 * server_cpu / traces,
         "client CPU ms/trace": 1000 * spent.cpu_s / traces,

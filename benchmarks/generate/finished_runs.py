@@ -6,6 +6,7 @@ Makes a finished run of so many questions about eight images without a server, a
 nothing to do, without the manifest, with one row appended to the source, and without what a run keeps for the next
 one (`.index`, `.finals`), as a run directory of an older version is. CPU seconds, and the peak of resident memory.
 Each `--tree` is another checkout of this project; it is measured after this one, on the same run directory.
+Takes 9 s with `--rows 2000` (two shared cores).
 """
 
 import argparse

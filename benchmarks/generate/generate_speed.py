@@ -8,6 +8,7 @@ Both ask a stub server the same questions about images, with the same number of 
 is user and system time of the process, which a busy machine changes less than wall time. Each `--tree` is another
 checkout of this project, measured by turns with this one. The clients have one core, the server another one. A
 first run of each is not counted: it compiles the modules, which an installation has done.
+Takes 13 s with `--rows 300 --rounds 1` (two shared cores).
 """
 
 import argparse

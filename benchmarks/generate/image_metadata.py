@@ -2,6 +2,7 @@
 
 `python benchmarks/generate/image_metadata.py` prints a line each for a photo of a phone, a small web picture and a
 chart.
+Takes 2 s (two shared cores).
 """
 
 import argparse

@@ -21,6 +21,7 @@ what no client can beat. Three measurements:
 Clients take turns. Times are those of whole processes, interpreter start and imports included, and so is CPU; the
 bare client's are, too. Tokens a second count what the server generated, repeated requests included, as useless as
 they are; `asked` shows them. Not measured: crashes.
+Takes 7 s with `--only stub --rows 100 --rounds 1` where no peer is installed (two shared cores).
 """
 
 import argparse

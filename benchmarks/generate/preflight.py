@@ -3,6 +3,7 @@
     python benchmarks/generate/preflight.py [--rows 10000] [--width 640] [--height 480]
 
 The photographs are noisy crops of scikit-learn's sample pictures, so that they decode like photographs do.
+Takes 6 s with `--rows 200` (two shared cores).
 """
 
 import argparse

@@ -13,6 +13,7 @@ sampling. The bare client's number in flight is the best of a sweep made first.
   included; the bare client's from its first request to its last answer, start not included.
 
 On few cores the client takes its CPU from the server, which is why CPU a request is reported.
+Takes a time that is not measured here. Needs vLLM.
 """
 
 import argparse

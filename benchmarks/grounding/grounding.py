@@ -10,6 +10,7 @@ throughout, a slip in one mention, two bars swapped, a label that is not in the 
 one that does not come out. A fault that leaves the text as it was is drawn again. "long" are the rationales of the
 tests, written out by hand. `--run` adds the traces of a finished tiny run, clean or not by comparison with every
 rationale that the world's own styles could have written about the true chart.
+Takes 3 s with `--traces 200` (two shared cores).
 """
 
 import argparse

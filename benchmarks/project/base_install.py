@@ -6,6 +6,7 @@
 Needs nothing but the Python that runs it, so it can run in a `chroot` of another release. Installs the wheel into an
 environment in a temporary folder, with a copy of the tests beside it, and not the packages of this checkout. Makes a
 run there with a stub server: init, check (which misses a student), generate, filter, status.
+Takes as long as pip and the tests of FOLDERS that need no torch take: not timed here.
 """
 
 import argparse

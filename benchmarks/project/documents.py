@@ -8,6 +8,7 @@ the layers of docs/architecture.md from the contracts in pyproject.toml.
 
 The measured results are in docs/results/: results and page of the studies, metrics of the demo, results of the pocket
 world. A test compares the documents with them (tests/structure/test_documents.py).
+Takes 2 s (two shared cores).
 """
 
 import argparse

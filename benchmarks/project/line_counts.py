@@ -4,6 +4,7 @@
 
 A docstring is a string that stands alone as a statement. `--folders` counts each folder of a package by itself, with
 the difference between the first two columns. Reads the files from git; `.` is the working tree.
+Takes 6 s (two shared cores).
 """
 
 import argparse

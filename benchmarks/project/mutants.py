@@ -11,6 +11,7 @@ and which functions it calls. Each mutant is a fork in which the code of one fun
 that call this function, the shortest first, until one fails. A change of what happens when a module is loaded is
 tested by a fork of a process that has imported the libraries and nothing of the project; so is a survivor in a
 function that is called while modules are loaded.
+Takes 2 min with `--group policy --mutants 2` (two shared cores).
 """
 
 import argparse

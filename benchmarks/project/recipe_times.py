@@ -6,6 +6,7 @@ prints, for every recipe below, tokens x FLOPs a token / (nominal rate of a card
 with the MFU that the kernels of a step reach at most (student/training/cost/roofline.py), and the time to expect;
 last, the memory of the students that `distill init` chooses among.
 Models are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
+Takes more than 5 min (two shared cores).
 """
 
 import argparse

@@ -22,6 +22,8 @@ on this machine, behind proxies that plant faults; with S3_SERVER=ceph in the en
     version      a process with another version of the package joins, and is refused
     gateway      SIGKILL of the gateway of Ceph, which starts again after --outage seconds (only with S3_SERVER=ceph)
     credentials  the store says to all processes for five seconds that their credentials have expired
+
+Takes 38 s with `kill --moments 1 --questions 60` (two shared cores).
 """
 
 import argparse

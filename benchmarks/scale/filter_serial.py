@@ -7,6 +7,7 @@ worker, and prints the CPU seconds of the steps: signals, their files, keys of t
 all else, which the agent that decides does alone. Of that, others wait for all before the rows (`waited for`); they
 write rows during the rest. The last line has the seconds that a million traces add to each, by the first and the last
 number of questions. The stub's texts are short, so signals cost less than those of real rationales.
+Takes 45 s with `--questions 60 120 --images 20` (two shared cores).
 """
 
 import argparse

@@ -5,6 +5,7 @@
 Images of random bytes lie in an S3 server on this machine (moto). A proxy counts the requests. The planning process
 of a run reads every image once, and packs it. Then another machine reads each partition: by one object an image, or
 by the shards of the partition. Bytes are those of images and of what holds them.
+Takes 7 s with `--images 20 --kilobytes 20 --partitions 2` (two shared cores).
 """
 
 import argparse

@@ -6,6 +6,7 @@ Every process is the same command, `distill generate RECIPE --run s3://...`. Whe
 proxy before the store (a test server, moto) ends every connection without an answer. Teacher: the stub of the tests.
 Printed: traces lost and doubled, requests beyond one a trace, what the processes said, and how long after the end of
 the outage the first unit was committed.
+Takes 100 s with `--minutes 0.1 --agents 2 --questions 100 --lease 10` (two shared cores).
 """
 
 import argparse

@@ -9,6 +9,7 @@
 
 The cluster is on this machine. Teacher: the stub of the tests; store: a folder. At the end of each run its traces are
 compared with those of a run in a folder that nothing disturbed.
+Takes as long as `--moments` losses of a node: not timed here. Needs Ray.
 """
 
 import argparse

@@ -8,6 +8,7 @@ Several hosts on one unit are as fast as all of them, but ask twice what they dr
 gives no sign, loses --seal seconds of its work, and comes back as a new one after --start seconds.
 
 linear: all work divided by the speeds of all hosts, as if none were lost.
+Takes 1 s with `--hosts 4 --units 4 --seeds 1` (two shared cores).
 """
 
 import argparse

@@ -12,6 +12,7 @@
     copies   the store does not answer for some seconds at random moments of a training; compared in the same way
 
 The training is that of the tests, with a pause in each step so that it takes some seconds. Teacher: their stub.
+Takes 2 min with `filter --moments 1` (two shared cores).
 """
 
 import argparse

@@ -7,6 +7,7 @@
 Credentials and endpoint come from the environment (docs/scale.md). Objects are written below ADDRESS/probe and
 deleted again. The first lines are for one request at a time, the last ones for `--at-once` requests. Every race lets
 `--at-once` writers create one object at the same moment; one of them has to win.
+Takes 2 s for a folder and 6 s for moto with `--requests 20 --mb 1` (two shared cores).
 """
 
 import argparse

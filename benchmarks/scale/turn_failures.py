@@ -7,6 +7,7 @@
 
 Processes, store and kills are those of `failures.py`: SIGKILL at random moments, another process takes the place.
 Each finished run is compared with one in a folder that nothing disturbed.
+Takes 80 s with `--moments 1 --questions 40` (two shared cores).
 """
 
 import argparse

@@ -5,6 +5,7 @@
 step: forward and backward of a language model with its head, plain and with a teacher's top 20 at every second token
 (responses), in turns, for shapes from a toy's to Qwen2.5-0.5B's. read: `student.data.teacher_logprobs.collect` from a
 journal. On a CPU one thread and its own seconds.
+Takes 70 s with `step --shapes tiny` (two shared cores).
 """
 
 import argparse

@@ -5,6 +5,7 @@
 
 llama.cpp is found as `distill export --gguf --verify` finds it (DISTILL_LLAMA_SERVER). `--quantize` is a command that
 is called with an f16 file, the file to write, and a type. Differences are paired, against f16.
+Takes as long as `--count` questions for each type: not timed here. Needs llama.cpp.
 """
 
 import argparse

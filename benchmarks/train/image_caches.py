@@ -7,6 +7,7 @@ First, one image from its file, from memory and from disk to what the model take
 the language model, from pixels and from tokens in turns (collating, forward, backward and optimizer included), and
 what computing the tokens once costs. CPU time counts this process alone and says more than seconds where others use
 the machine too. Not measured: dataloader workers, copying to a GPU.
+Takes 70 s with `--preset cpu --rows 8 --batch 4 --steps 2` (two shared cores).
 """
 
 import argparse

@@ -5,6 +5,7 @@
 Every picture's colour spells its row's number, and so does its answer. The rows go through the path that a stage
 takes (source, tokens, plan, packed lines, image inputs), and each packed row's colour and answer are read back from
 the tensors that the model would get. Exits 1 if one doesn't match, is missing or comes twice.
+Takes 20 s with `--rows 200` (two shared cores).
 """
 
 import argparse

@@ -4,6 +4,7 @@
 
 prints, by class, the largest differences of logits and of gradients (packed against one by one), how far a changed
 row moves the logits of the others, and how far it does where layers are not told the bounds of rows.
+Takes 16 s for `siq-vl` (two shared cores).
 """
 
 import argparse

@@ -11,6 +11,7 @@ The rounds read their own validation questions; the test questions decide nothin
 With --pool the first pass asks only this share of the questions. The student answers the others, and the rounds take
 its failures among them (`rounds.questions`); the last 7 % are the validation questions. With --random 514 102 the
 rounds take so many random questions of the others in the place of failures: what new questions do by themselves.
+Takes 2 min with `--rounds 1 --steps 20 --seeds 0 --questions 60 --test 40` (two shared cores).
 """
 
 import argparse

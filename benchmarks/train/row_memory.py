@@ -6,6 +6,7 @@ Text rows of the tiny world's student, about 200 tokens each, are encoded into a
 processes of its own: one that encodes, and one that only has what the first one gave it (a list: all of it again; a
 file: a map). Memory is private to a process (Private_Dirty of the kernel): pages of a mapped file are shared and may
 be dropped at any time, so they do not count.
+Takes 2 min with `--rows 200 400` (two shared cores).
 """
 
 import argparse

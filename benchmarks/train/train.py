@@ -20,6 +20,7 @@ for data included. CPU time counts the process alone and says more than seconds 
 is left out for all. MFU: the FLOPs that learning needs, checkpointing's second pass left out, as a share of what a
 square matrix product reaches here, on a CPU by CPU time. Loss: nats a token of the responses to held-out questions,
 by one function. Memory: peak of the process, or of the GPU. Not measured: more than one device.
+Takes 3 min with `--data short-vqa --steps 4 --warm-up 1 --rounds 1 --threads 1` (two shared cores).
 """
 
 import argparse

@@ -6,6 +6,7 @@ llama.cpp's types that end in `_K` need rows of a multiple of 256 values; those 
 Every channel, head and neuron stands twice, and each sum over them has half of its weights: exact in floating point.
 Both copies are rounded alike, so a type costs what it would cost the student itself. Prints the largest difference of
 a logit.
+Takes 17 s (two shared cores).
 """
 
 import argparse

@@ -3,6 +3,7 @@
     python benchmarks/view/label_kills.py RUN --kills 20
 
 RUN gets a folder `labels`; give a copy.
+Takes 12 s with `--kills 2` (two shared cores).
 """
 
 import argparse

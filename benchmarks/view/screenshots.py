@@ -3,6 +3,7 @@
     python benchmarks/view/screenshots.py RUN --out FOLDER
 
 RUN is a finished run, best one of `distill run tiny`. Says also what the console of the browser says.
+Takes 19 s; needs Chromium (two shared cores).
 """
 
 import argparse

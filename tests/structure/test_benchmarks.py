@@ -40,7 +40,7 @@ def commands(text: str) -> list[tuple[str, set[str]]]:
 
 
 @pytest.mark.slow
-def test_every_script_prints_what_it_measures(helps: dict[str, str]) -> None:
+def test_every_script_prints_what_it_measures_and_how_long_it_takes(helps: dict[str, str]) -> None:
     assert len(helps) > 70
     for script, text in helps.items():
         assert "usage:" in text and "Traceback" not in text and "exit code" not in text.splitlines()[-1], (
@@ -48,6 +48,9 @@ def test_every_script_prints_what_it_measures(helps: dict[str, str]) -> None:
         )
         (first, *_) = re.search(r'"""(.+?)"""', (ROOT / script).read_text(encoding="utf-8"), re.DOTALL)[1].split("\n")
         assert first in text, f"{script} does not print its docstring"
+        # Others are started by a script beside them.
+        if "/peers/" not in script and "/judges/" not in script:
+            assert re.search(r"^ *Takes ", text, re.MULTILINE), f"{script}: takes how long?"
 
 
 @pytest.mark.slow
