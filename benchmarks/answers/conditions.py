@@ -7,7 +7,7 @@ A condition is the test of an `if` that only returns, or one side of an `and` or
 the `if` never returns and the side says nothing. A row gives the differences to the whole judge, over the labelled
 pairs that come to the function: wrong pairs accepted, right pairs accepted, right pairs rejected. A condition whose
 row has few wrong accepts beside many right ones does not pay. The symbolic voter is not asked.
-Takes more than 7 min for `distill.answers.texts.asked_roles`; `--every 200` is the small run (two shared cores).
+Takes more than 7 min for `distill.answers.texts.asked_roles`; 15 s with `--every 200` (two shared cores).
 """
 
 import argparse

@@ -7,7 +7,7 @@ teacher, with prefix and image caches as they are by default. `distill generate`
 about pictures that the server has not seen. Counted: prompt tokens as the server's answers say (what a hosted API
 charges), prompt tokens that the server looked up in its prefix cache and found there, traces a second of the whole
 command, and CPU seconds of server and client. Times of a shared machine are worth little; CPU and tokens are.
-Takes a time that is not measured here. Needs vLLM.
+Takes 30 s with `--rows 4 --rounds 1 --samples 2` (two shared cores). Needs vLLM.
 """
 
 import argparse

@@ -11,7 +11,7 @@ as long.
 rate: requests that are answered between the moment when all agents have a unit and the last answer, and the seconds
 between; loading Python, which one machine does for all agents, is before it. The end of the run, at which units are
 shared, is within. ideal: slots / latency for each agent. A store of the tests (a folder, or moto with --s3).
-Takes, for each N, `--requests` / `--slots` * `--latency` seconds and the start of the agents.
+Takes `--requests` / `--slots` * `--latency` seconds for each N, and the start of the agents.
 """
 
 import argparse

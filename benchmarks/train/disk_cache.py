@@ -5,7 +5,7 @@
 Both keep the same entries with a checksum and facts, written one transaction each without an fsync, as a cache may,
 and read in random order by a second handle. By turns in one process, CPU time of this process. lmdb does not check
 what it reads, so its value holds a checksum that is checked as in the project's cache.
-Takes a time that is not measured here. Needs lmdb.
+Takes a time that is not measured: it needs lmdb.
 """
 
 import argparse
