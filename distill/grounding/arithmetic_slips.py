@@ -33,6 +33,11 @@ _WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS | RESULT_WORDS
 """All words that the patterns of claims search for."""
 _POINT_GROUP: Final = re.compile(r"(?<![\w.,])([1-9]\d{0,2})\.(\d{3})(?![.,]?\d)")
 """A number that has three decimals or, as much of Europe writes it, is a thousand times as large."""
+_TAKEN_BACK: Final = re.compile(
+    r"[ .]{0,2}(?:[^\W\d]{1,12}[²³]?)?[ ]?(?:\.{3}|[…,;(–—]|- )\s*"
+    r"(?:no|sorry|wait|oops|hmm|rather|i mean|actually|correction)\b(?! (?:more|less|fewer|other|one|need|doubt))"
+)
+"""What stands behind a result that its author corrects: "17 + 26 = 33... no, 43"."""
 _AROUND: Final = 20
 _SENTENCE_CHARACTERS: Final = 600
 
@@ -75,6 +80,7 @@ def find_slips(text: str) -> Slips:
     slips = tuple(
         Slip(written=_as_written(marked.plain, spans[claim.first][0], spans[claim.last][1]), expected=claim.expected)
         for claim in wrong.values()
+        if not _TAKEN_BACK.match(marked.plain, spans[claim.last][1])
     )
     return Slips(checked=len(arithmetic_claims), slips=slips, complete=complete)
 

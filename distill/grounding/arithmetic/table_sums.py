@@ -10,6 +10,8 @@ from distill.grounding.arithmetic.expressions import stands_for
 
 _TABLE: Final = re.compile(r"(?m)(?:^[ \t]*\|[^\n]*\|[ \t]*(?:\n|\Z)){4,}")
 _TOTAL: Final = re.compile(r"[ \t]*\|[ *_]*(?:grand )?(?:total|sum)s?[ *_:]*\|")
+_RULE: Final = re.compile(r":?-+:?$")
+"""The line under the names of the columns. These may stand behind a sentence, and are then no row."""
 
 
 def find_table_claims(text: str, numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
@@ -26,13 +28,14 @@ def find_table_claims(text: str, numbers: Sequence[Number]) -> Iterator[Arithmet
                 cells.append((cell.strip(" *_"), place))
                 place += cell.count(MARK)
             rows.append(cells)
-        if _TOTAL.match(table[0].splitlines()[-1]):
-            yield from _column_claims(rows, numbers)
+        under = next((at for at, cells in enumerate(rows) if all(_RULE.match(cell) for cell, _ in cells)), None)
+        if under is not None and _TOTAL.match(table[0].splitlines()[-1]):
+            yield from _column_claims(rows[under + 1 :], numbers)
 
 
 def _column_claims(rows: list[list[tuple[str, int]]], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
-    *body, total = rows[2:]
-    for column, (cell, stated) in enumerate(total):
+    *body, total = rows
+    for column, (cell, stated) in enumerate(total if body else ()):
         cells = [row[column] for row in body if column < len(row)]
         if cell != MARK or len(cells) < len(body) or any(written != MARK for written, _ in cells):
             continue

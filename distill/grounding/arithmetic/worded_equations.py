@@ -346,6 +346,8 @@ def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Itera
 def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """An equation with one unknown and its stated value."""
     for match in _EQUATION.finditer(sentence):
+        if not (match[1] or match[3]):
+            continue  # "x = 7 or x = -7"
         unknown_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
         values = [number.value for number in unknown_numbers]
         factor = values.pop(0) if match[1] else 1.0

@@ -24,7 +24,7 @@ FEW = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[str] = "14"
+    version: ClassVar[str] = "15"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "arithmetic",

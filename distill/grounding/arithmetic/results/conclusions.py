@@ -27,7 +27,7 @@ _NAMED: Final = {
     "-": """minus less fewer without except discount discounted off coupon refund rebate gave gives lost loses
         sold spent used ate eaten removed removing subtract subtracting deduct deducting leaving leaves left
         remaining change reduction but taken away broken missing paid returned dropped fell drop down under
-        below""",
+        below gap""",
     "*": """times average mean each per every at x by twice double rows boxes packs bags sets groups tables
         shelves crates teams apiece trays an weeks days hours months years""",
     "/": """half third quarter split shared share divided per each apiece average mean averaging ratio every
@@ -230,6 +230,8 @@ def _judge(
     expected = _expected(values, cue)
     if _gives(sentence, values, named, index):
         return True, expected
+    if len(values) == _FEWEST and _gives(sentence, values, "+-*/", index):
+        return None  # "7 squares wide and 7 tall, 49 in all"
     wide = "".join(sorted({*named, *"+-"}))
     hidden = _hidden(sentence, index, values, words, percent)
     if any(_gives(sentence, [*values, value], wide, index) for value in hidden):

@@ -26,6 +26,8 @@ _VERBS: Final = word_set(
 RATE_WORDS: Final = word_set(
     """each per apiece every km mph m kph one hour minute second day week month year kg kilo litre night piece"""
 )
+_COUNTS: Final = word_set("dozen dozens pair pairs score cents")
+"""Words that hide a number, or the unit of a result that is stated in another one."""
 _STEPS: Final = (
     1.0,
     60.0,
@@ -63,7 +65,7 @@ def find_rate_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
         or sentence.behind(count - 1).operator
     ):
         return
-    if any(number.percent for number in sentence.numbers):
+    if any(number.percent for number in sentence.numbers) or not _COUNTS.isdisjoint(sentence.words):
         return
     values = [sentence.value(at) for at in range(count)]
     if min(values) <= 0:
