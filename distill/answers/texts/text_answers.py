@@ -26,6 +26,7 @@ from distill.answers.texts.yes_or_no import compare_polar, is_polar
 from distill.answers.words.basic_words import FOREIGN_FILLERS, is_same_word, is_translation
 from distill.answers.words.other_scripts import other_scripts
 from distill.answers.words.person_names import names_person, same_person, without_title
+from distill.answers.words.place_names import with_country
 from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
 from distill.answers.words.spelling_variants import compare_spellings, same_things
 from distill.answers.words.tokens import tokens as tokens
@@ -79,7 +80,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """Compares a prediction with a gold text: "It's a stop sign." states "stop sign"."""
     if not (text.isascii() and gold.isascii()):
         text, gold = other_scripts(text), other_scripts(gold)
-    text, gold, question = in_one_phrase(text), in_one_phrase(gold), in_one_phrase(question)
+    text, gold, question = in_one_phrase(with_country(text, gold)), in_one_phrase(gold), in_one_phrase(question)
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(words) == len(gold_words) == 1:
@@ -104,11 +105,8 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return stated
     if not words or not gold_words:
         return CompareResult(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
-    if (
-        "and" in gold_words
-        and sorted(words) == sorted(gold_words)
-        and set(_joined(words)) == set(_joined(gold_words))
-    ):
+    same_set = sorted(words) == sorted(gold_words)
+    if "and" in gold_words and same_set and set(_joined(words)) == set(_joined(gold_words)):
         return correct("same_words_in_other_order")
     if _same_turned(words, gold_words) or _same_with_year(words, gold_words):
         return correct("same_words_in_other_order")

@@ -13,33 +13,35 @@ from distill.answers.compare_result import CompareResult, correct, wrong
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
 _OTHER_NAMES_TEXT: Final = """
-    AE:emirates|uae BA:bosnia|bosnia herzegovina BN:brunei darussalam BO:plurinational state of bolivia
-    BY:byelorussia CD:democratic republic of congo|dr congo|drc|zaire|congo kinshasa|democratic republic of the
-    congo CF:car CG:congo brazzaville|republic of congo|republic of the congo CI:ivory coast CN:prc|people's
-    republic of china|mainland china CV:cape verde|cabo verde CZ:czech republic|the czech republic FM:federated
-    states of micronesia|micronesia GB:uk|great britain|united kingdom of great britain and northern ireland|britain
-    GM:the gambia|gambia HK:hong kong|hong kong sar IR:islamic republic of iran|persia KP:democratic people's
-    republic of korea|dprk KR:republic of korea|korea republic of|rok LA:lao people's democratic republic|lao
-    pdr|lao LY:libyan arab jamahiriya MD:republic of moldova MK:macedonia|fyrom|former yugoslav republic of
-    macedonia|republic of north macedonia MM:burma MO:macao|macau NL:holland|the netherlands PS:palestine|state of
-    palestine|palestinian territories RU:russian federation|the russian federation RW:ruanda SY:syrian arab republic
-    SZ:swaziland|eswatini TL:east timor|timor leste TR:turkey|türkiye|turkiye|republic of turkey TW:taiwan|chinese
-    taipei|republic of china TZ:united republic of tanzania US:usa|us|eeuu|ee uu|united states of
+    AE:united arab emirates|emirates|uae BA:bosnia|bosnia herzegovina BN:brunei darussalam BO:plurinational
+    state of bolivia BY:byelorussia CD:democratic republic of congo|dr congo|drc|zaire|congo kinshasa|democratic
+    republic of the congo CF:car CG:congo brazzaville|republic of congo|republic of the congo CI:ivory
+    coast|cote d'ivoire CN:prc|people's republic of china|mainland china CV:cape verde|cabo verde
+    CZ:czechia|czech republic|the czech republic FM:federated states of micronesia|micronesia GB:united
+    kingdom|the uk|uk|great britain|united kingdom of great britain and northern ireland|britain GM:the
+    gambia|gambia HK:hong kong|hong kong sar IR:islamic republic of iran|persia KP:north korea|democratic
+    people's republic of korea|dprk KR:south korea|republic of korea|korea republic of|rok LA:lao people's
+    democratic republic|lao pdr|lao LY:libyan arab jamahiriya MD:republic of moldova MK:macedonia|fyrom|former
+    yugoslav republic of macedonia|republic of north macedonia MM:myanmar|burma MO:macao|macau
+    NL:netherlands|holland|the netherlands PS:palestine|state of palestine|palestinian territories
+    RU:russia|russian federation|the russian federation RW:ruanda SY:syrian arab republic SZ:swaziland|eswatini
+    TL:east timor|timor leste TR:turkey|türkiye|turkiye|republic of turkey TW:taiwan|chinese taipei|republic of
+    china TZ:united republic of tanzania US:united states|usa|the us|us|eeuu|ee uu|united states of
     america|america|the united states|the usa VA:holy see|vatican VE:bolivarian republic of venezuela VN:viet
-    nam|socialist republic of vietnam
-    DE:federal republic of germany|frg FR:french republic GR:hellenic republic|hellas EG:arab republic of egypt
-    SK:slovak republic CH:swiss confederation KG:kyrgyz republic|kirghizia TT:trinidad tobago LK:ceylon IE:republic
-    of ireland|eire CY:republic of cyprus ZA:rsa|republic of south africa IN:republic of india IN:hindustan
-    ID:republic of indonesia PH:republic of the philippines|the philippines SG:republic of singapore PL:republic of
-    poland IT:italian republic AT:republic of austria PT:portuguese republic ES:kingdom of spain SE:kingdom of
-    sweden NO:kingdom of norway DK:kingdom of denmark BE:kingdom of belgium SA:kingdom of saudi arabia|ksa
-    TH:kingdom of thailand|siam MA:kingdom of morocco JO:hashemite kingdom of jordan|kingdom of jordan BH:kingdom of
-    bahrain MX:united mexican states BR:federative republic of brazil AR:argentine republic CO:republic of colombia
-    PE:republic of peru CL:republic of chile KE:republic of kenya NG:federal republic of nigeria GH:republic of
-    ghana ET:federal democratic republic of ethiopia PK:islamic republic of pakistan BD:people's republic of
+    nam|socialist republic of vietnam DE:federal republic of germany|frg FR:french republic GR:hellenic
+    republic|hellas EG:arab republic of egypt SK:slovak republic CH:swiss confederation KG:kyrgyz
+    republic|kirghizia TT:trinidad tobago LK:ceylon IE:republic of ireland|eire CY:republic of cyprus
+    ZA:rsa|republic of south africa IN:republic of india IN:hindustan ID:republic of indonesia PH:republic of
+    the philippines|the philippines SG:republic of singapore PL:republic of poland IT:italian republic
+    AT:republic of austria PT:portuguese republic ES:kingdom of spain SE:kingdom of sweden NO:kingdom of norway
+    DK:kingdom of denmark BE:kingdom of belgium SA:kingdom of saudi arabia|ksa TH:kingdom of thailand|siam
+    MA:kingdom of morocco JO:hashemite kingdom of jordan|kingdom of jordan BH:kingdom of bahrain MX:united
+    mexican states BR:federative republic of brazil AR:argentine republic CO:republic of colombia PE:republic of
+    peru CL:republic of chile KE:republic of kenya NG:federal republic of nigeria GH:republic of ghana
+    ET:federal democratic republic of ethiopia PK:islamic republic of pakistan BD:people's republic of
     bangladesh AF:islamic republic of afghanistan IQ:republic of iraq KZ:republic of kazakhstan FI:republic of
-    finland HU:republic of hungary RS:republic of serbia HR:republic of croatia SI:republic of slovenia LT:republic
-    of lithuania LV:republic of latvia EE:republic of estonia BG:republic of bulgaria
+    finland HU:republic of hungary RS:republic of serbia HR:republic of croatia SI:republic of slovenia
+    LT:republic of lithuania LV:republic of latvia EE:republic of estonia BG:republic of bulgaria
 """
 _NEVER: Final = frozenset({"world", "georgia", "us", "car", "jersey", "turkey", "chad", "guinea", "america"})
 """Names that often mean something else: another country beside them is not a wrong answer."""
@@ -56,6 +58,47 @@ def compare_places(left: str, right: str) -> CompareResult | None:
     if len(left_code[0]) != len(right_code[0]) or len(left_code[0]) > _DAY:
         return None
     return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
+
+
+def with_country(text: str, country: str) -> str:
+    """The text with this name of a country in the place of its other English ones: UK for United Kingdom."""
+    names = _names_of_same().get(_plain(country))
+    return text if names is None else names.sub(country.replace("\\", r"\\"), text)
+
+
+@lru_cache(maxsize=1)
+def _names_of_same() -> dict[str, re.Pattern[str]]:
+    """By listed name a pattern of all names of that country, but those that often mean something else."""
+    patterns: dict[str, re.Pattern[str]] = {}
+    for names in _listed_names().values():
+        clear = {*names} - _NEVER
+        clear = {name for name in clear if name.removeprefix("the ") not in clear - {name}}
+        sure = "|".join(map(_spelled, sorted(clear, key=len, reverse=True)))
+        if sure:
+            patterns |= dict.fromkeys(names, re.compile(rf"{_NOT_PART}\b(?:{sure})(?!\w)", re.IGNORECASE))
+    return patterns
+
+
+def _spelled(name: str) -> str:
+    """A pattern of a name: U.K. for UK, too."""
+    *words, last = name.split()
+    if len(last) <= _LONGEST_INITIALS:
+        last = r"(?:{}|{}\.?)".format(last, re.escape(".".join(last)))
+    return " ".join((*words, last)).replace("'", "['’]")
+
+
+_LONGEST_INITIALS: Final = 3
+_NOT_PART: Final = "".join(
+    f"(?<!{word} )" for word in ("people['’]s", "democratic", "northern", "north", "south", "new", "great")
+)
+"""Not of the name of another country or place: Democratic People's Republic of Korea, North Holland."""
+
+
+@lru_cache(maxsize=1)
+def _listed_names() -> dict[str, tuple[str, ...]]:
+    """The listed names of each code."""
+    listed = re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split()))
+    return {code: tuple(_plain(name) for name in names.split("|")) for code, names in listed}
 
 
 _ARTICLE = re.compile(r"^(?:the|les?|la|los|las|el|i|gli|die|der|os?|as?) |^l'")
@@ -116,6 +159,6 @@ def _country_codes() -> dict[str, tuple[str, str]]:
             if "/" in zone and names.get("city"):
                 codes.setdefault(_plain(names["city"]), (zone, language))
                 codes.setdefault(_plain(zone.rpartition("/")[2].replace("_", " ")), (zone, "en"))
-    for code, names in re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split())):
-        codes.update((_plain(name), (code, "en")) for name in names.split("|"))
+    for code, names in _listed_names().items():
+        codes.update((name, (code, "en")) for name in names)
     return codes

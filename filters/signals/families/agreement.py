@@ -27,7 +27,7 @@ class Agreement:
     relative_tolerance: float
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "26"
+    version: ClassVar[str] = "27"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",

@@ -21,7 +21,7 @@ class Answer:
     relative_tolerance: float
 
     name: ClassVar[str] = "answer"
-    version: ClassVar[str] = "25"
+    version: ClassVar[str] = "26"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "answer",

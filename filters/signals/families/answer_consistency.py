@@ -20,7 +20,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
     name: ClassVar[str] = "conclusion"
-    version: ClassVar[str] = "23"
+    version: ClassVar[str] = "24"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "conclusion",

@@ -60,7 +60,7 @@ class Contamination:
     index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
-    version: ClassVar[str] = "20"
+    version: ClassVar[str] = "21"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",

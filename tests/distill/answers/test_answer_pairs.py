@@ -137,6 +137,9 @@ BUDGETS = {
     ("blind 11", "blind 11 held"): (0.008, 0.02, 0.12),
     ("blind 12", "blind 12 held"): (0.0, 0.0, 0.147),
     ("blind 13", "blind 13 held"): (0.0, 0.03, 0.06),
+    ("blind 14", "blind 14"): (0.0, 0.025, 0.067),
+    ("blind 15", "blind 15 tune"): (0.0, 0.0, 0.23),
+    ("blind 15", "blind 15 held"): (0.015, 0.028, 0.223),
 }
 """False accepts, false rejects, needlessly open of the parts that are above the targets."""
 

@@ -166,3 +166,22 @@ def test_a_final_answer_says_whether_the_text_marks_it(text: str, marked: bool) 
 )
 def test_what_is_decided_and_what_is_left_open(prediction: str, gold: str, kind: str | None, verdict: str) -> None:
     assert judge(prediction, gold, kind).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "verdict"),
+    [
+        ("The UK, at 18%.", "United Kingdom", "correct"),
+        ("It is the U.S.", "United States", "correct"),
+        ("It's the United States of America.", "USA", "correct"),
+        ("It is the Republic of Korea.", "South Korea", "correct"),
+        ("It's the UK. Germany is third.", "United Kingdom", "correct"),
+        ("It is the Democratic People's Republic of Korea.", "South Korea", "undecided"),
+        ("It is the People's Republic of China.", "Taiwan", "undecided"),
+        ("The Democratic Republic of the Congo", "Republic of the Congo", "wrong"),
+        ("It is New Britain.", "UK", "wrong"),
+        ("He told us about it.", "United States", "wrong"),
+    ],
+)
+def test_a_country_has_its_other_names_inside_a_sentence(text: str, gold: str, verdict: str) -> None:
+    assert judge(text, gold, question="Which country had the second largest share?").verdict == verdict
