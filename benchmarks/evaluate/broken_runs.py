@@ -6,7 +6,7 @@ Every run takes questions of the tiny world and traces that are written by its o
 so no teacher is asked. The student is a shipped teacher that has been taught to answer without a rationale: it sees,
 and learns to reason in some 60 steps. A broken run differs from the first healthy one in one thing. `--half 2` are
 the runs that were kept apart while the rules of the diagnosis were written. A finished run is scored again from its
-files; a run is made anew when its folder is removed.
+files; remove the folder of a run to make it again.
 Takes about 30 minutes for all on one CPU core.
 """
 

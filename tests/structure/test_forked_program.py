@@ -1,4 +1,4 @@
-"""A program in the place of Python whose work is done by a fork is one process to whoever started it."""
+"""A program that stands in for Python, and its fork, look like one process to the program that starts them."""
 
 import os
 import signal

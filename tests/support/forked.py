@@ -72,9 +72,9 @@ def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -
 def interpreter(loaded: str = TRAINING, python: str | Path = sys.executable) -> Path:
     """A program that is called as Python is; what it runs is a fork of a process of `python` that executed `loaded`.
 
-    It and its fork are one process to whoever started it: arguments, environment, folder, open files, signals and
-    exit status are passed on. Variables that a library reads while it is imported are those of the suite, and signals
-    to a group reach the one process alone.
+    To the program that starts it, it and its fork are one process: arguments, environment, folder, open files,
+    signals and exit status are passed on. Variables that a library reads while it is imported are those of the suite,
+    and signals to a group reach the one process alone.
     """
     return forked_program.write(_address(loaded, str(python)))
 

@@ -63,7 +63,7 @@ def compare_places(left: str, right: str) -> CompareResult | None:
 def with_country(text: str, country: str) -> str:
     """The text with this name of a country in the place of its other English ones: UK for United Kingdom."""
     names = _names_of_same().get(_plain(country))
-    return text if names is None else names.sub(country.replace("\\", r"\\"), text)
+    return text if names is None else names.sub(lambda _: country, text)
 
 
 @lru_cache(maxsize=1)
