@@ -1,6 +1,7 @@
 """What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -57,6 +58,12 @@ def key(
     extra |= {"compared_by": compared_by} if compared_by else {}
     extra |= {"omit_default": omit_default.split()} if omit_default else {}
     return Field(default, description=description, json_schema_extra=extra, **constraints)
+
+
+generate_key = partial(key, affects="generate")
+"""A key that decides which traces there are."""
+train_key = partial(key, affects="train")
+"""A key that decides what a stage learns."""
 
 
 _NAME_BYTES = 255

@@ -4,6 +4,7 @@ Part of the recipe models. What an arm changes is worked out by distill/ablation
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from distill.extensions import ARMS
 from distill.recipe.base import Name, Section, from_outside, key
 
+ablate_key = partial(key, affects="ablate")
 REFERENCE = "distilled"
 """The arm that is the recipe as it stands."""
 
@@ -18,16 +20,13 @@ REFERENCE = "distilled"
 class CustomArm(Section):
     """An arm of the user's own: values of the recipe that differ in it."""
 
-    about: str = key("", "What the arm changes, in words, for the table and the report.", affects="ablate")
-    set: Mapping[str, Any] = key(
-        {},
-        'Dotted keys and their values in this arm, as with --set: { "stages.reason.learning_rate" = 1e-4 }.',
-        affects="ablate",
+    about: str = ablate_key("", "What the arm changes, in words, for the table and the report.")
+    set: Mapping[str, Any] = ablate_key(
+        {}, 'Dotted keys and their values in this arm, as with --set: { "stages.reason.learning_rate" = 1e-4 }.'
     )
-    change: Annotated[str, AfterValidator(from_outside(ARMS, ()))] | None = key(
+    change: Annotated[str, AfterValidator(from_outside(ARMS, ()))] | None = ablate_key(
         None,
         'Code that changes the values of the recipe: "FILE.py:NAME", or an entry point of a package.',
-        affects="ablate",
         omit_default="ablate",
     )
 
@@ -41,30 +40,25 @@ class CustomArm(Section):
 class Claim(Section):
     """A statement that the results may support: one arm answers better than another."""
 
-    text: str = key(..., "The statement, as the report prints it.", affects="ablate")
-    better: Name = key(..., "The arm that is expected to answer better.", affects="ablate")
-    than: Name = key(..., "The arm that it is compared with.", affects="ablate")
-    domain: str | None = key(
-        None, "Compare on the questions of this domain only; default: all questions.", affects="ablate"
-    )
+    text: str = ablate_key(..., "The statement, as the report prints it.")
+    better: Name = ablate_key(..., "The arm that is expected to answer better.")
+    than: Name = ablate_key(..., "The arm that it is compared with.")
+    domain: str | None = ablate_key(None, "Compare on the questions of this domain only; default: all questions.")
 
 
 class Study(Section):
     """A question, and the arms that answer it."""
 
-    question: str = key(..., "The question that the study answers.", affects="ablate")
-    arms: tuple[Name, ...] = key(..., "The arms that are compared.", affects="ablate", strict=False)
-    reference: Name = key(REFERENCE, "The arm that the other arms of this study are compared with.", affects="ablate")
+    question: str = ablate_key(..., "The question that the study answers.")
+    arms: tuple[Name, ...] = ablate_key(..., "The arms that are compared.", strict=False)
+    reference: Name = ablate_key(REFERENCE, "The arm that the other arms of this study are compared with.")
     claims: tuple[Claim, ...] = key((), "Statements that the results support or not.", strict=False)
-    kind: Literal["compare", "scaling", "teacher_fit"] = key(
+    kind: Literal["compare", "scaling", "teacher_fit"] = ablate_key(
         "compare",
         "compare: differences between arms. scaling: also fit a curve of accuracy over the number of traces. "
         "teacher_fit: also test whether the filter ranks the teachers as the accuracy of their students does.",
-        affects="ablate",
     )
-    notes: tuple[str, ...] = key(
-        (), "Remarks that a reader needs to interpret the results.", affects="ablate", strict=False
-    )
+    notes: tuple[str, ...] = ablate_key((), "Remarks that a reader needs to interpret the results.", strict=False)
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -78,29 +72,24 @@ class Study(Section):
 class Ablate(Section):
     """Controlled comparisons: the same recipe, trained again with one thing changed."""
 
-    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = key(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = ablate_key(
         (0, 1, 2),
         "Each arm is trained once with each of these seeds. Traces are made once, with the recipe's own seed.",
-        affects="ablate",
         strict=False,
         min_length=1,
     )
-    stage: Name | None = key(
+    stage: Name | None = ablate_key(
         None,
         "The stage that arms change and whose student is measured; default: the last stage that learns rationales.",
-        affects="ablate",
     )
-    equal_steps: bool = key(
-        True,
-        "Every arm trains that stage for as many steps as the reference does, however many rows it has.",
-        affects="ablate",
+    equal_steps: bool = ablate_key(
+        True, "Every arm trains that stage for as many steps as the reference does, however many rows it has."
     )
-    arms: tuple[Name, ...] = key(
+    arms: tuple[Name, ...] = ablate_key(
         (),
         "Ready arms, or own ones by name; default: the arms of all studies, else every ready arm that is possible.",
-        affects="ablate",
         strict=False,
     )
     own: Mapping[Name, CustomArm] = key({}, "Arms of your own, by name.")
     studies: Mapping[Name, Study] = key({}, "Studies, by name: questions and the arms that answer them.")
-    gallery: int = key(60, "Number of questions that the report shows with images.", affects="ablate", ge=0)
+    gallery: int = ablate_key(60, "Number of questions that the report shows with images.", ge=0)

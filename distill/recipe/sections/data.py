@@ -1,5 +1,6 @@
 """The recipe's sections about data: where samples come from, and which column holds what."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -8,6 +9,7 @@ from pydantic import AfterValidator, PrivateAttr, WithJsonSchema, model_validato
 from distill.extensions import ANSWER_TYPES, DATA_FORMATS
 from distill.recipe.base import Place, Section, Share, from_outside, key, outside_schema
 
+source_key = partial(key, affects="source")
 ASKED = "questions"
 """The source that teachers are asked about."""
 MAX_PIXELS = 50_000_000
@@ -35,82 +37,69 @@ FormatEntry = Annotated[
 class Columns(Section):
     """Which column of a source holds what; a column that is not there leaves its default."""
 
-    image: str = key(
-        "image", "Column with the image, or a list of images: paths, bytes, or ranges of files.", affects="source"
-    )
-    question: str = key("question", "Column with the question.", affects="source")
-    answer: str = key("answer", "Column with the gold answer, or a list of accepted answers.", affects="source")
-    answer_type: str = key("answer_type", "Column with the type of the answer.", affects="source")
-    domain: str = key("domain", "Column with the domain.", affects="source")
-    difficulty: str = key("difficulty", "Column with the difficulty.", affects="source")
+    image: str = source_key("image", "Column with the image, or a list of images: paths, bytes, or ranges of files.")
+    question: str = source_key("question", "Column with the question.")
+    answer: str = source_key("answer", "Column with the gold answer, or a list of accepted answers.")
+    answer_type: str = source_key("answer_type", "Column with the type of the answer.")
+    domain: str = source_key("domain", "Column with the domain.")
+    difficulty: str = source_key("difficulty", "Column with the difficulty.")
 
 
 class DataSource(Section):
     """A named source of samples."""
 
-    source: Place = key(
+    source: Place = source_key(
         ...,
         "File (.jsonl, .jsonl.gz, .jsonl.zst, .json, .csv, .parquet, .tar), several of them (shards/*.tar), dataset "
         "directory, folder of Parquet or tar files, image folder with a table, or hub name. The files may lie in a "
         "store: s3://bucket/shards/*.tar.",
-        affects="source",
         compared_by="the content of the files; in a store their sizes and ETags; for a hub name the name",
     )
-    subset: str | None = key(None, "Subset (configuration) of a dataset of the hub.", affects="source")
-    split: str = key("train", "Split of a dataset of the hub or of a dataset directory.", affects="source")
-    format: FormatEntry = key(
+    subset: str | None = source_key(None, "Subset (configuration) of a dataset of the hub.")
+    split: str = source_key("train", "Split of a dataset of the hub or of a dataset directory.")
+    format: FormatEntry = source_key(
         "plain",
         "Layout of the rows: the dataset whose columns they have, or plain columns; traces: the dataset that a "
         "filter stage wrote, whose rationales a stage that replays it learns too; returned: the "
         "questions of a round; or code that reads a row: "
         '"FILE.py:NAME", or an entry point of a package.',
-        affects="source",
     )
-    images_root: Place | None = key(
+    images_root: Place | None = source_key(
         None,
         "Folder that image paths are relative to, on this machine or in a store (s3://bucket/images); default: the "
         "folder of the source.",
-        affects="source",
         compared_by="the bytes of the images, and in generate the folder",
     )
     columns: Columns = key(Columns(), "Which column of the source holds what.")
-    earlier_turns: bool = key(
+    earlier_turns: bool = source_key(
         False,
         "Of rows with several turns: each question comes with the turns before it and their gold answers, as a "
         "transcript in its text. By default each is asked on its own.",
-        affects="source",
         omit_default="source",
     )
-    domain: str = key("", "Domain of rows whose domain column is absent or empty.", affects="source")
-    answer_type: AnswerTypeEntry | None = key(
+    domain: str = source_key("", "Domain of rows whose domain column is absent or empty.")
+    answer_type: AnswerTypeEntry | None = source_key(
         None,
         "Type of the answers of rows that have no answer_type; default: inferred from the gold answer. Code that "
         'compares answers: "FILE.py:NAME", or an entry point of a package.',
-        affects="source",
     )
-    limit: int | None = key(
-        None, "Read at most this number of rows from the start; default: all rows.", affects="source", ge=1
-    )
-    part: tuple[float, float] = key(
+    limit: int | None = source_key(None, "Read at most this number of rows from the start; default: all rows.", ge=1)
+    part: tuple[float, float] = source_key(
         (0.0, 1.0),
         "Read only the questions whose image falls into this part of all images, by a digest of its bytes; `limit` "
         "counts these. [0, 0.9] and [0.9, 1] have no image in common: images of one row stay together, with all rows "
         "that they occur in.",
-        affects="source",
         omit_default="source",
         strict=False,
     )
-    allow_outside_root: bool = key(
-        False, "Also read images whose path, or a link on it, leads out of images_root.", affects="source"
+    allow_outside_root: bool = source_key(
+        False, "Also read images whose path, or a link on it, leads out of images_root."
     )
-    max_pixels: int = key(
-        MAX_PIXELS, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
-    )
-    max_bad_share: Share = key(
+    max_pixels: int = source_key(MAX_PIXELS, "A row whose image has more pixels is set aside and not read.", ge=1)
+    max_bad_share: Share = source_key(
         0.2,
         "If more than this share of the rows cannot be used, the run stops: that many bad rows mean a wrong "
         "images_root or a wrong column.",
-        affects="source",
     )
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ Part of the recipe models: distill/recipe/recipe.py checks what refers to what.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -15,6 +16,7 @@ from distill.extensions import METRICS
 from distill.rationale import NO_THINK
 from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
 
+eval_key = partial(key, affects="eval")
 BASE = "base"
 """The student before any stage, where a stage could be named."""
 
@@ -24,17 +26,13 @@ MetricEntry = Annotated[str, AfterValidator(from_outside(METRICS, ()))]
 class AnyStudent(Section):
     """A student that no stage of the recipe made."""
 
-    model: LocalOrHub = key(
-        ...,
-        "Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by.",
-        affects="eval",
+    model: LocalOrHub = eval_key(
+        ..., "Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by."
     )
-    revision: str | None = key(
-        None, "Revision (branch, tag or commit) of a hub name; default: the newest.", affects="eval"
-    )
-    adapter: LocalOrHub | None = key(None, "Directory of a PEFT adapter for `model`.", affects="eval")
-    base_url: str | None = key(
-        None, "An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1.", affects="eval"
+    revision: str | None = eval_key(None, "Revision (branch, tag or commit) of a hub name; default: the newest.")
+    adapter: LocalOrHub | None = eval_key(None, "Directory of a PEFT adapter for `model`.")
+    base_url: str | None = eval_key(
+        None, "An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1."
     )
     api_key_env: str | None = key(
         None,
@@ -55,40 +53,34 @@ class Eval(Section):
     """Held-out evaluation: which stages' students answer which questions."""
 
     data: str = key("test", "The source whose questions are asked.", affects="signals eval")
-    max_new_tokens: int = key(512, "Largest number of tokens of a reply.", affects="eval", ge=1)
-    batch_size: int = key(32, "Number of questions answered at once by an embedded student.", affects="eval", ge=1)
-    arms: Mapping[Name, Name] = key(
+    max_new_tokens: int = eval_key(512, "Largest number of tokens of a reply.", ge=1)
+    batch_size: int = eval_key(32, "Number of questions answered at once by an embedded student.", ge=1)
+    arms: Mapping[Name, Name] = eval_key(
         {},
         'Arm name and stage name, or "base" for the student before any stage; default: every stage but the first, '
         "under its own name.",
-        affects="eval",
         compared_by="the student of each arm",
     )
     students: Mapping[Name, AnyStudent] = key(
         {}, "Further arms: students from anywhere.", compared_by="what each student is, wherever it lies"
     )
-    engine: Literal["embedded", "vllm"] = key(
+    engine: Literal["embedded", "vllm"] = eval_key(
         "embedded",
         "embedded: students answer in this process. vllm: every arm is exported, and served while it is asked.",
-        affects="eval",
     )
-    temperature: float = key(
+    temperature: float = eval_key(
         0.0,
         "0: greedy replies. Larger: each reply is drawn at this temperature, from `seed`; embedded students only.",
-        affects="eval",
         omit_default="eval",
         ge=0,
     )
-    think: bool = key(
-        True,
-        'False: questions end with "/no_think", which students know that stages.no_think has taught.',
-        affects="eval",
+    think: bool = eval_key(
+        True, 'False: questions end with "/no_think", which students know that stages.no_think has taught.'
     )
-    without_image: bool = key(
+    without_image: bool = eval_key(
         True,
         "Ask every question that has images once more without them, to measure what the images contribute. Replies "
         "with images stay.",
-        affects="eval",
         compared_by="a count of the manifest",
     )
     allow_overlap: bool = key(
@@ -96,10 +88,9 @@ class Eval(Section):
         "Go on although training data shows images or asks questions of evaluation data.",
         because="it says whether an overlap with the training data is refused; it is counted either way",
     )
-    metrics: tuple[MetricEntry, ...] = key(
+    metrics: tuple[MetricEntry, ...] = eval_key(
         (),
         'Metrics of your own: "FILE.py:NAME", or entry points of packages. No student is asked again for them.',
-        affects="eval",
         compared_by="the code of each metric",
         strict=False,
     )

@@ -4,12 +4,17 @@ Defaults live here; `filters/` reads them. Loading touches no data.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, WithJsonSchema, field_validator, model_validator
 
 from distill.extensions import EXPORT_FORMATS, SIGNALS
 from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Name, Section, from_outside, key, outside_schema
+
+signals_key = partial(key, affects="signals")
+filter_key = partial(key, affects="filter")
+card_key = partial(key, affects="card")
 
 SignalName = Literal[
     "answer",
@@ -70,83 +75,69 @@ class AnswerSignal(Section):
 class RepetitionSignal(Section):
     """How much a trace repeats itself."""
 
-    ngram: int = key(4, "Number of words of the n-grams whose repetition is counted.", affects="signals", ge=1)
+    ngram: int = signals_key(4, "Number of words of the n-grams whose repetition is counted.", ge=1)
 
 
 class DuplicatesSignal(Section):
     """Near duplicates among the traces of one question."""
 
-    threshold: float = key(
+    threshold: float = signals_key(
         0.8,
         "Jaccard similarity of word shingles from which two traces of one question are near duplicates.",
-        affects="signals",
         gt=0,
         le=1,
     )
-    shingle: int = key(3, "Number of words of a shingle; fillers do not count.", affects="signals", ge=1)
+    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1)
 
 
 class CorpusSignal(Section):
     """Near duplicates among all traces of the run."""
 
-    threshold: float = key(
+    threshold: float = filter_key(
         0.8,
         "Jaccard similarity of word shingles from which two traces of the run, of any questions, are equal.",
-        affects="filter",
         gt=0,
         le=1,
     )
-    shingle: int = key(3, "Number of words of a shingle; fillers do not count.", affects="signals", ge=1)
+    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1)
 
 
 class ContaminationSignal(Section):
     """Whether question and image stand in a test set."""
 
-    sources: tuple[str, ...] | None = key(
-        None,
-        "Data sources of the recipe that no stage may train on; default: the source of [eval].",
-        affects="signals",
-        strict=False,
+    sources: tuple[str, ...] | None = signals_key(
+        None, "Data sources of the recipe that no stage may train on; default: the source of [eval].", strict=False
     )
-    images: Literal["all", "matching", "bytes"] = key(
+    images: Literal["all", "matching", "bytes"] = signals_key(
         "matching",
         "Which images are decoded to find those that were saved or resized again. all: every image. matching: "
         "those whose question has the words of a test question. bytes: none, so that an image is known by its bytes "
         "only.",
-        affects="signals",
     )
 
 
 class SensitiveSignal(Section):
     """Personal data, and words that no trace should hold."""
 
-    words: LocalOrHub | None = key(
-        None,
-        "A text file of words and phrases to find, one a line; personal data is searched for in any case.",
-        affects="signals",
+    words: LocalOrHub | None = signals_key(
+        None, "A text file of words and phrases to find, one a line; personal data is searched for in any case."
     )
 
 
 class StudentSignal(Section):
     """How well traces fit the student, measured with the untuned student itself; needs the train extra."""
 
-    checkpoint: LocalOrHub | None = key(
-        None, "Directory or hub name of the untuned student; default: student.model.", affects="signals"
+    checkpoint: LocalOrHub | None = signals_key(
+        None, "Directory or hub name of the untuned student; default: student.model."
     )
-    batch_tokens: int = key(
-        16_384,
-        "Tokens of one forward pass, image tokens and padding included: as many as fit into memory.",
-        affects="filter",
-        ge=1,
+    batch_tokens: int = filter_key(
+        16_384, "Tokens of one forward pass, image tokens and padding included: as many as fit into memory.", ge=1
     )
-    max_length: int = key(4096, "Longer traces, image tokens included, are not measured.", affects="signals", ge=1)
-    dtype: Dtype | None = key(
-        None, "Data type of the weights; default: float32 on a CPU, bfloat16 on a GPU.", affects="signals"
-    )
-    per_teacher: int | None = key(
+    max_length: int = signals_key(4096, "Longer traces, image tokens included, are not measured.", ge=1)
+    dtype: Dtype | None = signals_key(None, "Data type of the weights; default: float32 on a CPU, bfloat16 on a GPU.")
+    per_teacher: int | None = signals_key(
         None,
         "Measure at most this number of traces of each teacher: some 200 are enough to rank teachers. Default: all.",
-        affects="signals",
         ge=1,
     )
 
@@ -154,14 +145,13 @@ class StudentSignal(Section):
 class JudgeSignal(Section):
     """The verdict of a teacher on answers that the typed judge leaves undecided. It never overrules a verdict."""
 
-    teacher: Name | None = key(None, "The teacher that is asked, by its name.", affects="signals")
-    prompt: str = key(
+    teacher: Name | None = signals_key(None, "The teacher that is asked, by its name.")
+    prompt: str = signals_key(
         "Question: {question}\nReference answer: {gold}\nProposed answer: {prediction}\n\n"
         "Does the proposed answer say the same as the reference answer? Reply with yes or no.",
         "Prompt with {question}, {gold} and {prediction}; the reply must begin or end with a clear yes or no.",
-        affects="signals",
     )
-    max_tokens: int = key(512, "Largest number of tokens of a reply.", affects="signals", ge=1)
+    max_tokens: int = signals_key(512, "Largest number of tokens of a reply.", ge=1)
 
     @model_validator(mode="after")
     def _asks_about_both(self) -> Self:
@@ -189,21 +179,18 @@ class GroundingSignal(Section):
 class Rule(Section):
     """A trace for which the SQL condition over the signal table is true is dropped under this name."""
 
-    name: Name = key(..., "Name of the rule: the reason of each trace that it drops.", affects="filter")
-    drop: str = key(
-        ..., "SQL condition over the signals of one trace; the trace is dropped where it is true.", affects="filter"
-    )
+    name: Name = filter_key(..., "Name of the rule: the reason of each trace that it drops.")
+    drop: str = filter_key(..., "SQL condition over the signals of one trace; the trace is dropped where it is true.")
 
 
 class Mix(Section):
     """Shares of the dataset by the values of one SQL expression, such as teacher or rationale_tokens > 400."""
 
-    by: str = key(..., "SQL expression over the signals of one trace.", affects="filter")
-    shares: dict[str, float] = key(
+    by: str = filter_key(..., "SQL expression over the signals of one trace.")
+    shares: dict[str, float] = filter_key(
         ...,
         "Value, as text, and its share; all other values share what is left of 1. Whole numbers such as 7, 2 and 1 "
         "are parts of the whole dataset. NULL is written null.",
-        affects="filter",
     )
 
     @field_validator("shares")
@@ -225,21 +212,17 @@ class Mix(Section):
 class Select(Section):
     """Which of the traces that no rule drops enter the dataset."""
 
-    per_question: int | None = key(
-        None, "Largest number of traces of one question; default: no limit.", affects="filter", ge=1
-    )
-    per_teacher: int | None = key(
+    per_question: int | None = filter_key(None, "Largest number of traces of one question; default: no limit.", ge=1)
+    per_teacher: int | None = filter_key(
         None,
         "Largest number of traces of one teacher for one question; default: no limit. `per_question` limits over all "
         "teachers.",
-        affects="filter",
         ge=1,
     )
-    order: tuple[str, ...] = key(
+    order: tuple[str, ...] = filter_key(
         ("-self_consistency", "near_duplicate", "rationale_tokens"),
         "Signals that order the traces of a question, smallest value first; a leading '-' reverses. Ties are broken "
         "by the trace id.",
-        affects="filter",
         strict=False,
     )
     mix: tuple[Mix, ...] = key(
@@ -247,41 +230,34 @@ class Select(Section):
         "Quotas, all of them met at once; which traces of a kind are left out is random (by `seed`).",
         strict=False,
     )
-    limit: int | None = key(
-        None, "Largest number of examples, chosen at random (by `seed`); default: no limit.", affects="filter", ge=1
+    limit: int | None = filter_key(
+        None, "Largest number of examples, chosen at random (by `seed`); default: no limit.", ge=1
     )
-    curriculum: tuple[str, ...] = key(
+    curriculum: tuple[str, ...] = filter_key(
         (),
         'Signals that order the rows of the dataset, such as "-question_pass_rate" for easy questions first.',
-        affects="filter",
         strict=False,
     )
-    weight: str = key(
+    weight: str = filter_key(
         "1.0",
         "SQL expression over the signals: the weight of a row in the student's loss. No number counts as 1, a "
         "negative one as 0.",
-        affects="filter",
     )
 
 
 class DatasetCard(LicensedCard):
     """What the dataset's card states and no measurement can tell."""
 
-    license: str = key(
+    license: str = card_key(
         "other",
         'Licence as the Hugging Face hub spells it, such as cc-by-4.0; "other" where it has none or is not known.',
-        affects="card",
         pattern=r"^[a-z0-9][a-z0-9.-]*$",
     )
-    license_name: str | None = key(None, 'Name of the licence, with license = "other".', affects="card")
-    license_link: str | None = key(
-        None, 'Address of the text of the licence, with license = "other".', affects="card"
-    )
-    language: tuple[str, ...] = key(
-        (), 'Languages of the text by their codes, such as "en".', affects="card", strict=False
-    )
-    sources: Mapping[Name, str] = key({}, "Licence of each data source of the recipe, by its name.", affects="card")
-    teachers: Mapping[Name, str] = key({}, "Licence of each teacher's output, by its name.", affects="card")
+    license_name: str | None = card_key(None, 'Name of the licence, with license = "other".')
+    license_link: str | None = card_key(None, 'Address of the text of the licence, with license = "other".')
+    language: tuple[str, ...] = card_key((), 'Languages of the text by their codes, such as "en".', strict=False)
+    sources: Mapping[Name, str] = card_key({}, "Licence of each data source of the recipe, by its name.")
+    teachers: Mapping[Name, str] = card_key({}, "Licence of each teacher's output, by its name.")
 
 
 SPOKEN_FOR = (
@@ -308,11 +284,10 @@ DEFAULT_RULES = (
 class Filter(Section):
     """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
 
-    signals: tuple[SignalEntry, ...] = key(
+    signals: tuple[SignalEntry, ...] = signals_key(
         DEFAULT_SIGNALS,
         "The families of signals that are measured; default: those that need no model, no word list, and not every "
         'image decoded. Your own: "FILE.py:NAME", or an entry point of a package.',
-        affects="signals",
         strict=False,
     )
     answer: AnswerSignal = key(AnswerSignal(), "Whether the answer is the gold answer.")
@@ -335,11 +310,10 @@ class Filter(Section):
         "How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer.",
         affects="signals train eval",
     )
-    exports: tuple[ExportEntry, ...] = key(
+    exports: tuple[ExportEntry, ...] = card_key(
         (),
         "Further forms of the dataset, for other trainers, below filter/exports. Your own: "
         '"FILE.py:NAME", or an entry point of a package.',
-        affects="card",
         strict=False,
     )
     card: DatasetCard = key(DatasetCard(), "What the dataset's card states and no measurement can tell.")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from distill.recipe.base import Section, Share, key
+from distill.recipe.base import Section, Share, generate_key, key
 
 OutcomePolicy = Literal["keep", "resample", "raise_cap", "budget", "drop"]
 
@@ -15,34 +15,22 @@ class Outcomes(Section):
     stays in the journals, and later stages don't see it. What was asked again is replaced by its last attempt.
     """
 
-    truncated_thinking: OutcomePolicy = key(
-        "keep", "What follows a trace that reached max_tokens inside the thinking.", affects="generate"
+    truncated_thinking: OutcomePolicy = generate_key(
+        "keep", "What follows a trace that reached max_tokens inside the thinking."
     )
-    truncated_answer: OutcomePolicy = key(
-        "keep", "What follows a trace that reached max_tokens inside the answer.", affects="generate"
+    truncated_answer: OutcomePolicy = generate_key(
+        "keep", "What follows a trace that reached max_tokens inside the answer."
     )
-    empty_answer: OutcomePolicy = key(
-        "resample", "What follows a trace that ended inside the thinking or has no answer.", affects="generate"
+    empty_answer: OutcomePolicy = generate_key(
+        "resample", "What follows a trace that ended inside the thinking or has no answer."
     )
-    repetition: OutcomePolicy = key(
-        "resample", "What follows a trace that repeats itself without end.", affects="generate"
-    )
-    refusal: OutcomePolicy = key("keep", "What follows a trace that declines to answer.", affects="generate")
-    malformed: OutcomePolicy = key(
-        "resample", "What follows a trace whose thinking tags do not match.", affects="generate"
-    )
-    attempts: int = key(
-        2, "Largest number of attempts at one trace, the first included.", affects="generate", ge=1, le=16
-    )
-    cap_factor: float = key(
-        2.0, "raise_cap: the next attempt has max_tokens times this factor.", affects="generate", gt=1
-    )
-    budget_share: float = key(
-        0.5,
-        "budget: the next attempt has a thinking budget of this share of max_tokens.",
-        affects="generate",
-        gt=0,
-        lt=1,
+    repetition: OutcomePolicy = generate_key("resample", "What follows a trace that repeats itself without end.")
+    refusal: OutcomePolicy = generate_key("keep", "What follows a trace that declines to answer.")
+    malformed: OutcomePolicy = generate_key("resample", "What follows a trace whose thinking tags do not match.")
+    attempts: int = generate_key(2, "Largest number of attempts at one trace, the first included.", ge=1, le=16)
+    cap_factor: float = generate_key(2.0, "raise_cap: the next attempt has max_tokens times this factor.", gt=1)
+    budget_share: float = generate_key(
+        0.5, "budget: the next attempt has a thinking budget of this share of max_tokens.", gt=0, lt=1
     )
 
     @property

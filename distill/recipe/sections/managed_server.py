@@ -1,40 +1,37 @@
 """`[teachers.server]`: how a run starts vLLM itself."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from distill.recipe.base import Section, key
+
+engine_key = partial(key, affects="engine")
 
 
 class Server(Section):
     """How vLLM is started for a `vllm` teacher without base_url, and for a `vllm_offline` teacher."""
 
-    command: tuple[str, ...] = key(
+    command: tuple[str, ...] = engine_key(
         ("vllm", "serve"),
         "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. A path "
         "counts from the recipe's folder; a Python script (.py) runs in the Python of distill. "
         "Only options in it that change answers have an effect.",
-        affects="engine",
         strict=False,
         min_length=1,
     )
-    environment: Mapping[str, str] = key(
+    environment: Mapping[str, str] = engine_key(
         {},
         "Environment variables of the server. Secrets, and variables that say only where it runs, such as "
         "CUDA_VISIBLE_DEVICES and HF_HOME, have no effect; of the others a digest of the value is noted.",
-        affects="engine",
     )
-    arguments: Mapping[str, Any] = key(
+    arguments: Mapping[str, Any] = engine_key(
         {},
         "vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON. Only "
         "options that change answers, such as quantization, have an effect.",
-        affects="engine",
     )
-    extra: tuple[str, ...] = key(
-        (),
-        "Arguments passed as they are, unchecked. Only options that change answers have an effect.",
-        affects="engine",
-        strict=False,
+    extra: tuple[str, ...] = engine_key(
+        (), "Arguments passed as they are, unchecked. Only options that change answers have an effect.", strict=False
     )
     gpus: tuple[str, ...] = key(
         (),

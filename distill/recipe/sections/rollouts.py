@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from distill.recipe.base import Name, Section, key
+from distill.recipe.base import Name, Section, train_key
 
 ROLLOUTS = "rollouts"
 """In the data of a stage, behind "traces:": the replies of the student that it starts from."""
@@ -16,26 +16,18 @@ ROLLOUTS = "rollouts"
 class Rollouts(Section):
     """The student that the stage starts from answers the training questions, and a teacher scores its replies."""
 
-    teacher: Name = key(
+    teacher: Name = train_key(
         ...,
         "The teacher that scores the replies: one whose traces an earlier stage of this student learned from. Its "
         "backend must be able to score texts (embedded, vllm).",
-        affects="train",
     )
-    top_k: int = key(
-        20, "Number of likeliest tokens that the teacher gives for each place.", affects="train", ge=1, le=20
+    top_k: int = train_key(20, "Number of likeliest tokens that the teacher gives for each place.", ge=1, le=20)
+    attempts: int = train_key(1, "Replies of the student to each question.", ge=1, le=64)
+    temperature: float = train_key(1.0, "Temperature at which the replies are drawn; 0: the likeliest tokens.", ge=0)
+    answered: int | None = train_key(
+        None, "The student answers so many training questions, from the start of the source; default: all.", ge=1
     )
-    attempts: int = key(1, "Replies of the student to each question.", affects="train", ge=1, le=64)
-    temperature: float = key(
-        1.0, "Temperature at which the replies are drawn; 0: the likeliest tokens.", affects="train", ge=0
-    )
-    answered: int | None = key(
-        None,
-        "The student answers so many training questions, from the start of the source; default: all.",
-        affects="train",
-        ge=1,
-    )
-    max_new_tokens: int = key(512, "Largest length of a reply in tokens.", affects="train", ge=1)
+    max_new_tokens: int = train_key(512, "Largest length of a reply in tokens.", ge=1)
 
     @model_validator(mode="after")
     def _replies_differ(self) -> Self:

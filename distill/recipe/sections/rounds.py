@@ -4,6 +4,7 @@ Part of the recipe models. What a round is made of is worked out by distill/roun
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -11,6 +12,7 @@ from pydantic import model_validator
 from distill.recipe.base import Name, Section, Share, key
 from distill.recipe.sections.data import ASKED
 
+rounds_key = partial(key, affects="rounds")
 HELD_OUT = "rounds_held_out"
 """The source of the questions that compare the students of the rounds, where the recipe names none."""
 REPLY = "reply"
@@ -27,22 +29,18 @@ class Rounds(Section):
         ge=0,
         le=100,
     )
-    stage: Name | None = key(
-        None,
-        "The stage whose student answers and is trained again; default: the last one that learns rationales.",
-        affects="rounds",
+    stage: Name | None = rounds_key(
+        None, "The stage whose student answers and is trained again; default: the last one that learns rationales."
     )
-    questions: Name = key(
+    questions: Name = rounds_key(
         ASKED,
         "The source whose questions the student answers; those that it fails go to the teachers. Questions that the "
         "student has not learned from show more of its failures; default: those of the first pass.",
-        affects="rounds",
     )
-    validation: Name | None = key(
+    validation: Name | None = rounds_key(
         None,
         "The source whose questions decide whether a round helps. It is never trained on and never the test set; "
         "default: a part of `questions` that `hold_out` splits off.",
-        affects="rounds",
     )
     hold_out: float = key(
         0.1,
@@ -52,72 +50,55 @@ class Rounds(Section):
         gt=0,
         lt=1,
     )
-    answered: int | None = key(
-        None,
-        "The student answers this number of `questions`, from the start of the source; default: all.",
-        affects="rounds",
-        ge=1,
+    answered: int | None = rounds_key(
+        None, "The student answers this number of `questions`, from the start of the source; default: all.", ge=1
     )
-    attempts: int = key(
+    attempts: int = rounds_key(
         1,
         "Replies of the student to each of them: the first is greedy, the others are drawn at `temperature`.",
-        affects="rounds",
         ge=1,
         le=64,
     )
-    temperature: float = key(0.8, "Temperature of the drawn replies.", affects="rounds", gt=0)
-    most_right: float = key(
+    temperature: float = rounds_key(0.8, "Temperature of the drawn replies.", gt=0)
+    most_right: float = rounds_key(
         0.0,
         "A question goes back when some reply is wrong and at most this share of its replies is right.",
-        affects="rounds",
         ge=0,
         lt=1,
     )
-    returned: int | None = key(
+    returned: int | None = rounds_key(
         None,
         "Most questions that go back to the teachers in a round: those with the fewest right replies, then by their "
         "ids; default: all that the student fails.",
-        affects="rounds",
         ge=1,
     )
-    teachers: tuple[Name, ...] = key(
-        (), "The teachers that are asked in a round; default: all.", affects="rounds", strict=False
-    )
-    samples: int | None = key(
+    teachers: tuple[Name, ...] = rounds_key((), "The teachers that are asked in a round; default: all.", strict=False)
+    samples: int | None = rounds_key(
         None,
         "Traces of each of these teachers for a returned question; default: the teacher's own `samples`.",
-        affects="rounds",
         ge=1,
         le=1024,
     )
-    prompt: str | None = key(
-        None,
-        "Prompt of these teachers in a round; {reply} is the student's wrong reply; default: the teacher's own.",
-        affects="rounds",
+    prompt: str | None = rounds_key(
+        None, "Prompt of these teachers in a round; {reply} is the student's wrong reply; default: the teacher's own."
     )
-    start: Literal["base", "last"] = key(
+    start: Literal["base", "last"] = rounds_key(
         "last",
         "The student that a round trains. last: the student of the pass before. base: the student that the stage "
         "started from.",
-        affects="rounds",
     )
-    steps_share: float = key(
-        0.5,
-        "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.",
-        affects="rounds",
-        gt=0,
+    steps_share: float = rounds_key(
+        0.5, "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.", gt=0
     )
-    new_share: float = key(
+    new_share: float = rounds_key(
         0.5,
         "Share of the new traces among the tokens of traces of a round; traces of earlier passes have the rest.",
-        affects="rounds",
         gt=0,
         le=1,
     )
-    ageing: float = key(
+    ageing: float = rounds_key(
         1.0,
         "Weight of earlier traces for each round that they are older than the last ones; 1: all count the same.",
-        affects="rounds",
         gt=0,
         le=1,
     )

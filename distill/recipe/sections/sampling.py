@@ -2,13 +2,15 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Self
 
 from pydantic import model_validator
 
-from distill.recipe.base import Section, Share, key
+from distill.recipe.base import Section, Share, generate_key, key
 
+traces_key = partial(key, affects="traces")
 PARAMETERS: Mapping[str, str] = MappingProxyType(
     {
         "temperature": "sampling.temperature",
@@ -71,51 +73,37 @@ def omit_problem(names: Iterable[str]) -> str:
 class Sampling(Section):
     """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
 
-    temperature: float = key(0.8, "Sampling temperature; 0 is greedy.", affects="traces", ge=0)
-    top_p: float = key(
+    temperature: float = traces_key(0.8, "Sampling temperature; 0 is greedy.", ge=0)
+    top_p: float = traces_key(
         1.0,
         "Sample among the likeliest tokens that have this probability together; 1 is off.",
-        affects="traces",
         omit_default="traces generate",
         gt=0,
         le=1,
     )
-    top_k: int = key(
-        0,
-        "Sample among this number of likeliest tokens; 0 is off.",
-        affects="traces",
-        omit_default="traces generate",
-        ge=0,
+    top_k: int = traces_key(
+        0, "Sample among this number of likeliest tokens; 0 is off.", omit_default="traces generate", ge=0
     )
-    min_p: Share = key(
+    min_p: Share = traces_key(
         0.0,
         "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.",
-        affects="traces",
         omit_default="traces generate",
     )
-    repetition_penalty: float = key(
-        1.0,
-        "Penalty of tokens that have occurred before; 1 is off.",
-        affects="traces",
-        omit_default="traces generate",
-        gt=0,
+    repetition_penalty: float = traces_key(
+        1.0, "Penalty of tokens that have occurred before; 1 is off.", omit_default="traces generate", gt=0
     )
-    max_tokens: int = key(1024, "Largest number of tokens of a reply, thinking included.", affects="traces", ge=1)
-    stop: tuple[str, ...] = key(
-        (), "Texts that end a reply.", affects="traces", omit_default="traces generate", strict=False
-    )
-    stop_repetition: bool = key(
+    max_tokens: int = traces_key(1024, "Largest number of tokens of a reply, thinking included.", ge=1)
+    stop: tuple[str, ...] = traces_key((), "Texts that end a reply.", omit_default="traces generate", strict=False)
+    stop_repetition: bool = traces_key(
         True,
         "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
         "max_tokens.",
-        affects="traces",
         omit_default="traces generate",
     )
-    thinking_budget: int | None = key(
+    thinking_budget: int | None = traces_key(
         None,
         "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
         "no limit.",
-        affects="traces",
         omit_default="traces generate",
         ge=1,
     )
@@ -124,20 +112,14 @@ class Sampling(Section):
 class Until(Section):
     """Adaptive sampling: fewer than `samples` traces where fewer are enough."""
 
-    correct: int | None = key(
-        None,
-        "Stop when this number of traces is correct by the gold answer; for questions with a gold answer.",
-        affects="generate",
-        ge=1,
+    correct: int | None = generate_key(
+        None, "Stop when this number of traces is correct by the gold answer; for questions with a gold answer.", ge=1
     )
-    agree: int | None = key(
-        None,
-        "Stop when this number of traces gives the same answer; for questions without a gold answer.",
-        affects="generate",
-        ge=2,
+    agree: int | None = generate_key(
+        None, "Stop when this number of traces gives the same answer; for questions without a gold answer.", ge=2
     )
-    at_once: int | None = key(
-        None, "Traces asked before the next decision; default: as many as could be enough.", affects="generate", ge=1
+    at_once: int | None = generate_key(
+        None, "Traces asked before the next decision; default: as many as could be enough.", ge=1
     )
 
     @model_validator(mode="after")

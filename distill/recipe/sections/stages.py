@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.recipe.base import Name, Section, Share, key
+from distill.recipe.base import Name, Section, Share, key, train_key
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.filter import PAIRS
 from distill.recipe.sections.rollouts import ROLLOUTS, Rollouts
@@ -26,25 +26,24 @@ MOST_STEPS, MOST_EPOCHS = 10_000_000, 100_000
 class Lora(Section):
     """Adapters of the language model, trained in place of its weights."""
 
-    rank: int = key(16, "Rank of the adapters.", affects="train", ge=1)
-    alpha: int = key(32, "The adapters' output is scaled by alpha / rank.", affects="train", ge=1)
-    dropout: float = key(0.05, "Dropout of the adapters' input.", affects="train", ge=0, lt=1)
-    rslora: bool = key(False, "Scale by alpha / sqrt(rank) instead of alpha / rank.", affects="train")
-    dora: bool = key(False, "Learn the length of each weight row apart from its direction; slower.", affects="train")
-    quantize: Literal["nf4"] | None = key(
+    rank: int = train_key(16, "Rank of the adapters.", ge=1)
+    alpha: int = train_key(32, "The adapters' output is scaled by alpha / rank.", ge=1)
+    dropout: float = train_key(0.05, "Dropout of the adapters' input.", ge=0, lt=1)
+    rslora: bool = train_key(False, "Scale by alpha / sqrt(rank) instead of alpha / rank.")
+    dora: bool = train_key(False, "Learn the length of each weight row apart from its direction; slower.")
+    quantize: Literal["nf4"] | None = train_key(
         None,
         "Hold the language model's adapted weights in 4 bits while the stage trains (QLoRA; the extra qlora). The "
         "student it leaves has plain weights: the values of the 4 bits plus what was learned.",
-        affects="train",
     )
 
 
 class SpanWeights(Section):
     """The weight of a token by its part of the response."""
 
-    rationale: float = key(1.0, "Weight of the tokens of the rationale.", affects="train", ge=0)
-    answer: float = key(1.0, "Weight of the tokens of the answer.", affects="train", ge=0)
-    format: float = key(1.0, "Weight of the tags, the blank lines and the end of the turn.", affects="train", ge=0)
+    rationale: float = train_key(1.0, "Weight of the tokens of the rationale.", ge=0)
+    answer: float = train_key(1.0, "Weight of the tokens of the answer.", ge=0)
+    format: float = train_key(1.0, "Weight of the tags, the blank lines and the end of the turn.", ge=0)
 
     @model_validator(mode="after")
     def _count(self) -> Self:
@@ -56,70 +55,58 @@ class SpanWeights(Section):
 class Loss(SpanWeights):
     """The weights of a stage's tokens in its loss."""
 
-    normalise: Literal["tokens", "spans"] = key(
+    normalise: Literal["tokens", "spans"] = train_key(
         "tokens",
         "tokens: every token has the same weight. spans: every part of a row has the same weight, so that long "
         "rationales do not outweigh answers; the rationale then keeps a third of the loss or less, which has cost "
         "accuracy (see train.md, Loss).",
-        affects="train",
     )
     final: SpanWeights | None = key(
         None, "Weights at the last step, reached in equal parts from those at the first step; default: constant."
     )
-    sample_weights: bool = key(True, "Use the dataset's `weight` of each row.", affects="train")
+    sample_weights: bool = train_key(True, "Use the dataset's `weight` of each row.")
 
 
 class Distill(Section):
     """Learning the teachers' distributions of tokens (`logprobs` under [[teachers]]) beside their text."""
 
-    weight: Share = key(
+    weight: Share = train_key(
         0.5,
         "Weight of the divergence from the teacher. The likelihood of the text has the rest, and all of it where a "
         "token has no distribution.",
-        affects="train",
     )
-    top_k: int = key(
-        20,
-        "Number of likeliest tokens used of each stored distribution; all other tokens count as one.",
-        affects="train",
-        ge=1,
-        le=20,
+    top_k: int = train_key(
+        20, "Number of likeliest tokens used of each stored distribution; all other tokens count as one.", ge=1, le=20
     )
 
 
 class Visual(Section):
     """More weight for the tokens that need the image: a teacher scores each trace with and without it."""
 
-    teacher: Name | None = key(
+    teacher: Name | None = train_key(
         None,
         "The teacher that scores the traces; default: each trace's own. Its backend must be able to score texts "
         "(embedded, vllm).",
-        affects="train",
     )
-    strength: float = key(
+    strength: float = train_key(
         0.5,
         "A token's weight is in proportion to 1 + strength * gain; the gain is the log-probability (in nats) that "
         "the image adds. The mean weight of a trace is 1.",
-        affects="train",
         ge=0,
     )
-    least: Share = key(0.25, "Smallest weight of a token.", affects="train")
-    most: float = key(4.0, "Largest weight of a token.", affects="train", ge=1)
+    least: Share = train_key(0.25, "Smallest weight of a token.")
+    most: float = train_key(4.0, "Largest weight of a token.", ge=1)
 
 
 class Preference(Section):
     """Learning to prefer the right trace of a pair to the wrong one (DPO), with `data = "traces:pairs"`."""
 
-    beta: float = key(
-        0.1,
-        "How strongly the student stays near its start: a smaller value lets it go further.",
-        affects="train",
-        gt=0,
+    beta: float = train_key(
+        0.1, "How strongly the student stays near its start: a smaller value lets it go further.", gt=0
     )
-    sft: float = key(
+    sft: float = train_key(
         1.0,
         "Weight of the likelihood of the right traces beside the preference; at 0 they may become less likely too.",
-        affects="train",
         ge=0,
     )
 
@@ -127,90 +114,72 @@ class Preference(Section):
 class Stage(Section):
     """One training stage. It starts from the stage before it unless `start` names another."""
 
-    name: Name = key(
-        ..., "Name of the stage, and of its folder.", affects="train", compared_by="the folder of the stage"
-    )
-    data: str = key(
+    name: Name = train_key(..., "Name of the stage, and of its folder.", compared_by="the folder of the stage")
+    data: str = train_key(
         ...,
         'A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every '
         'complete trace) or "traces:random" (a random part of them with as many tokens as the dataset). '
         '"traces:pairs": a right and a wrong trace of each question, for a stage with `preference`. '
         '"traces:rollouts": the replies of the student that it starts from, for a stage with `rollouts`.',
-        affects="train",
     )
-    train: tuple[Literal["projector", "language"], ...] = key(
-        ..., "The parts that are trained; the vision tower never is.", affects="train", strict=False, min_length=1
+    train: tuple[Literal["projector", "language"], ...] = train_key(
+        ..., "The parts that are trained; the vision tower never is.", strict=False, min_length=1
     )
-    start: str | None = key(
+    start: str | None = train_key(
         None,
         'The stage whose student it starts from, or "base" for the untrained student; default: the stage before it, '
         "else the untrained student.",
-        affects="train",
         compared_by="the fingerprint of that stage",
     )
-    target: Literal["rationale", "answer"] = key(
+    target: Literal["rationale", "answer"] = train_key(
         "rationale",
         "What the student learns to say: rationale and answer, or the answer alone (rows of a source have no "
         "rationale).",
-        affects="train",
     )
     lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
-    learning_rate: float = key(2e-5, "Largest learning rate of the schedule.", affects="train", gt=0)
-    epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0, le=MOST_EPOCHS)
-    max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1, le=MOST_STEPS)
-    max_tokens: int | None = key(
+    learning_rate: float = train_key(2e-5, "Largest learning rate of the schedule.", gt=0)
+    epochs: float = train_key(1.0, "Number of passes over the rows.", gt=0, le=MOST_EPOCHS)
+    max_steps: int | None = train_key(None, "Number of steps; overrides epochs.", ge=1, le=MOST_STEPS)
+    max_tokens: int | None = train_key(
         None,
         "Number of tokens to train on, image tokens included, to the nearest step; overrides epochs and max_steps.",
-        affects="train",
         omit_default="train",
         ge=1,
     )
-    batch_size: int = key(
+    batch_size: int = train_key(
         16,
         "Samples of an optimisation step, over all micro-batches and processes; pairs where `preference` is set.",
-        affects="train",
         ge=1,
     )
-    batch_tokens: int | None = key(
+    batch_tokens: int | None = train_key(
         None,
         "Tokens of an optimisation step; overrides batch_size. Rows are packed best-fit over the whole epoch.",
-        affects="train",
         ge=1,
     )
-    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = key(
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = train_key(
         AUTO,
         "Tokens in memory at once. It changes memory and speed, not what is learned (unless batch_tokens is given). "
         "auto: 8,192; on a GPU up to 32,768, as its free memory allows, unless batch_tokens is given (parts.json).",
-        affects="train",
     )
-    micro_batch_images: int = key(256, "Images in memory at once.", affects="train", ge=1)
-    line_tokens: int = key(
-        2048,
-        "Width of a packed line where attention has to mask the other rows of a line (student.attention).",
-        affects="train",
-        ge=1,
+    micro_batch_images: int = train_key(256, "Images in memory at once.", ge=1)
+    line_tokens: int = train_key(
+        2048, "Width of a packed line where attention has to mask the other rows of a line (student.attention).", ge=1
     )
-    order: Literal["shuffle", "data", "length", "difficulty"] = key(
+    order: Literal["shuffle", "data", "length", "difficulty"] = train_key(
         "shuffle",
         "Order of the rows of an epoch. shuffle: random. data: as the dataset has them (filter.select.curriculum). "
         "length: short ones first. difficulty: easy ones first.",
-        affects="train",
     )
-    replay: Mapping[Name, Annotated[float, Field(gt=0, lt=1)]] = key(
-        {},
-        "Further sources and their shares of the tokens, such as the data of an earlier stage against forgetting.",
-        affects="train",
+    replay: Mapping[Name, Annotated[float, Field(gt=0, lt=1)]] = train_key(
+        {}, "Further sources and their shares of the tokens, such as the data of an earlier stage against forgetting."
     )
-    teachers: Mapping[Name, Annotated[float, Field(gt=0)]] = key(
-        {},
-        "Teachers and their weights among the tokens of the traces; default: all traces as they are.",
-        affects="train",
+    teachers: Mapping[Name, Annotated[float, Field(gt=0)]] = train_key(
+        {}, "Teachers and their weights among the tokens of the traces; default: all traces as they are."
     )
-    no_think: Share = key(
+    no_think: Share = train_key(
         0.0,
         'Share of the traces learned without their rationale, with "/no_think" after the question: two '
         "modes of one student.",
-        affects="train",
     )
     loss: Loss = key(Loss(), "The weights of tokens in the loss.")
     distill: Distill | None = key(
@@ -229,35 +198,29 @@ class Stage(Section):
         "Learn a teacher's distributions of tokens over the student's own replies; default: learn from traces.",
         omit_default="train",
     )
-    max_length: int = key(
-        1024,
-        "Largest length of a row in tokens, image tokens included. A longer row is never cut.",
-        affects="train",
-        ge=1,
+    max_length: int = train_key(
+        1024, "Largest length of a row in tokens, image tokens included. A longer row is never cut.", ge=1
     )
-    too_long: Literal["drop", "shrink_image", "error"] = key(
+    too_long: Literal["drop", "shrink_image", "error"] = train_key(
         "drop",
         "What happens to a longer row. drop: it is left out and counted. shrink_image: its images are made smaller. "
         "error: the stage stops.",
-        affects="train",
     )
-    warmup_share: Share = key(0.03, "Share of the steps in which the learning rate rises.", affects="train")
-    schedule: Literal["cosine", "linear", "constant"] = key(
-        "cosine", "How the learning rate falls after the warm-up.", affects="train"
+    warmup_share: Share = train_key(0.03, "Share of the steps in which the learning rate rises.")
+    schedule: Literal["cosine", "linear", "constant"] = train_key(
+        "cosine", "How the learning rate falls after the warm-up."
     )
-    weight_decay: float = key(0.0, "Weight decay of AdamW.", affects="train", ge=0)
-    max_grad_norm: float = key(1.0, "Gradients are scaled down to this norm.", affects="train", gt=0)
-    gradient_checkpointing: bool | Literal["auto"] = key(
+    weight_decay: float = train_key(0.0, "Weight decay of AdamW.", ge=0)
+    max_grad_norm: float = train_key(1.0, "Gradients are scaled down to this norm.", gt=0)
+    gradient_checkpointing: bool | Literal["auto"] = train_key(
         AUTO,
         "Compute activations again in the backward pass: less memory, more time. auto: where the stage does not fit "
         "the GPU otherwise.",
-        affects="train",
     )
-    kernels: Literal["none", "compile", "liger", "hub", "auto"] = key(
+    kernels: Literal["none", "compile", "liger", "hub", "auto"] = train_key(
         "none",
         "Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels). auto: three steps of "
         "none, compile and liger are timed at the start, and the fastest is kept (parts.json).",
-        affects="train",
     )
     sharding: Literal["none", "fsdp2"] = key(
         "none",
@@ -271,11 +234,8 @@ class Stage(Section):
     log_every_steps: int = key(
         10, "Steps between two lines of metrics.jsonl.", because="it changes only how much is logged", ge=1
     )
-    limit: int | None = key(
-        None,
-        "Use only this number of rows of the stage's own data, from its start; default: all.",
-        affects="train",
-        ge=1,
+    limit: int | None = train_key(
+        None, "Use only this number of rows of the stage's own data, from its start; default: all.", ge=1
     )
     report_to: tuple[str, ...] = key(
         (),

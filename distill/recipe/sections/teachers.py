@@ -5,6 +5,7 @@ Values and their checks only; the `teacher` package acts on them.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -13,10 +14,12 @@ from pydantic import Field, PrivateAttr, model_validator
 from distill import redact
 from distill.extensions import PROMPTS, file_and_name, problem
 from distill.recipe.backends import BACKENDS, BackendName, Capabilities
-from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
+from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, generate_key, key
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.sampling import Sampling, Until, extra_body_problem, omit_problem
 
+author_key = partial(key, affects="signals traces")
+"""A key that decides what a teacher writes, also as a judge."""
 OCR_CUES = "ocr"
 """Under this key of a sample's meta is the text that OCR reads in its images."""
 _ONLY_TIME = "it changes only how long is waited; what failed is asked again"
@@ -55,20 +58,14 @@ class BatchFiles(Section):
 class Teacher(Section):
     """A teacher: its model, its samples, its prompt, and how its text is read."""
 
-    name: Name = key(
-        ..., "Name of the teacher: the name of its folder, and of its rows everywhere.", affects="generate"
-    )
-    model: LocalOrHub = key(
+    name: Name = generate_key(..., "Name of the teacher: the name of its folder, and of its rows everywhere.")
+    model: LocalOrHub = author_key(
         ...,
         "Directory or hub name of the model.",
-        affects="signals traces",
         compared_by="the content of a directory; for a hub name the name and the revision",
     )
-    revision: str | None = key(
-        None,
-        "Revision (branch, tag or commit) of a hub name; default: the newest.",
-        affects="signals traces",
-        compared_by="the model",
+    revision: str | None = author_key(
+        None, "Revision (branch, tag or commit) of a hub name; default: the newest.", compared_by="the model"
     )
     backend: BackendName = key(
         "vllm",
@@ -92,37 +89,30 @@ class Teacher(Section):
         "Model name to ask the server for; default: what the server says it serves.",
         because="it is the server's name for `model`, which with `revision` says what answers; it is recorded",
     )
-    domains: tuple[str, ...] = key(
-        (), "Domains whose samples it answers; empty: every domain.", affects="generate", strict=False
+    domains: tuple[str, ...] = generate_key(
+        (), "Domains whose samples it answers; empty: every domain.", strict=False
     )
-    difficulty: tuple[str, ...] = key(
-        (), "Difficulties whose samples it answers; empty: every difficulty.", affects="generate", strict=False
+    difficulty: tuple[str, ...] = generate_key(
+        (), "Difficulties whose samples it answers; empty: every difficulty.", strict=False
     )
-    modality: Literal["any", "image", "text"] = key(
-        "any", "image: only samples with images. text: only samples without.", affects="generate"
+    modality: Literal["any", "image", "text"] = generate_key(
+        "any", "image: only samples with images. text: only samples without."
     )
-    weight: float = key(
-        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", affects="generate", gt=0
+    weight: float = generate_key(
+        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", gt=0
     )
-    fallback: bool = key(
-        False, "It answers only the samples that no teacher without this mark covers.", affects="generate"
+    fallback: bool = generate_key(False, "It answers only the samples that no teacher without this mark covers.")
+    after: Name | None = generate_key(
+        None, "A teacher that answers first. `when` says which of its samples this one answers too."
     )
-    after: Name | None = key(
-        None,
-        "A teacher that answers first. `when` says which of its samples this one answers too.",
-        affects="generate",
-    )
-    when: Literal["always", "unsure", "failed"] = key(
+    when: Literal["always", "unsure", "failed"] = generate_key(
         "always",
         "unsure: samples where less than `sure_share` of the first teacher's answers agree, or the common answer is "
         "wrong. failed: samples where none of its traces is complete. always: every sample that it answered.",
-        affects="generate",
     )
-    sure_share: Share = key(
-        0.75, "Share of equal answers from which the first teacher counts as sure.", affects="generate"
-    )
-    samples: int = key(
-        1, "Number of traces for each question; with `until`, the largest number.", affects="generate", ge=1, le=1024
+    sure_share: Share = generate_key(0.75, "Share of equal answers from which the first teacher counts as sure.")
+    samples: int = generate_key(
+        1, "Number of traces for each question; with `until`, the largest number.", ge=1, le=1024
     )
     choices: int = key(
         1,
@@ -132,7 +122,7 @@ class Teacher(Section):
         ge=1,
     )
     until: Until | None = key(None, "Adaptive sampling: stop before `samples` traces where fewer are enough.")
-    system: str = key("", "System prompt; empty: none.", affects="signals traces", compared_by="the rendered prompt")
+    system: str = author_key("", "System prompt; empty: none.", compared_by="the rendered prompt")
     prompt: str = key(
         "{question}",
         "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`), {cues} (what "
@@ -141,29 +131,26 @@ class Teacher(Section):
         affects="traces",
         compared_by="the rendered prompt",
     )
-    cues: str | None = key(
+    cues: str | None = generate_key(
         None,
         "What {cues} in the prompt shows of a question: ocr (the text that OCR reads in its images; needs the extra "
         "ocr), or a key of its meta, such as table or caption.",
-        affects="generate",
         omit_default="generate",
         min_length=1,
     )
-    hinted: bool = key(
+    hinted: bool = generate_key(
         False,
         "The gold answer is shown to the teacher; its traces are marked as hinted all the way into the dataset.",
-        affects="generate",
     )
-    reasoning: Literal["auto", "field", "tags", "json", "none"] = key(
+    reasoning: Literal["auto", "field", "tags", "json", "none"] = generate_key(
         "auto",
         "How the rationale is separated from the answer. field: the server's own field. tags: thinking tags in the "
         "text. json: a JSON object whose member `answer` is the answer. none: all text is the answer. auto: the "
         "field or the tags, whichever is there.",
-        affects="generate",
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")
-    chat_template_kwargs: Mapping[str, Any] = key(
-        {}, "Arguments of the chat template, such as { enable_thinking = false }.", affects="signals traces"
+    chat_template_kwargs: Mapping[str, Any] = author_key(
+        {}, "Arguments of the chat template, such as { enable_thinking = false }."
     )
     mm_processor_kwargs: Mapping[str, Any] = key(
         {},
@@ -171,17 +158,15 @@ class Teacher(Section):
         affects="traces",
         omit_default="traces",
     )
-    extra_body: Mapping[str, Any] = key(
+    extra_body: Mapping[str, Any] = author_key(
         {},
         'Further parameters of each request to a server, as its API names them: { reasoning_effort = "high" }, '
         "response_format, structured_outputs.",
-        affects="signals traces",
         omit_default="traces generate",
     )
-    extra_headers: Mapping[str, str] = key(
+    extra_headers: Mapping[str, str] = author_key(
         {},
         "Further headers of each request to a server. Secrets belong into headers_env.",
-        affects="signals traces",
         omit_default="traces generate",
     )
     headers_env: Mapping[str, str] = key(
@@ -189,11 +174,10 @@ class Teacher(Section):
         'Further headers whose values are in environment variables: { "api-key" = "MY_KEY" }.',
         because="it says where keys are",
     )
-    omit: tuple[str, ...] = key(
+    omit: tuple[str, ...] = author_key(
         (),
         'Parameters that no request has, because the server refuses them: ["temperature", "seed"]. Their values are '
         "then the server's own.",
-        affects="signals traces",
         omit_default="traces generate",
         strict=False,
     )
@@ -255,10 +239,9 @@ class Teacher(Section):
     )
     batch: BatchFiles = key(BatchFiles(), "How the backend `batch` sends requests.")
     price: Price = key(Price(), "What the teacher costs, for the progress line and the estimate.")
-    dtype: Dtype = key(
+    dtype: Dtype = author_key(
         "float32",
         "Data type of the weights of an embedded teacher; a server chooses its own.",
-        affects="signals traces",
         compared_by="the data type of an embedded teacher",
     )
     trust_remote_code: bool = key(

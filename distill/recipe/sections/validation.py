@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.recipe.base import Section, key
+from distill.recipe.base import Section, key, train_key
 
 Rows = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)]
 
@@ -15,37 +15,30 @@ class Validation(Section):
     Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
     """
 
-    every_steps: int = key(
-        100, "Measure each time after this number of steps, and after the last step.", affects="train", ge=1
-    )
-    data: str | None = key(
-        None, "The source whose questions are asked; default: no question is asked.", affects="train"
-    )
-    questions: int = key(
+    every_steps: int = train_key(100, "Measure each time after this number of steps, and after the last step.", ge=1)
+    data: str | None = train_key(None, "The source whose questions are asked; default: no question is asked.")
+    questions: int = train_key(
         64,
         "Number of questions of that source. They are chosen by their content, so every run asks the same ones.",
-        affects="train",
         ge=1,
     )
-    max_new_tokens: int = key(256, "Largest number of tokens of an answer.", affects="train", ge=1)
-    batch_size: int = key(32, "Number of questions answered at once.", affects="train", ge=1)
-    hold_out: Rows = key(
+    max_new_tokens: int = train_key(256, "Largest number of tokens of an answer.", ge=1)
+    batch_size: int = train_key(32, "Number of questions answered at once.", ge=1)
+    hold_out: Rows = train_key(
         0,
         "Rows of the stage's own data on which the loss is measured, as a number or as a share of the rows. They are "
         "not trained on.",
-        affects="train",
     )
-    metric: Literal["loss", "accuracy"] = key(
-        "loss", 'What "better" means: a smaller loss or a higher accuracy.', affects="train"
+    metric: Literal["loss", "accuracy"] = train_key(
+        "loss", 'What "better" means: a smaller loss or a higher accuracy.'
     )
-    patience: int | None = key(
+    patience: int | None = train_key(
         None,
         "Stop the stage after this number of measurements in a row without an improvement; default: never.",
-        affects="train",
         ge=1,
     )
-    keep: Literal["best", "last"] = key(
-        "last", "Which weights the stage leaves: those of the best measurement, or of its last step.", affects="train"
+    keep: Literal["best", "last"] = train_key(
+        "last", "Which weights the stage leaves: those of the best measurement, or of its last step."
     )
     gallery: int = key(
         24,
