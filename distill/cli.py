@@ -23,7 +23,6 @@ from distill.machine.child_process import interrupt
 from distill.redact import encodable
 from student.distributed import processes
 
-_COLLECT_AFTER = (20_000, 50, 100)
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin anew."""
@@ -142,8 +141,6 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hide_secrets()
-    # The default, after every 700 new objects, takes a tenth of the CPU time of generate and finds nothing.
-    gc.set_threshold(*_COLLECT_AFTER)
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

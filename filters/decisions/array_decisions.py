@@ -4,7 +4,8 @@ The order of a question's traces and the groups of copies are made once for a ru
 another copy takes the place of a preferred one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from distill.recipe.sections.filter import Select
 from filters.decisions import decide
 from filters.decisions.copies import KINDS, CopyKind
-from filters.decisions.copy_groups import CopyGroups, copy_groups
+from filters.decisions.copy_groups import CopyGroups, copy_conditions, copy_groups, original_hash
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import Condition
 from filters.decisions.trace_arrays import Flags, Numbers, Replaced, TraceArrays
@@ -59,7 +60,8 @@ class PolicyArrays:
         chosen: dict[str, Flags] = {}
         read = {entry.removeprefix("-").lower() for entry in select.order}
         read.update(column for condition in conditions for column in condition.columns)
-        self.traces.flags({decide.drops(each): each.columns for each in conditions})  # those of a table together
+        self._read_together(conditions, select, read)
+        order = self._order(select.order)  # it is sorted while the copies are chosen
         later = {column for kind in KINDS for column in kind.preferred}
         for kind in KINDS:
             if read & kind.preferred.keys():
@@ -70,7 +72,7 @@ class PolicyArrays:
             later -= kind.preferred.keys()
         dropped = {**self._dropped(conditions, chosen), **others}
         kept = ~self._any(dropped.values())
-        places = self._order(select.order).places(chosen)
+        places = order.places(chosen)
         teacher_best, best = self._ranked(select, kept, places)
         selected, beyond = best, dict[str, int]()
         if decide.mixed(select):
@@ -78,6 +80,19 @@ class PolicyArrays:
         return ArrayDecisions(
             dropped=dropped, kept=kept, teacher_best=teacher_best, best=best, selected=selected, beyond=beyond
         )
+
+    def _read_together(self, conditions: Iterable[Condition], select: Select, read: Set[str]) -> None:
+        """Compute what this policy needs with one query for all that read the same tables."""
+        flags: dict[str, Iterable[str]] = {decide.drops(each): each.columns for each in conditions}
+        values: dict[str, Iterable[str]] = {}
+        for kind in KINDS:
+            if kind.name not in self._groups and read & kind.preferred.keys():
+                flags |= copy_conditions(self.traces, kind)
+                values |= original_hash(kind)
+        if select.order not in self._orders:
+            order = (entry.removeprefix("-").lower() for entry in select.order)
+            values |= {identifier(name): [name] for name in order if not self.traces.is_text(name)}
+        self.traces.compute(flags, values)
 
     def _any(self, flags: Iterable[Flags]) -> Flags:
         found = np.zeros(self.traces.count, np.bool_)
@@ -213,7 +228,7 @@ class _Order:
     """What each entry of the order compares, smallest first."""
     preferred: Sequence[Mapping[str, int]]
     """By entry: the key of a trace that repeats nothing, by the kind of copies."""
-    base: Numbers
+    sorting: Future[Numbers]
     """The traces in this order, while no copy takes the place of another."""
 
     @classmethod
@@ -225,27 +240,30 @@ class _Order:
             keys.append(_key(traces, column, down))
             plain = {"false": -1 if down else 0, "NULL": _LAST}
             preferred.append({kind.name: plain[kind.preferred[column]] for kind in KINDS if column in kind.preferred})
-        base = _sorted(keys, traces.question)
-        return cls(traces.question, keys, preferred, base)
+        pool = ThreadPoolExecutor(1)
+        sorting = pool.submit(_sorted, keys, traces.question)
+        pool.shutdown(wait=False)
+        return cls(traces.question, keys, preferred, sorting)
 
     def places(self, chosen: Mapping[str, Flags]) -> Numbers:
         """The traces in this order, where the chosen copies repeat nothing.
 
         Questions without such a copy stay as they are.
         """
+        base = self.sorting.result()
         keys, changed = list(self.keys), np.zeros(len(self.question), np.bool_)
         for place, kinds in enumerate(self.preferred):
             for name in kinds.keys() & chosen.keys():
                 changed |= chosen[name] & (keys[place] != kinds[name])
                 keys[place] = np.where(chosen[name], kinds[name], keys[place])
         if not changed.any():
-            return self.base
+            return base
         again = np.zeros(int(self.question.max()) + 1, np.bool_)
         again[self.question[changed]] = True
-        slots = np.flatnonzero(again[self.question[self.base]])
-        traces = np.sort(self.base[slots])  # ties go to the smaller id
+        slots = np.flatnonzero(again[self.question[base]])
+        traces = np.sort(base[slots])  # ties go to the smaller id
         order = _sorted([key[traces] for key in keys], self.question[traces])
-        places = self.base.copy()
+        places = base.copy()
         places[slots] = traces[order]
         return places
 
@@ -259,8 +277,7 @@ def _sorted(keys: Sequence[Numbers], question: NDArray[np.int32]) -> Numbers:
 def _key(traces: TraceArrays, column: str, down: bool) -> Numbers:
     """Whole numbers in the order of a column, the last for NULL."""
     name = identifier(column)
-    described = traces.database.execute(f"SELECT {name} FROM {traces.source([column])} LIMIT 0").description
-    if described and str(described[0][1]) == "VARCHAR":
+    if traces.is_text(column):
         ranks = f"CASE WHEN {name} IS NOT NULL THEN dense_rank() OVER (ORDER BY {name}) END"
         values = traces.values(ranks, [column], ordered=False)
     else:

@@ -35,9 +35,9 @@ class CopyGroups:
 def copy_groups(traces: TraceArrays, kind: CopyKind) -> CopyGroups:
     """The groups of one kind of copies in a run."""
     of_questions = kind.key == "sample_id"
-    is_copy = f"coalesce({kind.is_copy}, false)"
-    copies = np.flatnonzero(traces.flags({is_copy: [kind.original, *kind.preferred]})[is_copy])
-    hashes = np.asarray(traces.values(f"hash({kind.original})", [kind.original]))[copies]
+    is_copy, (named_hash,) = _is_copy(kind), original_hash(kind)
+    copies = np.flatnonzero(traces.flags(is_copy)[next(iter(is_copy))])
+    hashes = np.asarray(traces.values(named_hash, [kind.original]))[copies]
     unit = traces.question if of_questions else np.arange(traces.count)  # what is a copy: a question, or a trace
     named = _codes_of(hashes, traces.questions) if of_questions else _codes_of(hashes, *traces.ids)
     # A trace with the same words as one that repeats the preferred trace names that one.
@@ -51,6 +51,20 @@ def copy_groups(traces: TraceArrays, kind: CopyKind) -> CopyGroups:
     original = unit[trace] == group
     place = np.lexsort((_tie(traces, trace) if of_questions else trace, *_worse(traces, trace), ~original, group))
     return CopyGroups(trace[place], group[place], original[place])
+
+
+def _is_copy(kind: CopyKind) -> dict[str, list[str]]:
+    return {f"coalesce({kind.is_copy}, false)": [kind.original, *kind.preferred]}
+
+
+def original_hash(kind: CopyKind) -> dict[str, list[str]]:
+    """SQL of the hash of what a copy repeats, and the columns that it reads."""
+    return {f"hash({kind.original})": [kind.original]}
+
+
+def copy_conditions(traces: TraceArrays, kind: CopyKind) -> dict[str, list[str]]:
+    """SQL of all conditions that groups of these copies are made from, and the columns that each reads."""
+    return _is_copy(kind) | _good(traces)
 
 
 def _codes_of(hashes: _Hashes, known: _Hashes, code: Numbers | None = None) -> Numbers:
@@ -69,10 +83,15 @@ def _codes_of(hashes: _Hashes, known: _Hashes, code: Numbers | None = None) -> N
 
 def _worse(traces: TraceArrays, trace: Numbers) -> tuple[Flags, ...]:
     """Whether a trace is not correct, and whether it is not complete."""
+    return tuple(~flags[trace] for flags in reversed(list(traces.flags(_good(traces)).values())))
+
+
+def _good(traces: TraceArrays) -> dict[str, list[str]]:
+    """SQL of whether a trace is complete, and correct where answers were judged."""
     conditions = {"coalesce(outcome = 'complete', false)": ["outcome"]}
     if "answer_verdict" in traces.local:
         conditions["coalesce(answer_verdict = 'correct', false)"] = ["answer_verdict"]
-    return tuple(~flags[trace] for flags in reversed(list(traces.flags(conditions).values())))
+    return conditions
 
 
 def _tie(traces: TraceArrays, trace: Numbers) -> Numbers:

@@ -83,7 +83,7 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
     for mix in settings.select.mix:
         _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}", columns.names)
     where = f"filter.select.weight = {settings.select.weight!r}"
-    _, kind = _check_expression(connection, settings.select.weight, where, columns.names)
+    _, kind, _ = _check_expression(connection, settings.select.weight, where, columns.names)
     if not kind.startswith(_NUMBERS):
         raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
     return [_check_rule(connection, rule, columns.names) for rule in settings.rules]
@@ -118,9 +118,8 @@ def _check_rule(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequen
     where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
     if rule.name in RESERVED:
         raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
-    columns = _check_condition(connection, rule.drop, where, names)
-    limit = _threshold(_expression(connection, rule.drop, where), columns)
-    return Condition(name=rule.name, sql=rule.drop, columns=columns, threshold=limit)
+    columns, tree = _check_condition(connection, rule.drop, where, names)
+    return Condition(name=rule.name, sql=rule.drop, columns=columns, threshold=_threshold(tree, columns))
 
 
 def _threshold(node: dict[str, Any], columns: tuple[str, ...]) -> Threshold | None:
@@ -138,20 +137,21 @@ def _threshold(node: dict[str, Any], columns: tuple[str, ...]) -> Threshold | No
 
 def _check_condition(
     connection: duckdb.DuckDBPyConnection, sql: str, where: str, names: Sequence[str]
-) -> tuple[str, ...]:
-    """The columns, of these names, that a condition reads."""
-    columns, kind = _check_expression(connection, sql, where, names)
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The columns, of these names, that a condition reads, and its syntax tree."""
+    columns, kind, tree = _check_expression(connection, sql, where, names)
     if kind != "BOOLEAN":
         raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
-    return columns
+    return columns, tree
 
 
 def _check_expression(
     connection: duckdb.DuckDBPyConnection, sql: str, where: str, names: Sequence[str]
-) -> tuple[tuple[str, ...], str]:
-    """The columns, of these names, that an expression over one trace reads, and the SQL type of what it gives."""
+) -> tuple[tuple[str, ...], str, dict[str, Any]]:
+    """The columns, of these names, that an expression over one trace reads, its SQL type and its syntax tree."""
     columns: set[str] = set()
-    for node in _walk(_expression(connection, sql, where)):
+    tree = _expression(connection, sql, where)
+    for node in _walk(tree):
         kind = node["class"]
         if kind not in _EXPRESSIONS:
             raise RecipeError(f"{where}: {kind.lower()} is not allowed; {_EXAMPLE}")
@@ -167,7 +167,7 @@ def _check_expression(
         query.fetchall()
     except duckdb.Error as error:
         raise RecipeError(f"{where}: {first_line(error)}") from None
-    return tuple(name for name in names if name in columns), str(result)
+    return tuple(name for name in names if name in columns), str(result), tree
 
 
 def _not_allowed(name: str) -> str:
@@ -181,13 +181,12 @@ def _not_allowed(name: str) -> str:
 
 def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:
     """The syntax tree of one expression. Raises RecipeError for a text with another clause or statement."""
-    tree = _tree(connection, sql)
+    tree, plain = _trees(connection, sql)
     if tree["error"] and tree["error_type"] == "parser":
         raise RecipeError(f"{where}: not an SQL condition: {tree['error_message']}")
     if tree["error"]:
         raise RecipeError(f"{where}: only a condition is allowed, no other statement")
     chosen = [statement["node"].pop("select_list", []) for statement in tree["statements"]]
-    plain = _tree(connection, "true")
     plain["statements"][0]["node"].pop("select_list")
     if _without_locations(tree) != _without_locations(plain) or len(chosen[0]) != 1:
         raise RecipeError(f"{where}: only a condition is allowed, no other clause")
@@ -195,11 +194,12 @@ def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
     return expression
 
 
-def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+def _trees(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    """The syntax tree of a query of one expression, and that of the simplest such query."""
     # The line break ends a comment that the condition may end with.
-    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n) FROM signals"]).fetchall()
-    tree: dict[str, Any] = orjson.loads(text)
-    return tree
+    queries = [f"SELECT (\n{each}\n) FROM signals" for each in (sql, "true")]
+    (texts,) = connection.execute("SELECT json_serialize_sql(?), json_serialize_sql(?)", queries).fetchall()
+    return [orjson.loads(text) for text in texts]
 
 
 def _without_locations(node: Any) -> Any:

@@ -6,6 +6,7 @@ every trace is computed once and remembered, so a policy with one new rule reads
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ Replaced = frozenset[str]
 _REMEMBERED = 512
 """Expressions; the flags of a million traces need 0.125 MB."""
 _PLACE = "place of the trace"
+_FIRST_ROWS = 10_000
 
 
 class TraceArrays:
@@ -45,15 +47,18 @@ class TraceArrays:
         self.database = connect(tables, more={"decisions": self.decisions}, threads=threads)
         self.count = pq.read_metadata(self.decisions).num_rows
         described = self.database.execute("FROM local LIMIT 0").description or ()
-        self.local = frozenset(name for name, *_ in described)
-        """Columns that no side table has."""
+        self.local = {name: str(kind) for name, kind, *_ in described}
+        """The columns that no side table has, with their SQL types."""
         named = ", ".join(f"coalesce(nullif({name}, ''), '(none)') AS {name}" for name in GROUPS)
         hashed = f"hash({', '.join(GROUPS)})"
         rows = self.database.execute(f"""
             SELECT hash(id) AS id, hash(sample_id) AS question, {hashed} AS hashed
             FROM (SELECT id, sample_id, {named} FROM local)""").fetchnumpy()
         before = self.database.execute("SELECT hash(id) AS id, kept, selected FROM decisions").fetchnumpy()
-        place, number = np.argsort(rows["id"]), np.argsort(before["id"])
+        with ThreadPoolExecutor(3) as pool:  # numpy sorts outside the interpreter's lock
+            sorts = [pool.submit(np.argsort, each["id"]) for each in (rows, before)]
+            coded = pool.submit(_codes, rows["question"])
+        place, number = (each.result() for each in sorts)
         self.ids = before["id"][number], number
         """The hashes of all ids, sorted, and the trace that each is of."""
         if not np.array_equal(rows["id"][place], self.ids[0]):
@@ -64,31 +69,63 @@ class TraceArrays:
         self._number = _at(place, number)
         """The number of the trace at each place of the files."""
         self.was_kept, self.was_selected = before["kept"], before["selected"]
-        self.questions, self.question = _codes(_at(self._number, rows["question"]))
-        groups = self.database.execute(
-            f"SELECT {hashed} AS hashed, * FROM (SELECT DISTINCT {named} FROM local) ORDER BY hashed"
-        ).fetchall()
-        self.groups: list[tuple[str, ...]] = [tuple(names) for _, *names in groups]
-        """Teacher, domain and difficulty of each group."""
-        codes = np.searchsorted(np.array([each for each, *_ in groups], np.uint64), rows["hashed"])
+        self.questions, question = coded.result()
+        self.question = _at(self._number, question)
+        codes, self.groups = self._groups(rows["hashed"], f"SELECT {hashed}, * FROM (SELECT {named} FROM local")
         self.group = _at(self._number, codes)
         self._remembered: OrderedDict[tuple[str, Replaced], NDArray[Any]] = OrderedDict()
+
+    def _groups(self, hashes: NDArray[np.uint64], query: str) -> tuple[Numbers, list[tuple[str, ...]]]:
+        """The group of each row, and teacher, domain and difficulty of each group; `query` has them with their hash.
+
+        Few groups have many traces: most are among the first rows, and so not all rows are read again.
+        """
+        known: dict[int, tuple[str, ...]] = {}
+        start, count = 0, _FIRST_ROWS
+        while True:
+            sorted_hashes = np.array(sorted(known), np.uint64)
+            codes = np.searchsorted(sorted_hashes, hashes)
+            strange = np.append(sorted_hashes, 0)[codes] != hashes
+            strange |= codes == len(known)
+            if not strange.any():
+                return codes, [known[each] for each in sorted(known)]
+            start, count = int(np.argmax(strange)), 8 * count
+            rows = self.database.execute(f"{query} LIMIT {count} OFFSET {start})").fetchall()
+            known |= {each: tuple(names) for each, *names in rows}
+
+    def is_text(self, column: str) -> bool:
+        """Whether the values of a column are texts; its name is in small letters."""
+        sides = (field for _, schema in SIDE.values() for field in schema)
+        kinds = {field.name.lower(): "VARCHAR" if field.type == pa.string() else "" for field in sides}
+        return {**kinds, **{name.lower(): kind for name, kind in self.local.items()}}[column] == "VARCHAR"
 
     def flags(self, conditions: Mapping[str, Iterable[str]], replaced: Replaced = frozenset()) -> dict[str, Flags]:
         """Whether each condition holds; `conditions` maps its SQL, which is never NULL, to the columns that it reads.
 
         Those that read the same tables are computed together.
         """
-        packed = {sql: self._remembered[sql, replaced] for sql in conditions if (sql, replaced) in self._remembered}
-        by_sides: dict[tuple[str, ...], list[str]] = {}
-        for sql in conditions.keys() - packed.keys():
-            by_sides.setdefault(self._sides_of(conditions[sql]), []).append(sql)
-        for group in by_sides.values():
-            columns = {name for sql in group for name in conditions[sql]}
-            packed |= zip(group, map(np.packbits, self._read(group, columns, replaced)), strict=True)
-        for sql, bits in packed.items():
-            self._remember((sql, replaced), bits)
+        packed = self.compute(conditions, {}, replaced)
         return {sql: np.unpackbits(packed[sql], count=self.count).view(np.bool_) for sql in conditions}
+
+    def compute(
+        self,
+        conditions: Mapping[str, Iterable[str]],
+        values: Mapping[str, Iterable[str]],
+        replaced: Replaced = frozenset(),
+    ) -> dict[str, NDArray[Any]]:
+        """Conditions, as packed bits, and other expressions: one query for all that read the same tables."""
+        every = {**conditions, **values}
+        computed = {sql: self._remembered[sql, replaced] for sql in every if (sql, replaced) in self._remembered}
+        by_sides: dict[tuple[str, ...], list[str]] = {}
+        for sql in every.keys() - computed.keys():
+            by_sides.setdefault(self._sides_of(every[sql]), []).append(sql)
+        for group in by_sides.values():
+            columns = {name for sql in group for name in every[sql]}
+            for sql, found in zip(group, self._read(group, columns, replaced), strict=True):
+                computed[sql] = np.packbits(found) if sql in conditions else found
+        for sql, found in computed.items():
+            self._remember((sql, replaced), found)
+        return computed
 
     def values(
         self, sql: str, columns: Iterable[str], replaced: Replaced = frozenset(), *, ordered: bool = True
@@ -98,8 +135,8 @@ class TraceArrays:
         `ordered`: it is computed row by row, not with a window over all rows.
         """
         if (sql, replaced) not in self._remembered:
-            (values,) = self._read([sql], columns, replaced, ordered=ordered)
-            self._remember((sql, replaced), values)
+            (found,) = self._read([sql], columns, replaced, ordered=ordered)
+            self._remember((sql, replaced), found)
         return self._remembered[sql, replaced]
 
     def source(self, columns: Iterable[str], replaced: Replaced = frozenset(), *, placed: bool = False) -> str:

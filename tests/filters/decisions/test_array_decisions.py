@@ -13,6 +13,7 @@ import pytest
 from distill.artifacts.layout import DECISIONS, SIGNALS, part_path
 from distill.errors import DataError
 from distill.recipe.sections.filter import Filter, Mix, Rule, Select
+from filters.decisions import trace_arrays
 from filters.decisions.array_decisions import PolicyArrays
 from filters.decisions.decide import decide
 from filters.decisions.rules import UNREADABLE_IMAGE, check
@@ -150,6 +151,15 @@ def test_decisions_are_those_of_the_filter_stage(tmp_path: Path, start: int) -> 
             assert flags.tolist() == [name in names for names in reasons], (name, settings)
         chosen += sum(sum(flags) for flags in found.dropped.values())
     assert chosen and refused < 12 and traces.was_kept.tolist() == [row["kept"] for row in first]
+
+
+def test_groups_that_begin_after_the_first_rows_are_found(tmp_path: Path, monkeypatch) -> None:
+    write_run(tmp_path, random.Random(0))
+    first = decided(tmp_path, Filter(), {}, 0, tmp_path / DECISIONS)
+    monkeypatch.setattr(trace_arrays, "_FIRST_ROWS", 1)
+    traces = TraceArrays(tmp_path, project_columns())
+    names = [traces.groups[code][:2] for code in traces.group]
+    assert names == [(row["teacher"], row["domain"] or "(none)") for row in first] and len(set(names)) > 1
 
 
 def test_signals_of_other_traces_than_the_decisions_are_refused(tmp_path: Path) -> None:
