@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from distill import redact
 from distill.errors import RecipeError
@@ -30,6 +31,7 @@ ARMS = "cot_distill.arms"
 FAILURES = (Exception, SystemExit)
 """What code from outside may raise: with sys.exit it ends itself, not the run."""
 
+_LONGEST_MESSAGE = 500
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _MODULE = "cot_distill_file_"
 _packages: set[str] = set()
@@ -123,9 +125,37 @@ def code_of(loaded: Any) -> str | None:
     return _code.get(_address(loaded))
 
 
+def call_fault(function: Any, *arguments: str) -> str:
+    """Why a function cannot be called with so many arguments, by their names; '' where it can or cannot be told."""
+    try:
+        taken = signature(function)
+    except (TypeError, ValueError):  # of a function in C
+        return ""
+    try:
+        taken.bind(*arguments)
+    except TypeError as error:
+        return f"it takes {taken}, and is called with ({', '.join(arguments)}): {error}"
+    return ""
+
+
+def field_fault(made: Any) -> str:
+    """Which field of a dataclass holds a value of another type than it states; '' for none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    for name, stated in get_type_hints(type(made)).items():
+        try:
+            TypeAdapter(stated).validate_python(getattr(made, name))
+        except ValidationError as error:
+            return f"its {name} is {getattr(made, name)!r:.60}: {error.errors()[0]['msg']}"
+    return ""
+
+
 def describe(error: BaseException) -> str:
-    """An error in characters that every file can hold."""
-    return redact.encodable(f"{type(error).__name__}: {error}")
+    """An error in characters that every file can hold, cut where it is long."""
+    try:
+        return redact.encodable(f"{type(error).__name__}: {error}")[:_LONGEST_MESSAGE]
+    except FAILURES:  # its own __str__ fails
+        return type(error).__name__
 
 
 def loaded_code() -> tuple[LoadedFile | str, ...]:
@@ -184,7 +214,7 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
 
 def _line(error: BaseException, path: str) -> str:
     """Where in the file an error arose: its last line that the error passed through."""
-    lines = [error.lineno] if isinstance(error, SyntaxError) else []
+    lines = [error.lineno] if isinstance(error, SyntaxError) and error.lineno else []
     step = error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_filename == path:

@@ -12,7 +12,7 @@ from distill.ablation import methods
 from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
-from distill.extensions import ARMS, FAILURES, describe, load
+from distill.extensions import ARMS, FAILURES, call_fault, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
@@ -99,7 +99,9 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
     """Let code from outside change a recipe's values; returns what it says of the change. Raises RecipeError."""
 
     def lacking(loaded: Any) -> str:
-        return "" if callable(loaded) else "an arm is a function of a recipe's values and the recipe"
+        if not callable(loaded):
+            return f"an arm is a function of a recipe's values and the recipe, this is {type(loaded).__name__}"
+        return call_fault(loaded, "values", "recipe")
 
     key = f"ablate.own.{name}.change"
     change = load(ARMS, value, key, recipe.path.parent, lacking).loaded

@@ -35,7 +35,7 @@ from distill.data.row_values import ParsedRow as ParsedRow
 from distill.data.row_values import RowQuestion as RowQuestion
 from distill.data.sources import nearest
 from distill.errors import DataError
-from distill.extensions import DATA_FORMATS, FAILURES, Extension, describe, load_once
+from distill.extensions import DATA_FORMATS, FAILURES, Extension, call_fault, describe, load_once
 from distill.recipe.sections.data import DataSource
 
 CHOICES = ("choices", "options")
@@ -72,9 +72,11 @@ def outside_format(source: DataSource) -> Extension:
     """The format of a source that a user's file or an installed package brings. Raises RecipeError."""
 
     def lacking(loaded: Any) -> str:
-        return "" if callable(loaded) else "a data format is a function of a row's values and its source"
+        if not callable(loaded):
+            return f"a data format is a function of a row's values and its source, this is {type(loaded).__name__}"
+        return call_fault(loaded, "values", "source")
 
-    return load_once(DATA_FORMATS, source.format, "data.NAME.format", source._folder, lacking)
+    return load_once(DATA_FORMATS, source.format, f"data.{source._name}.format", source._folder, lacking)
 
 
 def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSource) -> ParsedRow:

@@ -128,7 +128,7 @@ def read_question(value: Any) -> str:
     """The question's text without image placeholders. Raises RowError when nothing is left."""
     if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
         raise RowError("malformed_row", f"the question is {type(value).__name__}, not text")
-    text = str(value if value is not None else "").replace(PLACEHOLDER, "").strip()
+    text = str("" if value is None or value != value else value).replace(PLACEHOLDER, "").strip()
     if text and text.isascii() and text.isprintable():  # nearly every question; no blanks are left around it
         return text
     if not any(character.isprintable() and not character.isspace() for character in text):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from distill.extensions import ANSWER_TYPES, Extension, load_once
+from distill.extensions import ANSWER_TYPES, Extension, call_fault, field_fault, load_once
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
@@ -15,7 +15,7 @@ def answer_type_of(source: DataSource) -> str | None:
     # Here, because it imports the judge of answers, and most sources need none: 0.1 s.
     from distill.answers.user_types import stated_type
 
-    made = load_type(source.answer_type, source._folder)
+    made = load_type(source.answer_type, source._folder, f"data.{source._name}.answer_type")
     return stated_type(made.loaded.name, made.code)
 
 
@@ -25,14 +25,19 @@ def load_answer_types(recipe: Recipe) -> None:
         answer_type_of(source)
 
 
-def load_type(value: str, folder: Path) -> Extension:
-    """Make an answer type from outside known to this process. Raises RecipeError for code that is none."""
+def load_type(value: str, folder: Path, key: str) -> Extension:
+    """Make an answer type from outside known to this process; `key` is that of the recipe, for errors.
+
+    Raises RecipeError for code that is no answer type.
+    """
     from distill.answers.user_types import PREFIX, UserAnswerType
 
     def lacking(made: Any) -> str:
         if not isinstance(made, UserAnswerType):
             return f"an answer type is a distill.answers.user_types.UserAnswerType, this is {type(made).__name__}"
         has_valid_name = made.name.startswith(PREFIX) and made.name.isidentifier()
-        return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
+        if not has_valid_name:
+            return f"its name must begin with own_ and hold no spaces, got {made.name!r}"
+        return field_fault(made) or call_fault(made.same, "prediction", "gold")
 
-    return load_once(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)
+    return load_once(ANSWER_TYPES, value, key, folder, lacking)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.errors import InputError, RecipeError
+from distill.extensions import call_fault
 from distill.local_paths import refuse_address
 from distill.recipe.recipe import Recipe
 
@@ -31,4 +32,13 @@ def require_count(name: str, value: Any) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise InputError(
             f"{name} = {value!r:.80} ({type(value).__name__}): give a whole number from 1, or leave it out"
+        )
+
+
+def require_function(name: str, value: Any) -> None:
+    """Raise InputError for what cannot be called with one value."""
+    if not callable(value) or call_fault(value, "progress"):
+        raise InputError(
+            f"{name} = {value!r:.80} ({type(value).__name__}): give a function of one distill.types.Progress, or "
+            "leave it out"
         )

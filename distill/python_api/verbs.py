@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from distill.extensions import load_anew
 from distill.planning.compared_sources import evaluation_sources, training_sources
-from distill.python_api.arguments import require_count, require_recipe, run_folder
+from distill.python_api.arguments import require_count, require_function, require_recipe, run_folder
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.refused_runs import recipe_left
@@ -39,7 +39,7 @@ def generate(
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
-    run = _checked(recipe, run)
+    run = _checked(recipe, run, on_progress)
     require_count("limit", limit)
     load_anew()
     with recording(run, "generate"), recipe_left(recipe, run):
@@ -53,7 +53,7 @@ def filter(
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
     from filters.tables import fork_server
 
-    run = _checked(recipe, run)
+    run = _checked(recipe, run, on_progress)
     load_anew()
     fork_server.start_early(run, recipe.filter.workers)  # before this process loads the same modules
     from distill.wiring.model_signals import measurers
@@ -77,7 +77,7 @@ def train(
     from student.distributed import processes
     from student.train import train as train_student
 
-    run = _checked(recipe, run)
+    run = _checked(recipe, run, on_progress)
     require_count("jobs", jobs)
     load_anew()
     with recording(run, "train", quiet=not processes.is_main()), recipe_left(recipe, run), processes.together():
@@ -92,16 +92,17 @@ def evaluate(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
-    run = _checked(recipe, run)
+    run = _checked(recipe, run, on_progress)
     load_anew()
     with recording(run, "eval"), recipe_left(recipe, run):
         compare_evaluated(recipe, run)
         return evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
 
 
-def _checked(recipe: Recipe, run: Path | str) -> Path:
-    """The folder of a run, once both arguments are of their kind."""
+def _checked(recipe: Recipe, run: Path | str, on_progress: ProgressCallback) -> Path:
+    """The folder of a run, once all arguments are of their kind."""
     require_recipe(recipe)
+    require_function("on_progress", on_progress)
     return run_folder(run)
 
 

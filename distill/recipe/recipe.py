@@ -243,8 +243,8 @@ class Recipe(Section):
     def read_from(self, path: Path) -> Self:
         """This recipe as what the file at `path` holds."""
         self._path = path.resolve()
-        for source in self.data.values():
-            source._folder = self._path.parent
+        for name, source in self.data.items():
+            source._name, source._folder = name, self._path.parent
         for teacher in self.teachers:
             teacher._folder = self._path.parent
         return self

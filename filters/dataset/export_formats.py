@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.errors import RecipeError
-from distill.extensions import EXPORT_FORMATS, load
+from distill.extensions import EXPORT_FORMATS, call_fault, field_fault, load
 
 IMAGE = "<image>"
 _LLAVA_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
@@ -29,6 +29,7 @@ DATASET_INFO: Mapping[str, Any] = {
     },
 }
 """The entry of dataset_info.json, without the name of the file."""
+DATASET_INFO_FILE = "dataset_info.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,8 @@ def chosen_formats(names: Sequence[str], folder: Path) -> dict[str, ExportFormat
     for name in names:
         if name not in FORMATS:
             own_format = load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).loaded
-            if any(own_format.file == other_format.file for other_format in formats.values()):
+            # Some file systems take names that differ in case for one.
+            if any(own_format.file.lower() == other_format.file.lower() for other_format in formats.values()):
                 raise RecipeError(f"filter.exports = {name!r}: another export writes {own_format.file}; name another")
             formats[name] = own_format
     return formats
@@ -172,6 +174,10 @@ def format_codes(names: Sequence[str], folder: Path) -> dict[str, str]:
 def _lacking(made: Any) -> str:
     if not isinstance(made, ExportFormat):
         return f"an export is a filters.dataset.export_formats.ExportFormat, this is {type(made).__name__}"
+    if fault := field_fault(made):
+        return fault
     if made.record is None or not re.fullmatch(r"[A-Za-z0-9_-]+\.jsonl?", made.file):
         return f"it needs a record and a file such as mine.jsonl or mine.json, got file = {made.file!r}"
-    return ""
+    if made.file == DATASET_INFO_FILE:
+        return f"{DATASET_INFO_FILE} is a file of the export llama-factory; name another"
+    return call_fault(made.record, "example", "paths")

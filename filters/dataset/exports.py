@@ -25,6 +25,7 @@ from distill.extensions import EXPORT_FORMATS, FAILURES, describe, problem
 from distill.recipe.recipe import Recipe
 from filters.dataset.export_formats import (
     DATASET_INFO,
+    DATASET_INFO_FILE,
     FORMATS,
     DatasetRow,
     ExportFormat,
@@ -160,8 +161,8 @@ def _write(
         counts |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
     if "llama-factory" in formats:
         entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
-        (folder / "dataset_info.json").write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
-        counts["dataset_info.json"] = None
+        (folder / DATASET_INFO_FILE).write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
+        counts[DATASET_INFO_FILE] = None
     guide = _readme(name, count, formats, changed, weighted)
     (folder / "README.md").write_text(guide, encoding="utf-8", newline="\n")
     return counts | {"README.md": None}

@@ -247,8 +247,6 @@ def _measure_family(extractor: Extractor, asked: Sequence[Asked]) -> list[dict[s
         try:
             with processor_time(MOST_SECONDS, MOST_WAITING_SECONDS):
                 measured = [user_signals.measure(extractor, sample, traces) for sample, traces in asked]
-        except DistillError:
-            raise
         except (OutOfTime, *FAILURES):  # the sample that is the cause is found below
             pass
         else:
@@ -263,15 +261,15 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     try:
         with processor_time(MOST_SECONDS * len(traces), MOST_WAITING_SECONDS * len(traces)):
             return [*user_signals.measure(extractor, sample, traces)]
-    except DistillError:
-        raise
     except OutOfTime:
         reason = OUT_OF_TIME
     except TooMuch as error:
         reason = _Unmeasured(TIMED_OUT, str(error))
     # A failure on a strange text is a counted state of that trace and does not end the run.
     except FAILURES as error:
-        reason = _Unmeasured(ERROR, describe(error)[:500])
+        if isinstance(error, DistillError) and extractor.name in FAMILIES:
+            raise
+        reason = _Unmeasured(ERROR, describe(error))
     if extractor.scope == "trace" and len(traces) > 1:
         return [row for trace in traces for row in _try_measure(extractor, sample, [trace])]
     return [reason] * len(traces)

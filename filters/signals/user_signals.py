@@ -54,8 +54,10 @@ def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> dict[str, type[Extra
 
 def find_fault(family: Any) -> str:
     """The reason why an object is no family of signals; '' for a valid one."""
-    if not (isclass(family) and is_dataclass(family)):
+    if not isclass(family):
         return f"a signal is a class with @dataclass(frozen=True), this is {type(family).__name__}"
+    if not (is_dataclass(family) and family.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+        return f"a signal is a class with @dataclass(frozen=True), and {family.__name__} is a class without it"
     return _find_faulty_part(family)
 
 
@@ -110,12 +112,14 @@ def build(family: type[Extractor], recipe: Recipe) -> Extractor:
         built = family.from_recipe(recipe)
         if not isinstance(built, family):
             raise TypeError(f"it returned {type(built).__name__}, not {family.__name__}")
-        return built
     except extensions.FAILURES as error:
         if _is_own(family):
             raise
         reason = extensions.describe(error)
         raise RecipeError(f"{_KEY}: {family.__name__}.from_recipe failed: {reason}; correct the function") from error
+    if fault := extensions.call_fault(built.measure, "sample", "traces"):
+        raise RecipeError(f"{_KEY}: {family.__name__}.measure: {fault}; correct the function")
+    return built
 
 
 def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ def reply_metrics(question: Mapping[str, Any], reply: str, settings: Mapping[str
 def main(folder: Path) -> None:
     settings = orjson.loads((folder / JUDGE).read_bytes())
     if (value := settings.get("answer_type")) is not None:
-        load_type(value, folder)
+        load_type(value, folder, f"{JUDGE}: answer_type")
     for line in sys.stdin.buffer:
         question, reply = orjson.loads(line)
         sys.stdout.buffer.write(orjson.dumps(reply_metrics(question, reply, settings)) + b"\n")

@@ -47,15 +47,17 @@ def _loaded(recipe: Recipe) -> list[extensions.Extension]:
 def _lacking(metric: Any) -> str:
     if not isinstance(metric, UserMetric):
         return f"a metric is a student.evaluation.user_metrics.UserMetric, this is {type(metric).__name__}"
+    if fault := extensions.field_fault(metric):
+        return fault
     if not re.fullmatch(r"own_[a-z0-9_]+", metric.name):
         return f"its name must begin with own_ and consist of small letters, digits and _, got {metric.name!r}"
-    if metric.kind not in ("share", "mean"):
-        return f"its kind must be 'share' or 'mean', got {metric.kind!r}"
     if metric.field or metric.equals is not None:
         return "field and equals are for the project's own metrics; its value is a function"
     if metric.compared and metric.kind != "share":
         return "only a share is compared between arms; set kind = 'share' or leave compared out"
-    return "" if callable(metric.value) else "its value must be a function of a sample and a prediction"
+    if metric.value is None:
+        return "its value must be a function of a sample and a prediction"
+    return extensions.call_fault(metric.value, "sample", "prediction")
 
 
 def describe_metrics(metrics: Sequence[UserMetric]) -> dict[str, dict[str, Any]]:

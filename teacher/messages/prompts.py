@@ -15,7 +15,7 @@ import orjson
 from distill import redact
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
-from distill.extensions import FAILURES, PROMPTS, Extension, describe, load_once
+from distill.extensions import FAILURES, PROMPTS, Extension, call_fault, describe, load_once
 from distill.recipe.sections.rounds import REPLY
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
@@ -70,9 +70,11 @@ def prompt_key(teacher: Teacher) -> str:
 
 def _outside(teacher: Teacher) -> Extension:
     def lacking(loaded: Any) -> str:
-        return "" if callable(loaded) else "a prompt is a function of a sample that returns the text to ask"
+        if not callable(loaded):
+            return f"a prompt is a function of a sample that returns the text to ask, this is {type(loaded).__name__}"
+        return call_fault(loaded, "sample")
 
-    return load_once(PROMPTS, teacher.prompt, "teachers.NAME.prompt", teacher._folder, lacking)
+    return load_once(PROMPTS, teacher.prompt, f"teachers.{teacher.name}.prompt", teacher._folder, lacking)
 
 
 def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:

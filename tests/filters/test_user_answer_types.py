@@ -120,7 +120,8 @@ def test_types_of_one_name_in_two_files_judge_each_by_their_own_code(world):
 
 
 def test_what_is_no_answer_type_is_refused(world):
-    with pytest.raises(RecipeError, match=r"an answer type is a .*UserAnswerType, this is function"):
+    where = r"^data\.questions\.answer_type = 'mine\.py:same': "
+    with pytest.raises(RecipeError, match=rf"{where}an answer type is a .*UserAnswerType, this is function"):
         list(reader.read(graded(world, "mine.py:same")))
     with pytest.raises(RecipeError, match="its name must begin with own_"):
         list(reader.read(graded(world, "mine.py:bad")))

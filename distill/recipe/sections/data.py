@@ -113,5 +113,7 @@ class DataSource(Section):
             raise ValueError('a dataset of traces is learned whole; leave out limit and part of format = "traces"')
         return self
 
+    _name: str = PrivateAttr("NAME")
+    """Its name in the recipe, for messages."""
     _folder: Path = PrivateAttr(Path())
     """The recipe's, where the files of a format and an answer type from outside are looked for."""

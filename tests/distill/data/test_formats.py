@@ -253,6 +253,7 @@ def test_a_format_from_a_file_beside_the_recipe_reads_rows_of_any_shape(folder: 
         ("[RowQuestion(text=5)]", None, ""),
         ("[RowQuestion(text=['q'])]", "malformed_row", "the question is list, not text"),
         ("[RowQuestion(text=' ')]", "empty_question", "no visible character"),
+        ("[RowQuestion(text=float('nan'))]", "empty_question", "no visible character"),
         ("[RowQuestion(text='a\\ud800')]", "format_failed", "surrogates not allowed"),
         ("[RowQuestion(text='q', answers=({'a': 1},))]", "bad_answer", "neither text nor number"),
         ("[RowQuestion(text='q', answer_type='nmber')]", "unknown_answer_type", "did you mean 'number'"),

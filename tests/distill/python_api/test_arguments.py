@@ -49,6 +49,14 @@ def test_a_count_is_a_whole_number_from_one(count: Any) -> None:
         distill.train(Recipe(), "run", jobs=count)
 
 
+@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("called", [3, "print", lambda: None, lambda done, total: None])
+def test_a_callback_that_takes_no_progress_is_named(tmp_path: Path, name: str, called: Any) -> None:
+    with pytest.raises(InputError, match=r"on_progress = .* give a function of one distill.types.Progress"):
+        getattr(distill, name)(Recipe(), "run", on_progress=called)
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_run_at_all_is_no_empty_table() -> None:
     with pytest.raises(DataError, match="no run is named"):
         distill.compare()

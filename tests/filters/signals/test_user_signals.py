@@ -193,11 +193,16 @@ def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
         ("-1", "hedging_words is -1; a count is"),
         ("sys.exit(3)", "SystemExit: 3"),
         ("(_ for _ in ()).throw(ValueError('half \\ud800'))", "ValueError: half \ufffd"),
+        ("judge('a', 'b', 'own_unknown')", "DataError: "),
+        ("(_ for _ in ()).throw(Unspeakable())", "Unspeakable"),
     ],
 )
 def test_what_would_be_another_number_or_end_the_run_is_an_error_of_the_trace(world, run, value, reason):
     body = HEDGING.replace("sum(map(trace.reasoning.lower().split().count, self.words))", value)
-    (world / "mine.py").write_text(f"import sys\n{body}")
+    (world / "mine.py").write_text(
+        "import sys\nfrom distill.answers.verdicts import judge\nclass Unspeakable(Exception):\n"
+        f"    def __str__(self):\n        raise ValueError\n{body}"
+    )
     done = apply(recipe(world, OWN.replace('drop = "answer_verdict', 'drop = "id is null and answer_verdict')), run)
     assert done.counts["error.hedging"] == done.counts["measured"] == 24
     assert all(reason in row["signal_errors"] for row in rows(run).values())
@@ -273,6 +278,8 @@ def test_a_signal_that_is_not_there_is_refused_with_what_is(world, run, change, 
     ("change", "message"),
     [
         (("    def measure", "    def measured"), r"Hedging\.measure is missing or wrong"),
+        (("(self, sample, traces)", "(self, traces)"), r"Hedging\.measure: it takes \(traces\), and is called with"),
+        (("frozen=True, ", ""), r"a class with @dataclass\(frozen=True\), and Hedging is a class without it"),
         (('version: ClassVar[str] = "1"', ""), r"Hedging\.version is missing or wrong"),
         (('name: ClassVar[str] = "hedging"', 'name: ClassVar[str] = "answer"'), "first column must be answer_state"),
         (("hedging_words=(", "words=("), "the columns words must begin with hedging_"),

@@ -1,0 +1,119 @@
+"""Code from outside the project: what is told of it before it runs, and how its errors are written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distill.answers.user_types import UserAnswerType
+from distill.data import formats, source_answer_types
+from distill.errors import RecipeError
+from distill.extensions import call_fault, describe, field_fault
+from distill.recipe.loading import load
+from filters.dataset.export_formats import ExportFormat, chosen_formats
+from student.evaluation.user_metrics import UserMetric, user_metrics
+from teacher.messages.prompts import prompt_key
+
+PARTS = """
+from distill.answers.user_types import UserAnswerType
+from filters.dataset.export_formats import ExportFormat
+from student.evaluation.user_metrics import UserMetric
+
+def one(first):
+    return first
+
+def two(first, second):
+    return second
+
+grade = UserAnswerType(name="own_grade", same=one)
+chat = ExportFormat(file="chat.jsonl", record=one)
+short = UserMetric(name="own_short", label="short", kind="share", value=one)
+index = ExportFormat(file="dataset_info.json", record=two)
+capitals = ExportFormat(file="LLAVA.json", record=two)
+"""
+RECIPE = """
+[data.questions]
+source = "rows.jsonl"
+answer_type = "mine.py:grade"
+format = "mine.py:one"
+[[teachers]]
+name = "t"
+model = "m"
+backend = "vllm"
+prompt = "mine.py:two"
+[eval]
+metrics = ["mine.py:short"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(PARTS)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def test_functions_that_take_other_values_are_refused_by_their_key_before_any_row(folder: Path) -> None:
+    recipe = load(folder / "recipe.toml")
+    (source,), (teacher,) = recipe.data.values(), recipe.teachers
+    message = r"^{} = '.*': it takes \(first.*\), and is called with \({}\): .*docs/extending.md"
+    with pytest.raises(RecipeError, match=message.format("data.questions.answer_type", "prediction, gold")):
+        source_answer_types.answer_type_of(source)
+    with pytest.raises(RecipeError, match=message.format("data.questions.format", "values, source")):
+        formats.outside_format(source)
+    with pytest.raises(RecipeError, match=message.format("teachers.t.prompt", "sample")):
+        prompt_key(teacher)
+    with pytest.raises(RecipeError, match=message.format("eval.metrics", "sample, prediction")):
+        user_metrics(recipe)
+    with pytest.raises(RecipeError, match=message.format("filter.exports", "example, paths")):
+        chosen_formats(["mine.py:chat"], folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("index", "is a file of the export llama-factory"), ("capitals", "another export writes LLAVA.json")],
+)
+def test_an_export_takes_no_name_of_another_file(folder: Path, name: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        chosen_formats(["llava", f"mine.py:{name}"], folder)
+
+
+def record(example: Any, paths: Any) -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [
+        (ExportFormat(file=3, record=record), "its file is 3: "),  # type: ignore[arg-type]
+        (ExportFormat(file="a.json", record=record, tags="<image>"), "its tags is '<image>': "),  # type: ignore[arg-type]
+        (ExportFormat(file="a.json", record=record, guide=None), "its guide is None: "),  # type: ignore[arg-type]
+        (UserMetric(name="own_a", label=None, kind="share"), "its label is None: "),  # type: ignore[arg-type]
+        (UserMetric(name="own_a", label="a", kind="sum"), "its kind is 'sum': Input should be 'share' or 'mean'"),  # type: ignore[arg-type]
+        (UserAnswerType(name="own_a", same="no"), "its same is 'no': "),  # type: ignore[arg-type]
+        (ExportFormat(file="a.json", record=record, tags=["<a>"]), ""),  # type: ignore[arg-type]
+        (UserMetric(name="own_a", label="a", kind="share", value=lambda *_: True), ""),
+    ],
+)
+def test_a_field_of_another_type_is_named(made: Any, fault: str) -> None:
+    found = field_fault(made)
+    assert found.startswith(fault) and bool(found) == bool(fault)
+
+
+def test_a_function_whose_parameters_cannot_be_told_is_left_to_its_call() -> None:
+    assert call_fault(max, "a") == call_fault(lambda *values: 0, "a", "b") == ""
+    assert (
+        call_fault(lambda a, *, b: 0, "a")
+        == "it takes (a, *, b), and is called with (a): missing a required argument: 'b'"
+    )
+
+
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_error_is_described_whatever_its_text_is() -> None:
+    assert describe(_Unspeakable()) == "_Unspeakable"
+    assert describe(ValueError("half \ud800")) == "ValueError: half \ufffd"
+    assert len(describe(ValueError("x" * 1_000_000))) == 500
