@@ -3,12 +3,14 @@
 Data goes to stdout, progress to stderr. Heavy packages are imported inside the verbs only.
 """
 
-import gc
+import atexit
+import contextlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -23,6 +25,8 @@ from distill.machine.child_process import interrupt
 from distill.redact import encodable
 from student.distributed import processes
 
+_code: list[int] = []
+"""The exit code of this process, once it is known."""
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin anew."""
@@ -67,6 +71,15 @@ def _refused(error: OSError) -> StorageError:
         f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "
         "repair it, then run the same command again"
     )
+
+
+def _require_folder() -> None:
+    """Paths of recipes and runs start from the current folder, and libraries of torch do not load without one."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        say("distill: the current folder was deleted or moved; go to one that exists (cd), and run the command again")
+        sys.exit(2)
 
 
 def _require_text(arguments: Sequence[str]) -> None:
@@ -129,8 +142,8 @@ for name, command in _COMMANDS:
 app.add_typer(recipes.app, name="recipes")
 
 
-def main() -> None:
-    """The `distill` command."""
+def _prepare_process() -> None:
+    """Streams, signals, secrets and threads, before the first command."""
     open_closed_streams()
     # A scheduler's SIGTERM, and the end of a terminal, end a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
@@ -148,12 +161,40 @@ def main() -> None:
         processes.end_on_signals(INTERRUPTED)
         if not processes.is_main():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-    _require_text(sys.argv[1:])
+
+
+def main() -> None:
+    """The `distill` command."""
+    atexit.register(_leave)  # first, so that it is called last
+    code = 1
     try:
+        _prepare_process()
+        _require_text(sys.argv[1:])
+        _require_folder()
         app()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # while the arguments are read, or a second one
+        code = interrupts.exit_code()
+    except DistillError as error:  # of an option of the program as a whole
+        say(f"distill: {error}")
+        code = error.exit_code
     except Exception:
         say(traceback.format_exc())
-        sys.exit(1)
-    finally:
-        if "_duckdb" not in sys.modules:  # it would list all of its objects that are not cleared away
-            gc.freeze()  # or the end of Python looks for cycles in all imports: a quarter of the start's CPU time
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(code))  # another signal does not wait for threads
+    _code.append(code)
+    sys.exit(code)
+
+
+def _leave() -> None:
+    """The last function at exit: end without taking modules apart, which takes seconds while torch is imported.
+
+    Threads have ended then, and all files are closed or flushed. A KeyboardInterrupt inside of `exec` would also
+    replace the exit code by the end by a signal.
+    """
+    if _code:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(_code[0])

@@ -53,7 +53,9 @@ def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: boo
     trained = finish_stage(train_stage, recipe, run, redo_stale=False, jobs=jobs)
     if not recipe.evaluates:
         return [trained, not_evaluated(recipe)]
-    return [trained, finish_stage(eval_stage, recipe, run, redo_stale=redo_stale)]
+    evaluated = finish_stage(eval_stage, recipe, run, redo_stale=redo_stale)
+    # Both compare training data with test data, and mostly the same sources: a table of both is shown once.
+    return ["\n\n".join(part for part in trained.split("\n\n") if part not in evaluated), evaluated]
 
 
 def not_evaluated(recipe: Recipe) -> str:

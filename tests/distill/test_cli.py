@@ -374,3 +374,13 @@ def test_a_terminal_without_utf_8_gets_escapes_and_json_of_the_same_value(tmp_pa
     first, _, values = done.stdout.decode(encoding.partition(":")[0]).partition("\n")
     assert json.loads(values) == {"Größe": "→ \U0001f600"}
     assert json.loads(f'"{first}"') == "Größe → \U0001f600"
+
+
+def test_a_table_of_train_and_eval_is_shown_once_by_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(whole_run, "train_stage", lambda *_, **__: "trained\n\nleaks\n-----\n1\n\nleaks of stage x")
+    monkeypatch.setattr(whole_run, "eval_stage", lambda *_, **__: "scores\n\nleaks\n-----\n1\nreport: r")
+    monkeypatch.setattr(whole_run, "generate_stage", lambda *_, **__: "")
+    monkeypatch.setattr(whole_run, "filter_stage", lambda *_, **__: "filtered")
+    monkeypatch.setattr(whole_run, "require_fit", lambda *_, **__: None)
+    shown = whole_run.all_stages(load("tiny"), tmp_path)
+    assert shown == "filtered\n\ntrained\n\nleaks of stage x\n\nscores\n\nleaks\n-----\n1\nreport: r"
