@@ -1,8 +1,10 @@
 """What holds for every test."""
 
+import multiprocessing
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,6 @@ pytest_plugins = ("left_over",)
 
 # As the command line sets it: torch's threads must not spin while they wait, or busy cores make them crawl.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-# Workers side by side share the cores.
-if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
-    share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 # A shell that starts the tests in the background, or `nohup`, has them ignore these; so would all commands that tests
 # start, and then no signal ends them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -131,6 +129,25 @@ SLOWEST = (
 """Files whose tests start servers, processes or whole runs, or take more than five seconds, the slowest first.
 Workers begin with them, so that none has much left when the others are done. Each counts as `slow`, so
 `make test-fast` leaves it out."""
+
+
+PYTHON = sys.executable
+"""That of the suite, also in a worker, which is forked from a process that has executed this."""
+
+
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Workers are forks of one process that has loaded the tests and their libraries."""
+    import forked
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(specs))))
+    program = forked.interpreter(forked.COLLECTED.format(arguments=config.args))
+    for spec in specs:
+        spec.python = str(program)
+
+
+def pytest_configure() -> None:
+    sys.executable = PYTHON
+    multiprocessing.set_executable(PYTHON)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
