@@ -131,23 +131,27 @@ Workers begin with them, so that none has much left when the others are done. Ea
 `make test-fast` leaves it out."""
 
 
-PYTHON = sys.executable
-"""That of the suite, also in a worker, which is forked from a process that has executed this."""
-
-
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """Workers are forks of one process that has loaded the tests and their libraries."""
     import forked
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(specs))))
-    program = forked.interpreter(forked.COLLECTED.format(arguments=config.args))
+    program = forked.interpreter(forked.COLLECTED.format(arguments=config.args), forked.interpreter())
     for spec in specs:
         spec.python = str(program)
 
 
-def pytest_configure() -> None:
-    sys.executable = PYTHON
-    multiprocessing.set_executable(PYTHON)
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["python"] = sys.executable
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a worker starts is no fork unless a test asks for it."""
+    if worker := getattr(config, "workerinput", None):
+        sys.executable = worker["python"]
+        multiprocessing.set_executable(sys.executable)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,10 @@
 """`distill train --engine slurm --nodes N` submits a job whose machines train together."""
 
 import os
+import sys
 from pathlib import Path
 
+import forked
 import pytest
 import student_worlds
 from typer.testing import CliRunner
@@ -30,6 +32,7 @@ def test_the_machines_of_a_slurm_job_train_together(
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}")
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", str(forked.interpreter()))  # what the job starts
     monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.chdir(tmp_path)

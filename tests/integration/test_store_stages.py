@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -156,27 +155,6 @@ def machines(place: Path) -> Iterator[ThreadPoolExecutor]:
         (place / "go").touch()
 
 
-STARTED: "list[subprocess.Popen[bytes]]" = []
-
-
-@pytest.fixture(autouse=True)
-def ended_at_last() -> Iterator[None]:
-    """A test that fails leaves no process."""
-    yield
-    for process in STARTED:
-        process.kill()
-    STARTED.clear()
-
-
-def start(recipe: Path, address: str, *launcher: str) -> "subprocess.Popen[bytes]":
-    """`distill train` in the processes that a launcher starts."""
-    command = [sys.executable, *launcher, "-m", "--", "distill", "train", str(recipe), "--run", address]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-    STARTED.append(process)
-    return process
-
-
 PROCESSES = """
 import os, signal, sys, time
 from pathlib import Path
@@ -261,9 +239,11 @@ def test_two_machines_at_once_train_once(place: Path, address: str, machines: Th
 @LONG
 def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: str, tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2")
-    one = start(write_recipe(place, "one", lease_s=60.0), address, *launcher)
-    _, err = one.communicate(timeout=400)
-    assert one.returncode == 0, err.decode()
+    recipe = write_recipe(place, "one", lease_s=60.0)
+    command = [forked.interpreter(), *launcher, "-m", "--", "distill", "train", recipe, "--run", address]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400)
+    assert done.returncode == 0, done.stderr
     store = LocalStore(place / "store")
     assert stage_counts(store, "train")["stages"] == 2 and not store.list_objects("claims")
     assert not store.list_objects("run/train/attempts")

@@ -43,10 +43,17 @@ class Ended(NamedTuple):
 
 TRAINING = """
 import torch
+import scipy.stats
+import distill.commands.whole_run
+import distill.wiring
+import filters.apply
+import student.evaluate
 import student.train
 import student.training.loop.trainer
 import student.training.stage_run
 import student.validation.measure
+import teacher.generate
+import teacher.engines.http.http_engine
 torch.set_num_threads(1)
 """
 """What a training loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""

@@ -28,7 +28,6 @@ from student.train import train
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
 STEPS = 30
 # Projector and language model in full, embeddings tied to the head; passes of few rows, some without any image.
 WHOLE = worlds.stage(
@@ -188,7 +187,10 @@ def test_a_bad_recipe_is_one_message(world: Path):
     bad = world / "bad.toml"
     bad.write_text((world / "recipe.toml").read_text().replace("learning_rate", "learning_rat"), encoding="utf-8")
     ran = subprocess.run(
-        [*TORCHRUN, "--nproc-per-node", "2", "-m", "distill", "train", str(bad)],
+        [
+            *(forked.interpreter(), "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"),
+            *("--nproc-per-node", "2", "-m", "distill", "train", str(bad)),
+        ],
         cwd=ROOT,
         env=ENVIRONMENT,
         capture_output=True,
