@@ -56,7 +56,7 @@ import teacher.generate
 import teacher.engines.http.http_engine
 torch.set_num_threads(1)
 """
-"""What a training loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""
+"""What a run loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""
 
 COLLECTED = """
 import os
@@ -67,7 +67,7 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *{arguments!r}])
 os.dup2(stdout, 1)
 """
-"""What a worker of pytest loads: files of tests, with their libraries. It collects its tests itself, in two seconds."""
+"""What a worker of pytest has loaded: files of tests, with their libraries. To collect them then takes two seconds."""
 
 
 def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -> Ended:
