@@ -67,7 +67,7 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *{arguments!r}])
 os.dup2(stdout, 1)
 """
-"""What a worker of pytest has loaded: files of tests, with their libraries. To collect them then takes two seconds."""
+"""What a worker of pytest has loaded: files of tests, with their libraries. Collecting takes two seconds then."""
 
 
 def run(code: str, *arguments: object, ranks: int = 1, loaded: str = TRAINING) -> Ended:
