@@ -137,7 +137,8 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     import forked
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(specs))))
-    program = forked.interpreter(forked.COLLECTED.format(arguments=config.args), forked.interpreter())
+    loaded = forked.COLLECTED.format(python=sys.executable, arguments=config.args)
+    program = forked.interpreter(loaded, forked.interpreter())
     for spec in specs:
         spec.python = str(program)
 

@@ -60,7 +60,9 @@ torch.set_num_threads(1)
 
 COLLECTED = """
 import os
+import sys
 import pytest
+sys.executable = {python!r}
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not be in a fork
 stdout = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
