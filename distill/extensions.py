@@ -4,6 +4,7 @@ The file lies beside the recipe and runs when the object is first needed. It may
 other file beside it: its digest stands for all its code. The package that uses an object checks it.
 """
 
+import ast
 import hashlib
 import re
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -166,11 +168,12 @@ def loaded_code() -> tuple[LoadedFile | str, ...]:
 def run_code(loaded: Sequence[LoadedFile | str]) -> None:
     """Run the files that the parent process has run, so that its objects can be unpickled here."""
     for code in loaded:
-        if isinstance(code, str):
-            with suppress(ModuleNotFoundError):  # of an earlier recipe; what is needed is missed when it is unpickled
+        # One of an earlier recipe may run no longer; what is needed is missed when it is unpickled.
+        with suppress(ModuleNotFoundError, RecipeError):
+            if isinstance(code, str):
                 import_module(code)
-        else:
-            _module(Path(code.path), code.source, code.path)
+            else:
+                _module(Path(code.path), code.source, code.path)
 
 
 def _address(loaded: Any) -> tuple[str, str]:
@@ -197,6 +200,11 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
     name = f"{_MODULE}{hashlib.sha256(source).hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
+    if beside := _imported_beside(path, source):
+        raise RecipeError(
+            f"{where}: {path} imports {beside} from its folder, and a change there would be seen by no result; move "
+            "what it needs into the file, or install it as a package"
+        )
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look a class up by its module's name
@@ -210,6 +218,39 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
         ) from error
     _files[name] = LoadedFile(str(path), source)
     return module
+
+
+def _imported_beside(path: Path, source: bytes) -> str:
+    """A module or package of the file's folder that the file imports; '' for none.
+
+    Python finds one where the folder is on its path: in a notebook, or with `python -m`.
+    """
+    with suppress(SyntaxError, ValueError, RecursionError):  # told when the file runs
+        for node in ast.walk(ast.parse(source)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            for name in {name.partition(".")[0] for name in names}:
+                beside = next(
+                    (each for each in (path.parent / f"{name}.py", path.parent / name) if each.exists()), None
+                )
+                # An installed package may have its source there.
+                if (
+                    beside is not None
+                    and _is_found_at(name, beside)
+                    and name not in metadata.packages_distributions()
+                ):
+                    return beside.name
+    return ""
+
+
+def _is_found_at(name: str, place: Path) -> bool:
+    """Whether Python would import a module from this file or folder."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
+    return any(each is not None and Path(each).resolve() in (place, place / "__init__.py") for each in places)
 
 
 def _line(error: BaseException, path: str) -> str:

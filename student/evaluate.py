@@ -31,8 +31,8 @@ from student.evaluation import collect_replies, diagnosis, report, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
 from student.evaluation.students import EvaluatedStudent
-from student.evaluation.user_metrics import metric_codes, user_metrics
-from student.inference.reply_metrics import Prediction, metric_values
+from student.evaluation.user_metrics import metric_codes, own_values, user_metrics
+from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
@@ -203,7 +203,7 @@ def _score_replies(
             table=recipe.filter.grounding.table,
             reading_tolerance=recipe.filter.grounding.relative_tolerance,
         )
-        return prediction | metric_values(own, sample, prediction)
+        return prediction | own_values(own, sample, prediction)
 
     style = recipe.filter.rationale
     by_arm = {arm: with_unfinished_rationales(of_arm, style) for arm, of_arm in by_arm.items()}

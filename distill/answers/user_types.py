@@ -31,12 +31,17 @@ class UserAnswerType:
     def compare(self, text: str, gold: GoldAnswer) -> CompareResult:
         """The verdict on one answer; a judge that fails, or returns another value, leaves it undecided."""
         try:
-            same = self.same(text, gold.text)
-            if same not in (None, True, False):
-                return undecided("own_type_failed")
+            same = self.decide(text, gold.text)
         except (Exception, SystemExit):
             return undecided("own_type_failed")
         return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
+
+    def decide(self, text: str, gold: str) -> bool | None:
+        """What `same` says. Raises what it raises, and TypeError for a value that is no verdict."""
+        same = self.same(text, gold)
+        if same not in (None, True, False):
+            raise TypeError(f"it returned {same!r:.60}; a verdict is True, False or None")
+        return None if same is None else bool(same)
 
 
 PREFIX = "own_"

@@ -52,6 +52,8 @@ class CheckContext:
         """Questions by teacher, once these are surveyed."""
         self.cued: Counter[str] = Counter()
         """Questions by teacher for which its {cues} are not empty."""
+        self.slow_parts: set[str] = set()
+        """Parts of the user's own that one row takes too long."""
         self._deadline = time.monotonic() + seconds
         self._surveys: dict[str, Survey | DistillError] = {}
 

@@ -13,7 +13,6 @@ from distill.data.tables.hub_datasets import is_hub_name
 from distill.errors import DistillError
 from distill.recipe.sections.eval import AnyStudent
 from student.evaluation import students
-from student.evaluation.user_metrics import user_metrics
 from teacher.engines.http.remote_student import check_server
 from teacher.engines.vllm import export_server
 
@@ -35,12 +34,6 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(
                 "eval.arms", '"base" is the student before any stage, and there is no [student]', "add [student]"
             )
-
-
-def check_metrics(context: CheckContext) -> Iterator[CheckResult]:
-    """Metrics from outside can be loaded."""
-    if metrics := user_metrics(context.recipe):
-        yield fine("eval.metrics", ", ".join(metric.name for metric in metrics))
 
 
 def check_other_students(context: CheckContext) -> Iterator[CheckResult]:

@@ -15,7 +15,6 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.filter import DEFAULT_RULES, Filter
 from distill.wiring.model_signals import JUDGE, STUDENT, untuned_student
-from filters.dataset.export_formats import chosen_formats
 from filters.decisions import rules
 from filters.signals import registry
 from teacher.checks import require_placeholders
@@ -112,13 +111,6 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
         yield problem(key, str(error), f"correct {key}")
         return
     yield fine("filter.signals", f"{len(families)} families can be measured")
-
-
-def check_exports(context: CheckContext) -> Iterator[CheckResult]:
-    """Forms of the dataset that code from outside writes can be loaded."""
-    recipe = context.recipe
-    if formats := chosen_formats(recipe.filter.exports, recipe.path.parent):
-        yield fine("filter.exports", ", ".join(formats))
 
 
 def check_judge(context: CheckContext) -> Iterator[CheckResult]:

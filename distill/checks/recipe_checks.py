@@ -17,6 +17,7 @@ from distill.checks import (
     lengths,
     machine,
     overlap,
+    own_parts,
     rounds,
     sources,
     student,
@@ -51,6 +52,8 @@ ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_
 
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,
+    ("teachers.prompt", own_parts.check_prompts),
+    ("data.answer_type", own_parts.check_answer_types),
     ("teachers", sources.check_coverage),
     ("teachers", sources.check_cues),
     ("teachers.server", teachers.check_requests),
@@ -61,9 +64,11 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("student", student.check_checkpoints),  # before the checks that read files of the student
     ("filter.rules", filtering.check_rules),
     ("filter.signals", filtering.check_extractors),
+    ("filter.signals", own_parts.check_signals),
+    ("filter.exports", own_parts.check_exports),
+    ("eval.metrics", own_parts.check_metrics),
     ("filter.rules", ideal_traces.check_rules_keep_something),
     ("filter.select.mix", filtering.check_mix),
-    ("filter.exports", filtering.check_exports),
     ("filter.judge", filtering.check_judge),
     ("filter.student.checkpoint", filtering.check_likelihood_student),
     ("student", student.check_sections),
@@ -73,7 +78,6 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("stages.loss", student.check_loss),
     ("stages.distill", lengths.check_shared_tokens),
     ("eval.arms", evaluation.check_arms),
-    ("eval.metrics", evaluation.check_metrics),
     ("eval.students", evaluation.check_other_students),
     ("eval.engine", evaluation.check_vllm),
     ("rounds", rounds.check_rounds),

@@ -8,7 +8,7 @@ written `< image>`; the dataset itself keeps them as they were. Writes nothing (
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ class DatasetRow:
     @property
     def id(self) -> str:
         return str(self.values["trace_id"])
+
+    def copy(self) -> "DatasetRow":
+        """A row for code from outside, which may change what it is given."""
+        return replace(self, messages=[dict(message) for message in self.messages], values=dict(self.values))
 
 
 def without_tags(text: str, tags: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ folder is built under a temporary name and replaces the last export; unchanged p
 """
 
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +136,7 @@ def _write(
     shard_bytes: int,
 ) -> dict[str, int | None]:
     lines = {
-        name: _Records(folder / export_format.file)
+        name: _Records(folder, name, export_format)
         for name, export_format in formats.items()
         if export_format.record is not None
     }
@@ -144,8 +145,8 @@ def _write(
     count = weighted = 0
     for example in read(dataset):
         paths = [pictures.add(picture) for picture in example.pictures] if lines else []
-        for format_name, records in lines.items():
-            records.add(_record(formats[format_name], format_name, example, paths))
+        for records in lines.values():
+            records.add(example, paths)
         if shards is not None:
             shards.add(example)
         for format_name, export_format in formats.items():
@@ -154,8 +155,7 @@ def _write(
         count += 1
     counts: dict[str, int | None] = {}
     for format_name, records in lines.items():
-        records.close()
-        counts[formats[format_name].file] = count
+        counts[formats[format_name].file] = records.close()
     if shards is not None:
         shards.close()
         counts |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
@@ -163,13 +163,19 @@ def _write(
         entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
         (folder / DATASET_INFO_FILE).write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
         counts[DATASET_INFO_FILE] = None
-    guide = _readme(name, count, formats, changed, weighted)
+    failures = {form: records.failures for form, records in lines.items() if records.failed}
+    guide = _readme(name, count, formats, changed, weighted, failures)
     (folder / "README.md").write_text(guide, encoding="utf-8", newline="\n")
     return counts | {"README.md": None}
 
 
 def _readme(
-    name: str, count: int, formats: Mapping[str, ExportFormat], changed: Mapping[str, int], weighted: int
+    name: str,
+    count: int,
+    formats: Mapping[str, ExportFormat],
+    changed: Mapping[str, int],
+    weighted: int,
+    failures: Mapping[str, str],
 ) -> str:
     parts = [
         f"# {name}: {count:,} examples for other trainers",
@@ -185,6 +191,7 @@ def _readme(
         )
     for form, made in formats.items():
         parts.append(made.guide.replace("{name}", name) or f"## `{made.file}`")
+        parts.extend([f"The file lacks examples: {failures[form]}."] if form in failures else [])
         if changed[form]:
             parts.append(
                 f"In {changed[form]:,} examples a question or rationale holds letters that this trainer takes for a "
@@ -193,37 +200,61 @@ def _readme(
     return "\n\n".join(parts) + "\n"
 
 
-def _record(made: ExportFormat, name: str, example: DatasetRow, paths: Sequence[str]) -> bytes:
-    """An example as the format writes it, as JSON. Raises RecipeError that names a format from outside."""
+def record_of(made: ExportFormat, example: DatasetRow, paths: Sequence[str]) -> bytes:
+    """The JSON of an example. Raises what the format raises, and TypeError for what is no record."""
     assert made.record is not None
-    try:
-        record = made.record(example, paths)
-        if not isinstance(record, Mapping):
-            raise TypeError(f"the record is {type(record).__name__}, not a table of keys and values")
-        return redact.dumps(record)
-    except FAILURES as error:
-        if name in FORMATS:
-            raise
-        raise RecipeError(f"export {name!r} failed on trace {example.id}: {describe(error)}") from error
+    record = made.record(example, paths)
+    if not isinstance(record, Mapping):
+        raise TypeError(f"the record is {type(record).__name__}, not a table of keys and values")
+    return redact.dumps(record)
 
 
 class _Records:
-    """One file of records: JSON lines, or a JSON array of them where the name ends in .json."""
+    """One file of records: JSON lines, or a JSON array of them where the name ends in .json.
 
-    def __init__(self, path: Path) -> None:
-        array = path.suffix == ".json"
-        self._file: IO[bytes] = path.open("wb")
+    An example on which a format from outside fails is left out and counted.
+    """
+
+    def __init__(self, folder: Path, name: str, made: ExportFormat) -> None:
+        self._name, self._made = name, made
+        array = made.file.endswith(".json")
+        self._file: IO[bytes] = (folder / made.file).open("wb")
         self._file.write(b"[" if array else b"")
         self._between, self._end = (b",\n", b"\n]\n") if array else (b"\n", b"\n")
         self._before = b"\n" if array else b""
+        self._written = self.failed = 0
+        self._first_failure = ""
 
-    def add(self, record: bytes) -> None:
+    @property
+    def failures(self) -> str:
+        return (
+            f"export {self._name!r} failed on {self.failed:,} of {self._written + self.failed:,} traces; the first: "
+            f"{self._first_failure}"
+        )
+
+    def add(self, example: DatasetRow, paths: Sequence[str]) -> None:
+        if self._name in FORMATS:
+            record = record_of(self._made, example, paths)
+        else:
+            try:
+                record = record_of(self._made, example.copy(), list(paths))
+            except FAILURES as error:
+                self.failed += 1
+                self._first_failure = self._first_failure or f"trace {example.id}: {describe(error)}"
+                return
         self._file.write(self._before + record)
         self._before = self._between
+        self._written += 1
 
-    def close(self) -> None:
+    def close(self) -> int:
+        """End the file; returns the number of its records. Raises RecipeError where the format failed on all."""
         self._file.write(self._end)
         self._file.close()
+        if self.failed and not self._written:
+            raise RecipeError(f"{self.failures}; correct its record")
+        if self.failed:
+            logging.getLogger(__name__).warning(f"{self.failures}; they are left out of {self._made.file}")
+        return self._written
 
 
 class _Pictures:

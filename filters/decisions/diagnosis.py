@@ -145,6 +145,7 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
 def diagnose(facts: TraceFacts) -> list[Finding]:
     """All findings, in the order of causes: an earlier one may explain a later one."""
     faults = [
+        *_failed_signals(facts),
         *_teachers(facts),
         *_hints(facts),
         *_gold(facts),
@@ -163,6 +164,19 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         certainty="certain",
     )
     return faults or ([good] if total["selected"] else [])
+
+
+def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
+    """Signals that fail on many traces: rules do not see their values."""
+    for name, count in facts.funnel.errors.items():
+        if is_above(count, facts.funnel.total["asked"], MANY):
+            yield Finding(
+                name="signal_failed",
+                problem=f"The signal {name} failed on {share(count, facts.funnel.total['asked'])} traces, and rules "
+                "that read it do not drop them",
+                certainty="certain",
+                change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
+            )
 
 
 def _teachers(facts: TraceFacts) -> Iterator[Finding]:

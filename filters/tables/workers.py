@@ -79,8 +79,9 @@ class Workers:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, task) for task in islice(remaining, 1))
         except BrokenProcessPool as error:
+            own = ", or your own code ended it" if extensions.loaded_code() else ""
             raise DistillError(
-                "a filter worker died (most likely out of memory); finished partitions are kept: run the same "
+                f"a filter worker died (most likely out of memory{own}); finished partitions are kept: run the same "
                 "command again, with fewer filter.workers or a smaller filter.partition_rows"
             ) from error
         finally:

@@ -63,7 +63,11 @@ def compute_metrics(
         },
         "deltas": deltas,
         "seed": seed,
-        **({"own_metrics": describe_metrics(own)} if own else {}),
+        **(
+            {"own_metrics": describe_metrics(own, [each for arm in predictions.values() for each in arm])}
+            if own
+            else {}
+        ),
     }
 
 

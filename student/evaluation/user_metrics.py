@@ -4,16 +4,21 @@ Such a metric is an entry like those of the project (student/inference/reply_met
 goes the same way: values of replies, sums, differences of arms, page and console.
 """
 
+import copy
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distill import extensions
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
-from student.inference.reply_metrics import Metric, describe_metric
+from distill.types import Sample
+from student.inference.reply_metrics import Metric, Prediction, describe_metric, metric_values
 
 _KEY = "eval.metrics"
+FAILED = "own_failed"
+"""In a prediction: why metrics from outside have no value for it, by their names."""
 
 
 class UserMetric(Metric):
@@ -60,6 +65,33 @@ def _lacking(metric: Any) -> str:
     return extensions.call_fault(metric.value, "sample", "prediction")
 
 
-def describe_metrics(metrics: Sequence[UserMetric]) -> dict[str, dict[str, Any]]:
-    """What page and console need to write the metrics, for metrics.json."""
-    return {metric.name: describe_metric(metric) for metric in metrics}
+def own_values(metrics: Iterable[UserMetric], sample: Sample, prediction: Prediction) -> Prediction:
+    """What each metric gives for a reply; where one fails, the reply does not count, with the reason under FAILED."""
+    values: Prediction = {}
+    failed: dict[str, str] = {}
+    for metric in metrics:
+        try:
+            values |= metric_values((metric,), sample, copy.deepcopy(prediction))
+        except RecipeError as error:
+            values[metric.name], failed[metric.name] = None, str(error)
+    return values | ({FAILED: failed} if failed else {})
+
+
+def describe_metrics(metrics: Sequence[UserMetric], predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """What page and console need to write the metrics, for metrics.json; notes and warnings name failures.
+
+    Raises RecipeError for a metric that failed on all replies.
+    """
+    described = {}
+    for metric in metrics:
+        described[metric.name] = describe_metric(metric)
+        failures = [each[FAILED][metric.name] for each in predictions if metric.name in each.get(FAILED, ())]
+        if not failures:
+            continue
+        count = f"{len(failures):,} of {len(predictions):,} replies"
+        if len(failures) == len(predictions):
+            raise RecipeError(f"{_KEY}: {metric.name} has no value for {count}; the first: {failures[0]}")
+        failure = f"It failed on {count}, which do not count."
+        described[metric.name]["note"] = f"{metric.note} {failure}".strip()
+        logging.getLogger(__name__).warning(f"{_KEY}: {metric.name}: {failure} The first: {failures[0]}")
+    return described

@@ -4,6 +4,7 @@ Images stay references; each engine converts them (data URLs, pixels).
 """
 
 import base64
+import copy
 import hashlib
 import re
 from collections.abc import Sequence
@@ -77,9 +78,19 @@ def _outside(teacher: Teacher) -> Extension:
     return load_once(PROMPTS, teacher.prompt, f"teachers.{teacher.name}.prompt", teacher._folder, lacking)
 
 
+def prompt_fault(teacher: Teacher, sample: Sample) -> str:
+    """Why code from outside makes no prompt of a sample; '' where it does, and for a template."""
+    try:
+        if teacher.prompt_from_outside:
+            _made_by(_outside(teacher), teacher, sample)
+    except RecipeError as error:
+        return str(error)
+    return ""
+
+
 def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     """The text that code from outside makes; it sees the gold answer only with `hinted`. RecipeError."""
-    shown = sample if teacher.hinted else replace(sample, answers=())
+    shown = replace(sample, answers=sample.answers if teacher.hinted else (), meta=copy.deepcopy(sample.meta))
     where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
     try:
         text = extension.loaded(shown)

@@ -33,7 +33,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
 from teacher.messages import parse
-from teacher.messages.prompts import prompt_key
+from teacher.messages.prompts import prompt_fault, prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, may_share, route
 from teacher.store import plan_images
@@ -197,17 +197,17 @@ def write_pending_plan(
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
         coverage = TeacherCoverage()
         samples = _routable(recipe, quarantine, coverage, earlier.read if earlier else None, rows_read.append)
+        prompted = partial(_with_prompts, recipe, quarantine, routed)
         if earlier is not None:
             quarantine.write((folder / QUARANTINE).read_bytes())
-            new = with_text(_count_routed(recipe, samples, routed))
-            sample_files.write_samples(pending / SAMPLES, new, before=folder / SAMPLES)
+            sample_files.write_samples(pending / SAMPLES, prompted(with_text(samples)), before=folder / SAMPLES)
         else:
             chosen = (
                 samples
                 if limit is None
                 else iter(spread_over_domains(islice(samples, max(_LIMIT_POOL, 4 * limit)), limit))
             )
-            sample_files.write_samples(pending / SAMPLES, with_text(_count_routed(recipe, chosen, routed)))
+            sample_files.write_samples(pending / SAMPLES, prompted(with_text(chosen)))
             check_coverage(recipe, coverage)
     files = source_files(recipe, ASKED) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()
@@ -237,9 +237,14 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
     if not unchanged or state["made_from"]["unreadable"]:
         return None
     reasons = count_quarantined(folder)
-    # Rows that no teacher is for count as seen, and their answers are not in the plan. A new row with two images of
-    # different parts moves old rows.
-    if reasons[NO_TEACHER] or recipe.data[ASKED].limit is not None or recipe.data[ASKED].part != (0, 1):
+    # Rows without a teacher or a prompt count as seen, and their answers are not in the plan. A new row with two
+    # images of different parts moves old rows.
+    if (
+        reasons[NO_TEACHER]
+        or reasons[PROMPT_FAILED]
+        or recipe.data[ASKED].limit is not None
+        or recipe.data[ASKED].part != (0, 1)
+    ):
         return None
     start = unchanged_start(sources.locate(recipe, ASKED), rows, source)
     if start is None:
@@ -277,11 +282,27 @@ def _routable(
             set_aside({"sample_id": sample.id, "reason": NO_TEACHER, "detail": detail})
 
 
-def _count_routed(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
+def _with_prompts(
+    recipe: Recipe, quarantine: IO[bytes], routed: Counter[str], samples: Iterator[Sample]
+) -> Iterator[Sample]:
+    """The samples whose prompts code from outside can make, counted by teacher; the others go to the quarantine.
+
+    Raises RecipeError at the end where these are more than max_bad_share of all.
+    """
+    total, failures = 0, list[str]()
     for sample in samples:
-        for teacher in route(recipe.teachers, sample):
-            routed[teacher.name] += 1
+        total += 1
+        teachers = route(recipe.teachers, sample)
+        if fault := next((fault for teacher in teachers if (fault := prompt_fault(teacher, sample))), ""):
+            failures.append(fault)
+            quarantine.write(seal({"sample_id": sample.id, "reason": PROMPT_FAILED, "detail": fault}))
+            continue
+        routed.update(teacher.name for teacher in teachers)
         yield sample
+    if len(failures) > recipe.data[ASKED].max_bad_share * total:
+        raise RecipeError(
+            f"{len(failures):,} of {total:,} questions have no prompt; the first: {failures[0]}; correct the function"
+        )
 
 
 def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
@@ -313,7 +334,8 @@ def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed:
     write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
 
 
-_LASTING_REASONS = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
+PROMPT_FAILED = "prompt_failed"
+_LASTING_REASONS = frozenset({NO_TEACHER, PROMPT_FAILED, "duplicate_row", "conflicting_answer"})
 """Reasons that only a change of the source or the recipe can cure, and such a change is seen."""
 
 

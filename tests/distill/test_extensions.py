@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import installed_package
 import pytest
 
 from distill.answers.user_types import UserAnswerType
 from distill.data import formats, source_answer_types
 from distill.errors import RecipeError
-from distill.extensions import call_fault, describe, field_fault
+from distill.extensions import PROMPTS, call_fault, describe, field_fault
+from distill.extensions import load as load_part
 from distill.recipe.loading import load
 from filters.dataset.export_formats import ExportFormat, chosen_formats
 from student.evaluation.user_metrics import UserMetric, user_metrics
@@ -106,6 +108,31 @@ def test_a_function_whose_parameters_cannot_be_told_is_left_to_its_call() -> Non
         call_fault(lambda a, *, b: 0, "a")
         == "it takes (a, *, b), and is called with (a): missing a required argument: 'b'"
     )
+
+
+@pytest.mark.parametrize(
+    "lines", ["import helper", "def part(sample):\n    from helper.words import more\n    return more"]
+)
+@pytest.mark.parametrize("place", ["helper.py", "helper/__init__.py"])
+def test_a_file_beside_that_python_would_find_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, place: str
+) -> None:
+    """A notebook has its folder on the path; a change of the other file would make nothing stale."""
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("more = 1\n")
+    (tmp_path / "mine.py").write_text(f"{lines}\npart = print\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RecipeError, match=rf"mine\.py imports {place.partition('/')[0]} from its folder"):
+        load_part(PROMPTS, "mine.py:part", "teachers.t.prompt", tmp_path, lambda _: "")
+
+
+def test_an_installed_package_with_its_source_beside_the_file_may_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed_package.install(tmp_path, monkeypatch, {"helper": "more = 1\n"}, {})
+    (tmp_path / "own_parts-1.2.dist-info/top_level.txt").write_text("helper\n")
+    (tmp_path / "mine.py").write_text("from helper import more as part\n")
+    assert load_part(PROMPTS, "mine.py:part", "teachers.t.prompt", tmp_path, lambda _: "").loaded == 1
 
 
 class _Unspeakable(Exception):

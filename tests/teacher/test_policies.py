@@ -224,6 +224,12 @@ def half(sample):
 
 def ends(sample):
     raise SystemExit(2)
+
+def some(sample):
+    sample.meta["seen"] = True
+    if "zeros" in sample.question:
+        raise KeyError("zero")
+    return sample.question
 """
 
 
@@ -236,6 +242,26 @@ def test_a_prompt_from_a_file_beside_the_recipe_asks_what_its_function_returns(w
     assert done.fields["teachers.t.prompt"].startswith("sha256:")
     _, hinted = world.generate("hinted", {"name": "t", "prompt": "mine.py:ask", "hinted": True})
     assert not {record["prompt_sha"] for record in hinted} & {record["prompt_sha"] for record in own}
+
+
+def test_a_question_on_which_an_own_prompt_fails_is_set_aside_with_its_reason(world: World) -> None:
+    world.rows_about(10, "How many?", answer="4")
+    world.rows_about(2, "How many zeros?", answer="4")
+    (world.folder / "mine.py").write_text(ASK)
+    done, records = world.generate("run", {"name": "t", "prompt": "mine.py:some"})
+    assert done.counts["traces"] == len(records) == 10
+    lines = [
+        orjson.loads(line) for line in (world.folder / "run/generate/quarantine.jsonl").read_bytes().splitlines()
+    ]
+    assert [(line["reason"], line["detail"].partition(": ")[2]) for line in lines] == [
+        ("prompt_failed", "KeyError: 'zero'")
+    ] * 2
+    samples = pq.read_table(world.folder / "run/generate/samples.parquet").to_pylist()
+    assert len(samples) == 10 and "seen" not in str(samples)
+    world.rows_about(1, "How many zeros?", answer="4")
+    message = r"^3 of 13 questions have no prompt; the first: teachers\.t\.prompt = .*zero"
+    with pytest.raises(RecipeError, match=message):
+        world.generate("other", {"name": "t", "prompt": "mine.py:some"})
 
 
 def test_a_cell_of_a_notebook_lets_the_teachers_answer(world: World) -> None:

@@ -363,7 +363,9 @@ def test_a_form_from_a_file_beside_the_recipe_is_written_and_measures_nothing(ru
 
 def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
     (tmp_path / "mine.py").write_text(CHAT.replace("len(example.messages)", "example.turns"))
-    with pytest.raises(RecipeError, match=r"mine\.py:chat' failed on trace .*: AttributeError"):
+    with pytest.raises(
+        RecipeError, match=r"mine\.py:chat' failed on (\d+) of \1 traces; the first: trace .*: Attribut"
+    ):
         exports.export(run, ["llava", f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
     for record, reason in (
         ("None", "the record is NoneType"),
@@ -372,10 +374,26 @@ def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
     ):
         (tmp_path / "mine.py").write_text(CHAT.replace('{"id": example.id', f'{record} or {{"id": example.id'))
         (tmp_path / "mine.py").write_text(CHAT.split("record=")[0] + f"record=lambda example, paths: {record},\n)\n")
-        with pytest.raises(RecipeError, match=rf"mine\.py:chat' failed on trace .*{reason}"):
+        with pytest.raises(RecipeError, match=rf"the first: trace .*{reason}.*; correct its record"):
             exports.export(run, [f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
     with pytest.raises(RecipeError, match=r"an export is a .*ExportFormat"):
         exports.export(run, [f"{tmp_path / 'mine.py'}:ExportFormat"], tmp_path / "out")
+
+
+def test_examples_on_which_a_form_fails_are_left_out_and_counted(run, tmp_path, caplog):
+    changed = "example.messages.clear() or example.values.clear() or paths.clear()"
+    for body, lost in ((changed, 0), ("1 // (int(example.id, 16) % 2)", None)):
+        (tmp_path / "mine.py").write_text(
+            CHAT.split("record=")[0] + f'record=lambda example, paths: {{"x": {body}}},\n)\n'
+        )
+        place = tmp_path / f"out{lost}"
+        counts = exports.export(run, [f"{tmp_path / 'mine.py'}:chat", "llava"], place)
+        whole, written = counts["llava.json"], counts["chat.json"]
+        assert len(orjson.loads((place / "chat.json").read_bytes())) == written
+        assert written == whole if lost == 0 else 0 < written < whole
+    told = f"failed on {whole - written} of {whole} traces; the first: trace "
+    assert told in caplog.text and "they are left out of chat.json" in caplog.text
+    assert told in (place / "README.md").read_text()
 
 
 def test_the_folder_of_the_terminal_is_no_new_folder(run, tmp_path, monkeypatch):

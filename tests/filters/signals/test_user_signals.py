@@ -93,9 +93,11 @@ def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_
 
 
 def test_a_file_of_an_earlier_recipe_that_is_gone_ends_no_worker(world, run):
-    (world / "early.py").write_text(HEDGING + "\n# another file\n")
+    (world / "words.txt").touch()
+    (world / "early.py").write_text(f"open({str(world / 'words.txt')!r}).close()\n{HEDGING}")
     apply(recipe(world, OWN.replace("mine.py", "early.py")), run)
     (world / "early.py").unlink()
+    (world / "words.txt").unlink()  # so that the file, which this process has run, runs in no other one
     other = generate_folder(world / "other", *small_world(world / "pictures")).parent
     settings = OWN.replace("[filter]", "[filter]\nworkers = 2\npartition_rows = 8")
     assert apply(recipe(world, settings), other).counts["measured"] == 24

@@ -6,7 +6,7 @@ import pytest
 
 from distill.errors import RecipeError
 from distill.types import Sample
-from student.evaluation.user_metrics import UserMetric
+from student.evaluation.user_metrics import FAILED, UserMetric, describe_metrics, own_values
 from student.inference.reply_metrics import aggregate, metric_values
 
 SAMPLE = Sample(id="s", images=(), question="How high?", answers=("4",), answer_type=None, domain="charts", meta={})
@@ -41,6 +41,19 @@ def test_a_metric_that_ends_or_fails_is_named(error):
     with pytest.raises(RecipeError, match=f"own_x on sample s failed: {type(error).__name__}") as found:
         metric_values((metric("mean", lambda sample, prediction: raising(error)),), SAMPLE, {})
     assert str(found.value).encode()
+
+
+def test_replies_on_which_a_metric_fails_do_not_count_and_are_told(caplog):
+    made = metric("mean", lambda sample, prediction: prediction["parts"].pop() / prediction["n"])
+    replies = [{"n": n, "parts": [8]} for n in (0, 2, 4)]
+    said = [reply | own_values((made,), SAMPLE, reply) for reply in replies]
+    assert [(each["own_x"], each["parts"]) for each in said] == [(None, [8]), (4.0, [8]), (2.0, [8])]
+    assert "ZeroDivisionError" in said[0][FAILED]["own_x"] and FAILED not in said[1]
+    assert aggregate(made, said)["own_x_n"] == 2
+    note = "It failed on 1 of 3 replies, which do not count."
+    assert describe_metrics((made,), said)["own_x"]["note"] == note and note in caplog.text
+    with pytest.raises(RecipeError, match=r"own_x has no value for 1 of 1 replies; the first: .* on sample s failed"):
+        describe_metrics((made,), said[:1])
 
 
 def test_the_largest_values_have_a_finite_mean_and_interval():
