@@ -37,7 +37,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
-            return super().invoke(ctx)
+            with interrupts.unmasked():
+                return super().invoke(ctx)
         except DistillError as error:
             self._end(ctx, error)
         except ImportError as error:

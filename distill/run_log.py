@@ -111,7 +111,8 @@ def _begin_and_end(verb: str, *, quiet: bool) -> Iterator[None]:
     if not quiet:
         log.info("%s begins", verb, extra={"versions": _versions(), "arguments": redact.command(sys.argv[1:])})
     try:
-        yield
+        with interrupts.unmasked():
+            yield
     except BaseException as error:
         code = _log_error(_active, error, verb)
         raise

@@ -28,7 +28,7 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.data.arrow import leave_pandas_out
 from distill.errors import DistillError
-from distill.machine import hardware
+from distill.machine import hardware, interrupts
 from distill.recipe.recipe import Recipe
 
 SECONDS = 45.0
@@ -139,7 +139,7 @@ def _all_results(context: CheckContext, checks: Sequence[tuple[str, RecipeCheck]
 def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckResult]:
     results: list[CheckResult] = []
     try:
-        with context.hub.unreached():  # or the hub's client tries every file again and again
+        with interrupts.unmasked(), context.hub.unreached():  # or the hub's client tries every file again and again
             results.extend(check(context))
     except DistillError as error:
         results.append(problem(key, str(error), f"correct {key}"))

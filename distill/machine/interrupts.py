@@ -59,6 +59,17 @@ def noted() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def unmasked() -> Iterator[None]:
+    """Raise the KeyboardInterrupt that ended a query of DuckDB: it says RuntimeError in its place."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
+
+
 def pause(seconds: float) -> None:
     """Sleep, until an interrupt is noted at the latest; in the minute after it for all of the time."""
     if is_noted():

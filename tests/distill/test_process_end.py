@@ -71,3 +71,35 @@ def test_a_command_in_a_folder_that_was_deleted_says_so(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2 and done.stderr.startswith("distill: the current folder was deleted"), done.stderr
+
+
+@pytest.mark.parametrize("place", ["the command", "a verb", "a check"])
+def test_a_signal_that_ends_a_query_of_duckdb_is_no_error_of_the_program(tmp_path: Path, place: str) -> None:
+    """DuckDB raises RuntimeError where a handler of signals raises KeyboardInterrupt."""
+    inside = {
+        "the command": "import distill.recipe.loading as place; place.load = query",
+        "a verb": "import distill.commands.stages as place\n"
+        "place.check_generate = place.logged('generate')(lambda recipe, run, **_: query())",
+        "a check": "import distill.checks.recipe_checks as place\n"
+        "place.check_generate = lambda recipe, run, **_: place._results('key', lambda _: query(), "
+        "place.CheckContext(recipe, run, gpu_name=None, seconds=9))\n"
+        "import distill.commands.stages as stages; stages.check_generate = place.check_generate",
+    }
+    script = (
+        "import os, signal, sys, threading, duckdb\n"
+        "def query(*_, **__):\n"
+        "    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "    while True: duckdb.sql('SELECT sum(sin(range)) FROM range(20000000)').fetchall()\n"
+        "sys.argv = ['distill', 'generate', 'tiny', '--check', '--run', 'run']\n"
+        f"{inside[place]}\n"
+        "from distill.__main__ import main; main()"
+    )
+    (tmp_path / "run/generate").mkdir(parents=True)
+    (tmp_path / "run/recipe.toml").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (143, "") and "distill: interrupted" in done.stderr, done.stderr
+    assert "Error" not in done.stderr
+    if place == "a verb":
+        assert '"exit_code":143' in (tmp_path / "run/log.jsonl").read_text()
