@@ -7,6 +7,7 @@ Programs call `distill.evaluate`: it also compares what was learned with the tes
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
+from student.data.rows import NO_ANSWER
 from student.evaluation import collect_replies, diagnosis, report, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
@@ -71,7 +73,8 @@ def evaluate(
             is_measured = _settings_counts(recipe).items() <= manifest.counts.items()
             if same and is_measured and not changed(folder, manifest.outputs.items()):
                 return manifest
-        samples = _read_questions(recipe)
+        left_out: Counter[str] = Counter()
+        samples = _read_questions(recipe, left_out)
         rounds = collect_replies.question_sets(recipe, samples)
         replies = collect_replies.read_replies(folder, arms.values())
         if manifest is None and replies and (before := _settings(folder)) is not None:
@@ -90,6 +93,7 @@ def evaluate(
             arms,
             samples,
             judged_rounds,
+            left_out=left_out,
             seconds=(manifest.seconds if manifest is not None else 0.0)
             + (round(time.perf_counter() - started, 3) if work or manifest is None else 0.0),
         )
@@ -163,9 +167,14 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     return result
 
 
-def _read_questions(recipe: Recipe) -> list[Sample]:
-    result = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
-    samples = [replace(sample, question=f"{sample.question}{recipe.eval.ending}") for sample in result]
+def _read_questions(recipe: Recipe, left_out: Counter[str]) -> list[Sample]:
+    """The questions that can be asked and judged; `left_out` counts all other rows by their reason."""
+    samples = []
+    for sample in reader.samples(recipe, recipe.eval.data, on_bad=lambda row: left_out.update([row.reason])):
+        if sample.answers:
+            samples.append(replace(sample, question=f"{sample.question}{recipe.eval.ending}"))
+        else:
+            left_out[NO_ANSWER] += 1
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
     return samples
@@ -245,6 +254,7 @@ def _write_results(
     samples: Sequence[Sample],
     rounds: Sequence[Mapping[str, Sequence[Prediction]]],
     *,
+    left_out: Mapping[str, int],
     seconds: float,
 ) -> Manifest:
     """Write predictions, metrics, report and, last, the manifest."""
@@ -256,6 +266,8 @@ def _write_results(
         without_image=blind[0] if blind else None,
         own=user_metrics(recipe),
     )
+    if left_out:
+        metrics["left_out"] = dict(sorted(left_out.items()))
     metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines))
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {

@@ -269,7 +269,9 @@ def evaluation(run: Path) -> str:
     ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
-    return "\n\n".join([*blocks, *_errors(arms), *filter(None, [diagnosis(path.parent.parent, "eval")])])
+    reasons = ", ".join(f"{reason}: {count:,}" for reason, count in metrics.get("left_out", {}).items())
+    note = f"note: rows of the evaluation data that were not asked: {reasons}" if reasons else ""
+    return "\n\n".join(filter(None, [*blocks, note, *_errors(arms), diagnosis(path.parent.parent, "eval")]))
 
 
 def _accuracy(arm: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ import itertools
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -311,7 +312,17 @@ def test_answers_are_judged_as_the_filter_judges_them():
 
 def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
     recipe = load(place / "recipe.toml", {"eval.think": "false"})
-    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe))
+    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe, Counter()))
+
+
+def test_rows_that_were_not_asked_are_counted_by_reason_in_the_results(place: Path):
+    with (place / "test.jsonl").open("a") as file:
+        file.write('{"image": "", "question": "How many?", "answer": "1"}\n')
+        file.write('{"image": "0.png", "question": "How many red ones?", "answer": ""}\n')
+    evaluate(load(place / "recipe.toml", {"eval.without_image": "false"}), place / "run")
+    assert metrics(place)["left_out"] == {"empty_image_cell": 1, "no_answer": 1}
+    note = "\n\nnote: rows of the evaluation data that were not asked: empty_image_cell: 1, no_answer: 1\n\n"
+    assert note in evaluation_text(place / "run")
 
 
 SHORT = """
