@@ -6,6 +6,7 @@ folder is built under a temporary name and replaces the last export; unchanged p
 """
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -206,7 +207,18 @@ def record_of(made: ExportFormat, example: DatasetRow, paths: Sequence[str]) -> 
     record = made.record(example, paths)
     if not isinstance(record, Mapping):
         raise TypeError(f"the record is {type(record).__name__}, not a table of keys and values")
-    return redact.dumps(record)
+    data = redact.dumps(record)
+    if b"null" in data:
+        _require_finite(record)
+    return data
+
+
+def _require_finite(record: Mapping[str, Any]) -> None:
+    """Raise ValueError for NaN and infinity, which orjson writes as null."""
+    try:
+        json.dumps(record, allow_nan=False, default=str)
+    except ValueError:
+        raise ValueError("a number is NaN or infinite, which JSON cannot hold; write None, or leave it out") from None
 
 
 class _Records:

@@ -371,6 +371,8 @@ def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
         ("None", "the record is NoneType"),
         ('{"x": object()}', "not JSON"),
         ("exit(1)", "SystemExit"),
+        ('{"x": [{"y": float("nan")}]}', "a number is NaN or infinite"),
+        ('{"x": float("-inf")}', "a number is NaN or infinite"),
     ):
         (tmp_path / "mine.py").write_text(CHAT.replace('{"id": example.id', f'{record} or {{"id": example.id'))
         (tmp_path / "mine.py").write_text(CHAT.split("record=")[0] + f"record=lambda example, paths: {record},\n)\n")
