@@ -1,26 +1,31 @@
 """Finished stages of a run that were made from other traces, another dataset or another student than are there now,
-or by another version.
+with other settings than the recipe in the run has, or by another version.
 
-Reads manifests alone. What a changed recipe makes stale is another question (distill.planning.redo).
+Reads manifests and that recipe alone. What a changed recipe makes stale is another question (distill.planning.redo).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
+from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import Manifest, changes, flatten
+from distill.errors import RecipeError
 from distill.recipe.effects import affecting
+from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 
 _TRACES = "generate.outputs"
 _ARM = "eval.arms."
+_OTHERWISE_COMPARED = ("filter.signals", "stage.validation.")
 
 
-def outdated(run: Path) -> dict[str, str]:
-    """Name of each such stage, and why it is outdated and what makes it again."""
+def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
+    """Name of each such stage, and why it is outdated and what makes it again; `recipe` is that of the run."""
     generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
-    found = {}
+    found = _set_otherwise(run, recipe)
     if generated and filtered and not _decided_on(filtered, generated):
         found["filter"] = "the traces changed since it finished; `distill filter` decides again"
     for folder in sorted(run.glob("train/*/")):
@@ -38,6 +43,34 @@ def outdated(run: Path) -> dict[str, str]:
     return found
 
 
+def _set_otherwise(run: Path, recipe: Recipe | None) -> dict[str, str]:
+    """Stages of filter and train whose settings are not those of the recipe: a later command got a changed one."""
+    if recipe is None:
+        try:
+            recipe = load(run / RECIPE)
+        except RecipeError:  # of another version, or none: the command that needs it says so
+            return {}
+    found = {}
+    if (filtered := Manifest.read(run / "filter")) and (
+        other := _other_settings(filtered, "filter", affecting(recipe.filter, "filter"))
+    ):
+        found["filter"] = f"{other}; `distill filter --fresh` decides again"
+    for stage in recipe.stages:
+        trained = Manifest.read(run / "train" / stage.name)
+        if trained and (other := _other_settings(trained, "stage", affecting(stage, "train"))):
+            found[f"train {stage.name}"] = f"{other}; `distill train --stage {stage.name} --fresh` trains it again"
+    return found
+
+
+def _other_settings(manifest: Manifest, section: str, settings: Mapping[str, Any]) -> str:
+    """The settings of a section that a finished stage was made with and the recipe has otherwise."""
+    now = flatten({section: settings})
+    before = {key: value for key, value in manifest.fields.items() if key.startswith(f"{section}.")}
+    # Of signals the manifest holds all families that were measured, of validation what decides about the student.
+    other = [key for key in changes(before, now) if before and not key.startswith(_OTHERWISE_COMPARED)]
+    return f"the recipe in the run has another {', '.join(other)} now, or another version made it" if other else ""
+
+
 def _trained_again(run: Path, measured: Manifest) -> Iterator[str]:
     """The stages that were trained again since their students were evaluated."""
     arms = {key.removeprefix(_ARM): stage for key, stage in measured.fields.items() if key.startswith(_ARM)}
@@ -52,16 +85,13 @@ def _decided_on(filtered: Manifest, generated: Manifest) -> bool:
     return filtered.fields.get(_TRACES, "") in ("", traces_digest(generated))
 
 
-def outdated_text(run: Path) -> str:
+def outdated_text(run: Path, recipe: Recipe | None = None) -> str:
     """One line for each such stage; empty without any."""
-    return "\n".join(f"warning: {stage} is outdated: {why}" for stage, why in outdated(run).items())
+    return "\n".join(f"warning: {stage} is outdated: {why}" for stage, why in outdated(run, recipe).items())
 
 
-def other_versions(recipe: Recipe, run: Path) -> Iterator[str]:
-    """One line for each stage that another version made, which reads, measures or trains in another way.
-
-    `recipe` is the copy in the run: a later stage of this version may have written it anew, with its own defaults.
-    """
+def other_versions(run: Path) -> Iterator[str]:
+    """One line for each stage that another version made, which reads or measures in another way."""
     from teacher.messages import parse
 
     generated, filtered = (Manifest.read(run / stage) for stage in ("generate", "filter"))
@@ -70,13 +100,6 @@ def other_versions(recipe: Recipe, run: Path) -> Iterator[str]:
     versions = re.findall(r"extractors\.(\w+)\.version", "\n".join(filtered.fields)) if filtered else []
     if filtered and versions and (other := sorted(_measured_otherwise(filtered, versions))):
         yield _remade("filter", f"measured {', '.join(other)}; it measures these again")
-    for stage in recipe.stages:
-        trained = Manifest.read(run / "train" / stage.name)
-        before = (
-            {} if trained is None else {key: old for key, old in trained.fields.items() if key.startswith("stage.")}
-        )
-        if before and (other := [*changes(before, flatten(affecting(stage, "train"), "stage"))]):
-            yield _remade(f"train {stage.name}", f"trained it with another {', '.join(other)}")
 
 
 def _measured_otherwise(filtered: Manifest, names: list[str]) -> Iterator[str]:

@@ -35,7 +35,7 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
-    earlier = "\n".join(filter(None, (outdated_text(run), *other_versions(before, run), _changed_servers(now, run))))
+    earlier = "\n".join(filter(None, (outdated_text(run, before), *other_versions(run), _changed_servers(now, run))))
     if not redo.changes:
         return f"{head}\n\nno key differs" + (
             f"\n\n{earlier}" if earlier else "; every finished stage stays as it is"

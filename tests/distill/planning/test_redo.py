@@ -155,9 +155,33 @@ def test_stages_of_another_version_are_named_where_no_key_differs(recipe: Path, 
     note("train", run, "align", fields=stage, counts={"steps": 120})
     note("train", run, "reason", fields={"stage.gone": 1}, counts={"steps": 120})
     text = redo_text(now, now, run)
-    assert "no key differs\n\nwarning: generate is to be made again" in text and "stays as it is" not in text
-    assert "another version measured answer" in text and "train reason is to be made again" in text
+    assert (
+        "no key differs\n\nwarning: " in text
+        and "warning: generate is to be made again" in text
+        and "stays as it is" not in text
+    )
+    assert "another version measured answer" in text
+    assert "train reason is outdated: the recipe in the run has another stage" in text and "stage.gone" in text
     assert "align" not in text
+
+
+def test_stages_with_other_settings_than_the_recipe_of_a_later_command_are_named(recipe: Path, run: Path) -> None:
+    """An evaluation with a changed recipe asks the student that is there, however it was trained."""
+    now = load(recipe)
+    note("filter", run, fields=flatten({"filter": affecting(now.filter, "filter") | {"signals": ["answer"]}}))
+    for each in now.stages:
+        settings = flatten({"stage": affecting(each, "train"), "stage.validation": {"hold_out": 3}})
+        note("train", run, each.name, fields=settings)
+    shutil.copy(recipe, run / "recipe.toml")
+    assert outdated(run) == {}
+    longer = RECIPE.replace('name = "reason"', 'name = "reason"\nmax_steps = 7')
+    (run / "recipe.toml").write_text(f"{longer}\n[filter.select]\nper_question = 2\n")
+    assert list(outdated(run)) == ["filter", "train reason"]
+    assert "another filter.select.per_question now" in outdated(run)["filter"]
+    assert "another stage.max_steps now" in outdated(run)["train reason"]
+    assert "`distill train --stage reason --fresh`" in outdated(run)["train reason"]
+    (run / "recipe.toml").write_text("of = 'another version'")
+    assert outdated(run) == {}
 
 
 def test_an_evaluation_of_a_student_that_was_trained_again_is_outdated(tmp_path: Path) -> None:
