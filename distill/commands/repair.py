@@ -4,23 +4,26 @@ With `apply` damaged lines and files go to `<name>.damaged` beside their place, 
 removed; the stages themselves then make again what is lost. Asks and measures nothing.
 """
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from distill.artifacts.damaged_lines import SUFFIX, mend, record_damaged, side_file
-from distill.artifacts.files import describe, locked
+from distill.artifacts.files import LOCK, describe, lock_file, locked, run_holder
 from distill.artifacts.integrity import digest_note, require_run
 from distill.artifacts.json_lines import Damaged, scan
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.damaged_runs import Fault, Seen, faults, line_check
+from distill.errors import StorageError
 from distill.local_paths import as_argument
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
     """The damaged files of a run and their cost, as text; `apply` sets it aside. Raises DataError."""
     require_run(run)
-    with locked(run):
+    with locked(run) if apply else _held_to_read(run):
         seen = Seen()
         found = list(faults(run, seen))
         if not found:
@@ -39,6 +42,19 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
         else f"nothing was changed; `distill repair {shown} --apply` sets the damaged files aside as *{SUFFIX}"
     )
     return "\n".join([f"{run}: {count}", *listed, end])
+
+
+@contextmanager
+def _held_to_read(run: Path) -> Iterator[None]:
+    """Lock the run, also one that this process cannot write, such as an archive, if it has a lock file."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(run))
+        except StorageError:
+            with suppress(OSError):
+                file = held.enter_context((run / LOCK).open("rb"))
+                lock_file(file, run, holder=run_holder(run))
+        yield
 
 
 def _size(size: int) -> str:

@@ -1,23 +1,25 @@
 """`distill repair`: says what damaged files of a run cost, changes nothing unasked, and afterwards the run heals."""
 
+import errno
 import hashlib
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.damaged_lines import side_file
-from distill.artifacts.files import describe
+from distill.artifacts.files import describe, locked
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair_run
 from distill.commands.stages import filter_stage
 from distill.commands.status import run_status
-from distill.errors import DataError
+from distill.errors import BusyError, DataError, StorageError
 from filters.apply import apply
 
 
@@ -58,6 +60,32 @@ def test_an_undamaged_run_is_said_to_be_whole_and_stays_as_it_is(run: Path) -> N
         r"nothing is damaged: \d+ lines and \d+ files .* \(0\.0*[1-9]\d* MB\)", repair_run(run, apply=True)
     )
     assert bytes_of(run) == before
+
+
+def test_a_run_that_cannot_be_written_is_looked_at_unless_another_process_works_on_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive, or the run of another user."""
+    opened = Path.open
+
+    def refused(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if path.is_relative_to(run) and set(mode) & set("wax+"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, mode, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refused)
+        assert "nothing is damaged" in repair_run(run)
+        with pytest.raises(StorageError, match="cannot write"):
+            repair_run(run, apply=True)
+    with locked(run), monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refused)
+        with pytest.raises(BusyError, match="another process"):
+            repair_run(run)
+    (run / ".lock").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refused)
+        assert "nothing is damaged" in repair_run(run)
 
 
 def test_a_finished_filter_names_a_file_of_generate_that_is_gone(run: Path) -> None:
