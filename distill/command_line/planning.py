@@ -196,7 +196,7 @@ def split(
     recipe, name = source_of(
         source, name=data, settings={"format": form, "images_root": images_root}, columns=column or []
     )
-    typer.echo(split_source(recipe, out, name=name, test=test, seed=seed))
+    show(split_source(recipe, out, name=name, test=test, seed=seed))
 
 
 def init(

@@ -128,20 +128,14 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
 @logged("train")
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False) -> str:
     from student.distributed import processes
-    from student.train import train
 
-    if processes.launcher_shards():
-        sharded = tuple(each.model_copy(update={"sharding": "fsdp2"}) for each in recipe.stages)
-        recipe = recipe.model_copy(update={"stages": sharded})
+    recipe = verbs.as_launched(recipe)
     with processes.together():
         compared = ""
         if processes.is_main():
             compared = _summary(verbs.prepare_training(recipe, run, stage))
         with recorded(recipe, run) as on_progress:
-            if processes.is_main():
-                verbs.score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
-            before = partial(verbs.prepare_stage, recipe, run, on_progress)
-            train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
+            verbs.train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
         if not processes.is_main():
             return ""
         log_state(run, "train")

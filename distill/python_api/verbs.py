@@ -75,17 +75,15 @@ def train(
     """Train the stages, `jobs` at a time, or one; raises what `student.train.train` raises, and DataError where
     data leaks."""
     from student.distributed import processes
-    from student.train import train as train_student
 
     run = _checked(recipe, run, on_progress)
     require_count("jobs", jobs)
+    recipe = as_launched(recipe)
     load_anew()
     with recording(run, "train", quiet=not processes.is_main()), recipe_left(recipe, run), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
-            score_traces(recipe, run, stage, fresh=fresh, on_progress=on_progress)
-        before = partial(prepare_stage, recipe, run, on_progress)
-        return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
+        return train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
 def evaluate(
@@ -115,16 +113,33 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
     return compared
 
 
-def score_traces(recipe: Recipe, run: Path, stage: str | None, *, fresh: bool, on_progress: ProgressCallback) -> None:
-    """Have teachers score the traces of the stages, or of one, that ask for it."""
-    if any(each.visual or each.rollouts for each in recipe.stages):
+def as_launched(recipe: Recipe) -> Recipe:
+    """The recipe with the sharding that the launcher of these processes asks for. Raises InputError for DeepSpeed."""
+    from student.distributed import processes
+
+    if not processes.launcher_shards():
+        return recipe
+    stages = tuple(stage.model_copy(update={"sharding": "fsdp2"}) for stage in recipe.stages)
+    return recipe.model_copy(update={"stages": stages})
+
+
+def train_compared(
+    recipe: Recipe, run: Path, *, stage: str | None, fresh: bool, jobs: int, on_progress: ProgressCallback
+) -> "Manifest":
+    """`train` after the comparison of data; teachers first score the traces of the stages that ask for it."""
+    from student.distributed import processes
+    from student.train import train as train_student
+
+    if processes.is_main() and any(each.visual or each.rollouts for each in recipe.stages):
         from distill.wiring.scored_traces import note_scorers, score_stages
 
         note_scorers(recipe, run)
         score_stages(recipe, run, stage, fresh=fresh, on_progress=on_progress)
+    before = partial(_prepare_stage, recipe, run, on_progress)
+    return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
 
 
-def prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
+def _prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
     """Makes what a stage needs from its start student once that is trained: replies with their scores."""
     if stage.rollouts is not None:
         from distill.wiring.rollouts import prepare_rollouts

@@ -221,7 +221,6 @@ def test_only_modules_that_compare_training_data_with_test_data_call_what_is_bel
     # The job of an arm gets the comparison from its caller.
     assert callers == {
         "distill/python_api/verbs.py",
-        "distill/commands/stages.py",
         "distill/ablation/arm_job.py",
         "distill/ablation/runner.py",
     }

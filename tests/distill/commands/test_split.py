@@ -70,6 +70,13 @@ def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp
     assert (found.rows, found.questions, found.leaking) == (48, 12, 0)
 
 
+def test_no_control_character_of_a_path_reaches_the_terminal(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 4))
+    done = CliRunner().invoke(cli.app, ["split", str(source), "--test", "0.3", "--out", str(tmp_path / "a\x1b]0;me")])
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.stdout and r"a\u001b]0;me" in done.stdout
+
+
 def test_a_name_as_init_takes_it_is_refused_with_the_one_to_write(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, ["split", "hub:someone/nothing", "--out", str(tmp_path / "new")])
     assert done.exit_code == 2 and "takes the name of the hub alone, someone/nothing" in done.stderr

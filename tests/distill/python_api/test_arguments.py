@@ -88,3 +88,12 @@ def test_an_override_may_be_a_path() -> None:
     Path("recipe.toml").write_text("")
     recipe = distill.load("recipe.toml", {"data.questions.source": Path("rows.csv")})  # type: ignore[dict-item]
     assert recipe.data["questions"].source == "rows.csv"
+
+
+def test_a_launcher_that_cannot_shard_a_student_is_refused_as_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    with pytest.raises(InputError, match="the launcher asks for DeepSpeed"):
+        distill.train(Recipe(), "run")
+    assert not list(tmp_path.iterdir())
