@@ -20,7 +20,7 @@ from distill.types import ImageRef, Sample
 from teacher.engines.connect import Engine, EngineSettings, connect, engine_settings, getter
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
-from teacher.messages.request import Request, model_of
+from teacher.messages.request import Request, model_of, single_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +103,25 @@ class _OpenEngine:
         self._runner = event_loop.Runner()
         self._stack = AsyncExitStack()
         self._engine: Engine | None = None
+        self._answers: dict[str, str] = {}
+        """Of the last call, by the request's id."""
 
     def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
-        requests, answers = (
-            _requests(self._settings, questions),
-            _Answers(self._settings.teacher, self._on_completion),
-        )
-        self._runner.run(self._ask(requests, answers))
-        return answers.in_order(requests)
+        requests = _requests(self._settings, questions)
+        self._answers.clear()
+        self._runner.run(self._ask(requests))
+        return [self._answers.get(request.id, "") for request in requests]
 
-    async def _ask(self, requests: Sequence[Request], answers: "_Answers") -> None:
+    async def _ask(self, requests: Sequence[Request]) -> None:
         if self._engine is None:
             self._engine = await self._stack.enter_async_context(connect(self._settings))
-        await self._engine.answer(getter(requests), answers.done)
+        await self._engine.answer(getter(requests), self._done)
+
+    def _done(self, request: Request, completion: Completion) -> None:
+        self._on_completion(completion)
+        if not completion.error:
+            tagged = self._settings.teacher.reasoning == "tags"
+            self._answers[request.id] = answer_text(completion.text, tagged=tagged)
 
     def close(self) -> None:
         try:
@@ -124,39 +130,13 @@ class _OpenEngine:
             self._runner.close()
 
 
-class _Answers:
-    """What came back, by the request's id."""
-
-    def __init__(self, teacher: Teacher, on_completion: Callable[[Completion], None]) -> None:
-        self._on_completion = on_completion
-        self._tagged = teacher.reasoning == "tags"
-        self._texts: dict[str, str] = {}
-
-    def done(self, request: Request, completion: Completion) -> None:
-        self._on_completion(completion)
-        if not completion.error:
-            self._texts[request.id] = answer_text(completion.text, tagged=self._tagged)
-
-    def in_order(self, requests: Sequence[Request]) -> list[str]:
-        return [self._texts.get(request.id, "") for request in requests]
-
-
 def _requests(settings: EngineSettings, questions: Sequence[AskedQuestion]) -> list[Request]:
     teacher, key, run_seed = settings.teacher, settings.model.key, settings.recipe.seed
     requests = []
     for index, question in enumerate(questions):
         prompt = Prompt(system=teacher.system, images=question.images, text=question.text)
-        sha = prompt_sha(prompt)
-        digest = hashlib.sha256(f"ask\0{key}\0{run_seed}\0{sha}".encode()).digest()
-        requests.append(
-            Request(
-                id=f"{index}",
-                sample=Sample(id=digest.hex()[:20], images=question.images, question=question.text),
-                k=0,
-                seed=int.from_bytes(digest[:4], "big") >> 1,
-                sampling=teacher.sampling,
-                prompt=prompt,
-                prompt_sha=sha,
-            )
-        )
+        digest = hashlib.sha256(f"ask\0{key}\0{run_seed}\0{prompt_sha(prompt)}".encode()).digest()
+        sample = Sample(id=digest.hex()[:20], images=question.images, question=question.text)
+        seed = int.from_bytes(digest[:4], "big") >> 1
+        requests.append(single_request(teacher, sample, prompt, id=f"{index}", seed=seed))
     return requests

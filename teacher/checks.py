@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import orjson
 
 from distill import packages
-from distill.data import sources
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import InputError, ModelError, RecipeError, input_errors
+from distill.recipe.messages import did_you_mean
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
@@ -144,7 +144,7 @@ def _check_model(recipe: Recipe, teacher: Teacher) -> None:
         _check_checkpoint(teacher, folder)
     elif not folder.exists() and _has_weights(teacher) and not _HUB_NAME.fullmatch(teacher.model):
         local = recipe.local(teacher.model)
-        suggestion = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
+        suggestion = did_you_mean(local.name, [path.name for path in local.parent.glob("*/")])
         raise ModelError(
             f"teacher '{teacher.name}': model = {teacher.model!r} is neither a hub name nor a directory ({local} "
             f"does not exist{suggestion}); correct teachers.model"

@@ -25,8 +25,8 @@ from distill.trace_records import scores
 from distill.types import Progress, ProgressCallback, Sample
 from teacher.engines.connect import connect, engine_settings, getter
 from teacher.messages.completion import Completion
-from teacher.messages.prompts import prompt, prompt_key, prompt_sha
-from teacher.messages.request import Request, model_of, precision_key
+from teacher.messages.prompts import prompt, prompt_key
+from teacher.messages.request import Request, model_of, precision_key, single_request
 
 VERSION = "1"
 """Raised whenever the same text could get another score."""
@@ -135,22 +135,14 @@ def _missing(
             asked = prompt(teacher, each.sample)
             if view == scores.BLIND:
                 asked = replace(asked, images=())
-            sha = prompt_sha(asked)
-            key = hashlib.sha256(f"{each.trace}\0{sha}\0{given}".encode()).hexdigest()[:32]
+            request = single_request(teacher, each.sample, asked, given=given)
+            key = hashlib.sha256(f"{each.trace}\0{request.prompt_sha}\0{given}".encode()).hexdigest()[:32]
             if key in known:
                 on_done(True)
                 continue
             known.add(key)
-            yield Request(
-                id=f"{each.trace}\0{view}\0{key}",
-                sample=each.sample,
-                k=0,
-                seed=0,
-                sampling=teacher.sampling,
-                prompt=asked,
-                prompt_sha=sha,
-                given=given,
-            )
+            request.id = f"{each.trace}\0{view}\0{key}"
+            yield request
 
 
 def _record(request: Request, completion: Completion, seconds: float) -> dict[str, Any]:

@@ -213,13 +213,26 @@ def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> 
     return [author.first_attempt(sample, k) for k in range(teacher.samples)]
 
 
+def single_request(
+    teacher: Teacher, sample: Sample, asked: Prompt, *, id: str = "", seed: int = 0, given: str | None = None
+) -> Request:
+    """A request outside the plan of a run, with the sampling of its teacher."""
+    return Request(
+        id=id,
+        sample=sample,
+        k=0,
+        seed=seed,
+        sampling=teacher.sampling,
+        prompt=asked,
+        prompt_sha=prompt_sha(asked),
+        given=given,
+    )
+
+
 def plain_request(teacher: Teacher) -> Request:
     """A question that any server can answer, asked as the teacher's own: to find out whether its server answers."""
     sample = Sample(id="control", images=(), question="Answer with the word yes.")
-    asked = Prompt(system=teacher.system, images=(), text=sample.question)
-    return Request(
-        id="", sample=sample, k=0, seed=0, sampling=teacher.sampling, prompt=asked, prompt_sha=prompt_sha(asked)
-    )
+    return single_request(teacher, sample, Prompt(system=teacher.system, images=(), text=sample.question))
 
 
 def _digest(kind: str, content: dict[str, Any]) -> bytes:

@@ -1,10 +1,10 @@
 """Which teachers get at least one sample of a source, and the message for a teacher that gets none."""
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator
 
 from distill.errors import RecipeError
+from distill.recipe.messages import did_you_mean
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
@@ -47,10 +47,9 @@ def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError
         ("difficulty", teacher.difficulty, coverage.difficulties),
     ):
         if asked_for and not present.keys() & set(asked_for):
-            close_matches = difflib.get_close_matches(asked_for[0], present, n=1)
-            hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
             return RecipeError(
-                f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these{hint} "
+                f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these"
+                f"{did_you_mean(asked_for[0], present)} "
                 f"(in [data.{ASKED}]: {', '.join(repr(value) for value in sorted(present))})"
             )
     return RecipeError(

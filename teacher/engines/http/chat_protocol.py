@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from distill import redact
-from distill.data import sources
 from distill.errors import RecipeError
 from distill.rationale import enclose
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.sampling import PARAMETERS, Sampling
 from distill.recipe.sections.teachers import Teacher
 from teacher.messages.completion import Completion
@@ -70,7 +70,7 @@ def api_key(teacher: Teacher, where: str = "") -> str:
         return ""
     key = environ.get(variable, "").strip()  # a key read from a file often ends with a line break
     if not key:
-        state = "empty" if variable in environ else f"not set{sources.nearest(variable, environ)}"
+        state = "empty" if variable in environ else f"not set{did_you_mean(variable, environ)}"
         raise RecipeError(f"{where}: api_key_env names {variable}, which is {state}; export it first")
     redact.know(key)
     if key[0] in "\"'" and key[-1] == key[0]:

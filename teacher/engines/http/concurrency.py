@@ -69,7 +69,7 @@ class ConcurrencyLimit:
     """The limit of one server. Times are seconds of a monotonic clock."""
 
     cap: int | None = None
-    """Upper limit; None: none but MOST."""
+    """Upper limit; None: MAX_IN_FLIGHT."""
     start: int = START
     warm: bool = False
     """Whether `start` is what an earlier run or a person has found: then it does not rise with every answer."""

@@ -21,8 +21,8 @@ from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.http.server_info import CHECK_TIMEOUT_S, moved_to, proxy_of, server_version
 from teacher.messages.completion import Completion
-from teacher.messages.prompts import Prompt, prompt_sha
-from teacher.messages.request import Model, Request
+from teacher.messages.prompts import Prompt
+from teacher.messages.request import Model, Request, single_request
 
 _MAX_BYTES = 1 << 20
 
@@ -148,9 +148,7 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer:
 
 def _request(teacher: Teacher, sample: Sample) -> Request:
     asked = Prompt(system="", images=sample.images, text=sample.question)
-    sha = prompt_sha(asked)
+    request = single_request(teacher, sample, asked, id=sample.id)
     # Greedy decoding draws nothing, but servers want a seed.
-    seed = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:4], "big") >> 1
-    return Request(
-        id=sample.id, sample=sample, k=0, seed=seed, sampling=teacher.sampling, prompt=asked, prompt_sha=sha
-    )
+    request.seed = int.from_bytes(hashlib.sha256(request.prompt_sha.encode()).digest()[:4], "big") >> 1
+    return request

@@ -45,7 +45,7 @@ class Streaming:
         return self._answers >= FIRST and self._longest_s < _QUICK_SHARE * self._timeout_s
 
     def should_stream(self, *, after_timeout: bool) -> bool:
-        """`again`: the request was given up once."""
+        """`after_timeout`: the request was given up once."""
         return self._able and (after_timeout or not self._quick)
 
     def silence_s(self) -> float:

@@ -5,7 +5,6 @@ in the user's cache folder by interpreter and version. Where no vLLM answers, th
 server refuses at its start what it does not know. Whether a value suits is the server's to say.
 """
 
-import difflib
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ import orjson
 from distill import redact
 from distill.artifacts.files import file_sha256, storage_errors, write_json
 from distill.errors import RecipeError
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.managed_server import Server
 
 _SET_BY_RUN = {
@@ -180,11 +180,9 @@ def check_options(server: Server, where: str) -> None:
         option = _option_name(name)
         known = options.find(option)
         if known is None:
-            near = difflib.get_close_matches(option, options.by_name, n=1)
             raise RecipeError(
                 f"{where}.arguments.{name}: vLLM {options.version} has no option --{option}"
-                + (f"; did you mean {near[0]!r}?" if near else "")
-                + " (`extra` passes options on unchecked)"
+                f"{did_you_mean(option, options.by_name)} (`extra` passes options on unchecked)"
             )
         bare = known[0] in ("flag", "switch", "inverse")
         if known[0] != "optional" and bare != isinstance(value, bool):

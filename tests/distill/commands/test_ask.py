@@ -26,7 +26,7 @@ from distill.rationale import NO_THINK
 from distill.recipe.loading import load
 from student.inference import generation
 from student.train import train
-from teacher.ask import _Answers
+from teacher.ask import _OpenEngine
 from teacher.generate import generate
 
 RECIPE = """
@@ -122,9 +122,9 @@ def test_the_choice_of_models_and_further_students(run: Path) -> None:
 
 
 def teacher_says(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    own = _Answers.done
+    own = _OpenEngine._done
     monkeypatch.setattr(
-        _Answers, "done", lambda self, request, completion: own(self, request, replace(completion, **values))
+        _OpenEngine, "_done", lambda self, request, completion: own(self, request, replace(completion, **values))
     )
 
 
