@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from distill.checks.results import CheckResult, fine, not_checked, problem
-from distill.data.sources import nearest
 from distill.machine import hub
 from distill.machine.hub import TIMEOUT_S, Kind
+from distill.recipe.messages import did_you_mean
 from distill.recipe.recipe import Recipe
 
 
@@ -41,7 +41,7 @@ class HubNames:
             return not_checked(key, f"{subset!r} of {name}: the hub was not asked")
         configurations = self._configurations[name]
         if configurations and subset not in configurations:
-            return problem(key, f"{name} has no {subset!r}{nearest(subset, configurations)}", f"correct {key}")
+            return problem(key, f"{name} has no {subset!r}{did_you_mean(subset, configurations)}", f"correct {key}")
         if not configurations:
             return not_checked(key, f"{subset!r}: the card of {name} lists no configurations")
         return fine(key, f"{name} has {subset!r}")
@@ -58,7 +58,7 @@ class HubNames:
             beside = [item.name for item in local.parent.iterdir() if item.is_dir() or kind == "dataset"]
         except OSError:
             beside = []
-        hint = nearest(local.name, beside)
+        hint = did_you_mean(local.name, beside)
         if hint or ("/" in name and local.parent.is_dir()):
             return problem(key, f"{name!r}: there is no {local}{hint}", mend)
         try:

@@ -12,11 +12,11 @@ from distill.artifacts.manifest import MANIFEST, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.data.sources import nearest
 from distill.errors import DistillError
 from distill.local_paths import is_store_address
 from distill.machine.file_locks import try_lock
 from distill.object_store.recipe_stores import scratch_root
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from filters.apply import require_same_policy
 from student.train import stage_fields
@@ -214,7 +214,7 @@ def check_licences(context: CheckContext) -> Iterator[CheckResult]:
         *(["license"] if card.license == "other" and not card.license_name else []),
     ]
     if card.license not in LICENCES:
-        hint = nearest(card.license, LICENCES)
+        hint = did_you_mean(card.license, LICENCES)
         yield warning(
             "filter.card.license",
             f"{card.license!r} is no licence that the hub knows{hint}",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
-from distill.data import sources
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
@@ -34,7 +34,7 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
     recipe = context.recipe
     if name not in recipe.data:
         names = ", ".join(recipe.data) or "none"
-        hint = sources.nearest(name, recipe.data)
+        hint = did_you_mean(name, recipe.data)
         yield problem(key, f"the recipe has no such source, and it is {used}{hint} (known: {names})", f"add [{key}]")
         return
     source = recipe.data[name]

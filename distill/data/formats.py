@@ -33,9 +33,9 @@ from distill.data.row_values import (
 from distill.data.row_values import ImageCell as ImageCell
 from distill.data.row_values import ParsedRow as ParsedRow
 from distill.data.row_values import RowQuestion as RowQuestion
-from distill.data.sources import nearest
 from distill.errors import DataError
 from distill.extensions import DATA_FORMATS, FAILURES, Extension, call_fault, describe, load_once
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
 
 CHOICES = ("choices", "options")
@@ -117,7 +117,7 @@ def check_columns(columns: Iterable[str], source: DataSource, where: str) -> Non
             expected = " or ".join(repr(name) for name in names)
             hint = ' (columns.image = "" reads questions without images)' if role == "image" else ""
             raise DataError(
-                f"{where}: no column {expected} for the {role}{nearest(names[0], present)}; the source has: "
+                f"{where}: no column {expected} for the {role}{did_you_mean(names[0], present)}; the source has: "
                 f"{', '.join(sorted(present)) or 'none'}; map columns in the recipe, or set another format{hint}"
             )
 
@@ -149,32 +149,31 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
     return needed | mapped
 
 
+def _question(
+    values: Mapping[str, Any], source: DataSource, text: Any, answers: Any, meta: Mapping[str, Any] | None = None
+) -> RowQuestion:
+    """A question of a row, its text and answers as cells hold them; `meta`: what is known of it besides."""
+    return RowQuestion(
+        text=read_question(text),
+        answers=golds(answers),
+        answer_type=read_answer_type(values, source),
+        domain=read_domain(values, source),
+        meta={**read_difficulty(values, source), **(meta or {})},
+    )
+
+
 def _plain(values: Mapping[str, Any], source: DataSource, *, with_image: bool = True) -> ParsedRow:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
     answers = pick_column(values, answer_names)[1]
-    question = RowQuestion(
-        text=read_question(values.get(columns.question)),
-        answers=golds(answers),
-        answer_type=read_answer_type(values, source),
-        domain=read_domain(values, source),
-        meta={**read_difficulty(values, source), **votes(answers), **read_meta(values.get("meta"))},
-    )
+    question = _question(values, source, values.get(columns.question), answers)
+    question = replace(question, meta={**question.meta, **votes(answers), **read_meta(values.get("meta"))})
     return ParsedRow(images=read_images(values, source, required=with_image), questions=(question,))
 
 
 def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     turns = read_turns(values.get("texts"), "texts")
-    questions = tuple(
-        RowQuestion(
-            text=read_question(turn.get("user")),
-            answers=golds(turn.get("assistant")),
-            answer_type=read_answer_type(values, source),
-            domain=read_domain(values, source),
-            meta=read_difficulty(values, source),
-        )
-        for turn in turns
-    )
+    questions = tuple(_question(values, source, turn.get("user"), turn.get("assistant")) for turn in turns)
     return ParsedRow(images=read_images(values, source, required=False), questions=questions)
 
 
@@ -203,17 +202,7 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 
 
 def _asked(text: str | None, answer: str | None, values: Mapping[str, Any], source: DataSource) -> list[RowQuestion]:
-    if text is None:
-        return []
-    return [
-        RowQuestion(
-            text=read_question(text),
-            answers=golds(answer),
-            answer_type=read_answer_type(values, source),
-            domain=read_domain(values, source),
-            meta=read_difficulty(values, source),
-        )
-    ]
+    return [] if text is None else [_question(values, source, text, answer)]
 
 
 def _content(value: Any) -> tuple[str, int]:
@@ -228,13 +217,8 @@ def _content(value: Any) -> tuple[str, int]:
 
 
 def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
-    question = RowQuestion(
-        text=read_question(pick_column(values, ("query", "question"))[1]),
-        answers=golds(pick_column(values, ("label", "answer"))[1]),
-        answer_type=read_answer_type(values, source),
-        domain=read_domain(values, source),
-        meta=read_difficulty(values, source),
-    )
+    text, answer = (pick_column(values, names)[1] for names in (("query", "question"), ("label", "answer")))
+    question = _question(values, source, text, answer)
     images = read_images(values, source, required=True, other_columns=("imgname",))
     # The original archives keep the pictures in a folder png/ that the tables do not mention.
     image_cells = (
@@ -246,14 +230,8 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     if "texts" in values:
         return _finevision(values, source)
-    kind = values.get("type")
-    question = RowQuestion(
-        text=read_question(values.get("question")),
-        answers=golds(values.get("answer")),
-        answer_type=read_answer_type(values, source),
-        domain=read_domain(values, source),
-        meta={**read_difficulty(values, source), **({} if kind is None else {"type": kind})},
-    )
+    kind = {} if values.get("type") is None else {"type": values["type"]}
+    question = _question(values, source, values.get("question"), values.get("answer"), kind)
     images = read_images(values, source, required=True, other_columns=("image_id", "img_id"))
     return ParsedRow(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
 

@@ -13,8 +13,8 @@ import orjson
 
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
-from distill.data.sources import nearest
 from distill.data.tables.exact_json import RepeatedKeyError, parse_json
+from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 
 PLACEHOLDER = "<image>"
@@ -160,8 +160,8 @@ def read_answer_type(values: Mapping[str, Any], source: DataSource) -> str | Non
     # An unknown type is no free text: an answer would be held to less than the row asks for.
     raise RowError(
         "unknown_answer_type",
-        f"answer type {value!r}{nearest(name, ANSWER_TYPE_NAMES)} ({', '.join(ANSWER_TYPE_NAMES)}); when the column "
-        f'{source.columns.answer_type!r} means something else, set columns.answer_type = ""',
+        f"answer type {value!r}{did_you_mean(name, ANSWER_TYPE_NAMES)} ({', '.join(ANSWER_TYPE_NAMES)}); when the "
+        f'column {source.columns.answer_type!r} means something else, set columns.answer_type = ""',
     )
 
 

@@ -6,11 +6,10 @@ cannot be read is a DataError.
 """
 
 import csv
-import difflib
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from distill.data.tables.tar_shards import tar_rows
 from distill.errors import DataError
 from distill.local_paths import is_store_address, real_path
 from distill.object_store.recipe_stores import prepare_stores
+from distill.recipe.messages import did_you_mean
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.types import BadRow
@@ -85,13 +85,7 @@ def settings(recipe: Recipe, name: str) -> DataSource:
     if name in recipe.data:
         return recipe.data[name]
     names = ", ".join(recipe.data) or "none"
-    raise DataError(f"{recipe.path}: no data source [data.{name}]{nearest(name, recipe.data)} (known: {names})")
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str:
-    """A hint at the most similar of the known names, or nothing."""
-    matches = difflib.get_close_matches(name, [str(item) for item in candidates], n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    raise DataError(f"{recipe.path}: no data source [data.{name}]{did_you_mean(name, recipe.data)} (known: {names})")
 
 
 def locate(recipe: Recipe, name: str) -> SourceTable:
@@ -177,7 +171,7 @@ def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str
 
 def _nearest_path(path: Path) -> str:
     try:
-        return nearest(path.name, [item.name for item in path.parent.iterdir()])
+        return did_you_mean(path.name, [item.name for item in path.parent.iterdir()])
     except OSError:
         return f" (nor does its folder {path.parent})"
 

@@ -26,6 +26,12 @@ def nearest_name(value: str, valid_names: list[str]) -> str | None:
     return next(iter(equal or begun or difflib.get_close_matches(value, valid_names, n=1)), None)
 
 
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
+    """A hint at the most similar of the known names, to be put after a message; empty where none is similar."""
+    near = difflib.get_close_matches(name, list(known_names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def unusable(where: str, problems: Iterable[str]) -> str:
     return f"{where}: this recipe cannot be used:\n" + "\n".join(f"  {line}" for line in problems)
 

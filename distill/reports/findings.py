@@ -30,7 +30,7 @@ class Finding:
     kind: Literal["fault", "good", "open"] = "fault"
     problem: str
     """What is there, with its figures: a sentence without its full stop."""
-    certainty: Certainty = "likely"
+    certainty: Certainty = "certain"
     change: str = ""
     """The key of the recipe to change, with its value now, and what to do; empty for what is good."""
 

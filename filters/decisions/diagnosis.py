@@ -161,7 +161,6 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         kind="good",
         problem=f"The dataset holds {total['selected']:,} traces; the rules keep {share(total['kept'], asked)}, and "
         f"{share(facts.questions['kept'], facts.questions['asked'])} of the questions have one",
-        certainty="certain",
     )
     return faults or ([good] if total["selected"] else [])
 
@@ -195,7 +194,6 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="traces_cut",
             problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens unanswered",
-            certainty="certain",
             change=f"teachers.{cut[0][0]}.sampling.max_tokens{now}: raise it, or set thinking_budget",
         )
     if form := faults.get("form"):
@@ -205,7 +203,6 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="teacher_format",
             problem=f"{_sum(form, kind, 'complete')} complete traces of {_names(form)} {what}",
-            certainty="certain",
             change=f"teachers.{form[0][0]}.reasoning or its prompt: it must write its reasoning in think tags or in "
             "the field of the server",
         )
@@ -225,7 +222,6 @@ def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
             name="teacher_wrong",
             problem=f"Only {_sum(weak, 'correct', 'judged')} answers of {_names(weak)} are correct; others are right "
             f"in {share(sum(c['correct'] for c in others), sum(c['judged'] for c in others))}",
-            certainty="certain",
             change=f'the [[teachers]] block with name = "{weak[0][0]}": another model, or other domains{where}',
         )
 
@@ -247,6 +243,7 @@ def _hints(facts: TraceFacts) -> Iterator[Finding]:
             f"answer, state values that the image does not have{compared}: a student learns to guess",
             change=f"teachers.{hinted.teachers[0]}.hinted, now true: show {{cues}} in its prompt instead of "
             "{answer}, or drop such traces by a rule on unsupported_values or ocr_verdict",
+            certainty="likely",
         )
 
 
@@ -265,7 +262,6 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="answer_type",
             problem=f"{share(same, looked)} answers that the judge refuses have the very text of the gold answer",
-            certainty="certain",
             change=f"data.{ASKED}: the answer_type of its rows is not that of their answers",
         )
     elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
@@ -274,6 +270,7 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
             problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
             "others the teachers agree on another answer: images or gold answers belong to other questions",
             change=f"data.{ASKED}: its columns for image and answer; look at some traces with `distill view`",
+            certainty="likely",
         )
     elif is_below(correct, judged, WEAK / 2):
         yield Finding(
@@ -300,7 +297,6 @@ def _leaked(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="leaked",
             problem=f"The students are tested with [data.{tested}], which they also learn from",
-            certainty="certain",
             change=f'eval.data, now "{tested}": a source that nothing trains on',
         )
     elif leaked:
@@ -308,7 +304,6 @@ def _leaked(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="leaked",
             problem=f"{share(leaked, asked)} training questions stand in a test set with their images",
-            certainty="certain",
             change=f"{sets}.source: split by image (`distill split`), or leave these rows out",
         )
 
@@ -319,7 +314,6 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="duplicates",
             problem=f"{share(count['doubled'], count['asked'])} questions repeat another one with its images",
-            certainty="certain",
             change="data.questions.source: it holds rows more than once; the rule question_duplicate drops them",
         )
 
@@ -332,7 +326,6 @@ def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
             yield Finding(
                 name="rule_drops",
                 problem=f"The rule {name} alone drops {share(count, correct)} correct traces",
-                certainty="certain",
                 change=f'filter.rules, name = "{name}", drop = "{rules[name]}": weaken it (`distill view`, Policy)',
             )
 
@@ -353,6 +346,7 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
             f"{100 * rate:.0f} % are correct",
             change=f"teachers.{teacher.name}.samples, now {most}: with 4, at most "
             f"about {100 * (1 - (1 - rate) ** 4):.0f} % of the questions have a correct one",
+            certainty="likely",
         )
 
 
@@ -363,7 +357,6 @@ def _one_answer(facts: TraceFacts) -> Iterator[Finding]:
             name="one_answer",
             problem=f"{share(count, total)} selected traces have the answer {answer!r}: a student learns to say it "
             "without a look",
-            certainty="certain",
             change="filter.select.mix: take every answer equally often, or add questions with other answers",
         )
 

@@ -64,7 +64,6 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
             name="answer_type",
             problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have the very text of the gold "
             f"answer, and the judge refuses them as {kind}",
-            certainty="certain",
             change=f"data.{facts.recipe.eval.data}: the answer_type of its rows is not that of their answers",
         )
 
@@ -81,6 +80,7 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
                 problem=f"{share(len(went_on), len(replies))} replies of {facts.arm} give an answer and go on to "
                 f"the limit of {limit:,} tokens: the student did not learn how a turn ends",
                 change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
+                certainty="likely",
             )
         elif facts.learned_tokens is None or limit < 2 * facts.learned_tokens:
             learned = f"; it learned replies of {facts.learned_tokens:.0f} tokens" if facts.learned_tokens else ""
@@ -88,7 +88,6 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
                 name="replies_cut",
                 problem=f"{share(len(cut), len(replies))} replies of {facts.arm} are cut off at {limit:,} "
                 f"tokens{learned}",
-                certainty="certain",
                 change=f"eval.max_new_tokens, now {limit:,}: raise it",
             )
         else:
@@ -97,6 +96,7 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
                 problem=f"{share(len(cut), len(replies))} replies of {facts.arm} do not end within {limit:,} tokens, "
                 f"although it learned replies of {facts.learned_tokens:.0f}",
                 change="the training of this student: it has too few steps or too high a learning rate",
+                certainty="likely",
             )
     unformed = [reply for reply in replies if not reply["well_formed"] and not reply["truncated"]]
     if is_above(len(unformed), len(replies), MANY):
@@ -105,6 +105,7 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
             problem=f"{share(len(unformed), len(replies))} replies of {facts.arm} have no closed think block with an "
             "answer",
             change="the training of this student: more steps, or filter.rationale if its traces have another form",
+            certainty="likely",
         )
 
 
@@ -122,7 +123,6 @@ def _collapse(facts: StudentFacts) -> Iterator[Finding]:
             name="one_answer",
             problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total)} questions; the most frequent gold "
             f"answer has {100 * most:.0f} %",
-            certainty="certain",
             change="filter.select.mix: take every answer equally often, so that none can be guessed",
         )
 
@@ -155,6 +155,7 @@ def _length(facts: StudentFacts) -> Iterator[Finding]:
             problem=f"The rationales of {facts.arm} have {middle:.0f} tokens in the median; learned ones have "
             f"{facts.learned_tokens:.0f} with their answers",
             change="filter.select.order: take the shorter of a question's correct traces first",
+            certainty="likely",
         )
 
 
@@ -166,7 +167,6 @@ def _worse(facts: StudentFacts) -> Iterator[Finding]:
         yield Finding(
             name="worse",
             problem=f"{_accuracy(facts)}, {against}",
-            certainty="certain",
             change="the traces or the training of this student: `distill view`, Students, shows what only "
             f"{next(iter(losses))} has right",
         )
@@ -189,13 +189,12 @@ def _verdict(facts: StudentFacts) -> Finding:
             undecided.append((high - low, f"{name} ({points} [{low:+.0f}, {high:+.0f}])"))
     problem = _accuracy(facts) + (f", {' and '.join(better)}" if better else "")
     if not undecided:
-        return Finding(name="student", kind="good" if better else "open", problem=problem, certainty="certain")
+        return Finding(name="student", kind="good" if better else "open", problem=problem)
     wide = max(width for width, _ in undecided) > 100 * WIDE
     return Finding(
         name="undecided",
         kind="open",
         problem=f"{problem}; {len(facts.replies):,} questions do not decide whether it is better than "
         f"{' and than '.join(text for _, text in undecided)}",
-        certainty="certain",
         change=f"data.{facts.recipe.eval.data}: four times as many questions halve such an interval" if wide else "",
     )

@@ -65,7 +65,6 @@ def diagnose(facts: StageFacts) -> list[Finding]:
             kind="good",
             problem=f"The loss {change} from {first:.2f} to {mean:.2f} nats a token in {last['step']:,} steps "
             f"({last['epoch']:.1f} passes), and the likeliest token is right in {100 * last['token_accuracy']:.0f} %",
-            certainty="certain",
         )
     ]
 
@@ -88,7 +87,6 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             name="projector_frozen",
             problem="The projector between tower and language model has random weights, and no stage trains it: "
             "the student cannot see",
-            certainty="certain",
             change=f'{_key(facts, "train")}: add "projector", or start from a stage that trains it',
         )
     weights = {"rationale": loss.rationale, "answer": loss.answer, "format": loss.format}
@@ -100,7 +98,6 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             name="loss_weights",
             problem=f"The loss gives no weight to the tokens of {' and '.join(unlearned)}: the student does not "
             "learn to write them",
-            certainty="certain",
             change=" and ".join(f"{_key(facts, f'loss.{name}')}, now 0" for name in unlearned) + ": set it above 0",
         )
 
@@ -113,7 +110,6 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="rows_left_out",
             problem=f"The stage cannot use {share(left_out, rows + left_out)} rows: {reasons}",
-            certainty="certain",
             change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
             if 2 * dropped.get("too_long", 0) > left_out
             else "",
@@ -224,7 +220,6 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
             name="margin_collapse",
             problem=f"The right reply is ahead in {100 * last['reward_accuracy']:.0f} % of the pairs, with a mean "
             f"margin of {last['reward_margin']:.3f}: the stage did not learn which is right",
-            certainty="certain",
             change=f"{_key(facts, 'learning_rate')}, now {facts.stage.learning_rate:g}: train longer or set another",
         )
     elif last["reward_right"] < 0:
@@ -232,7 +227,6 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
             name="right_replies_less_likely",
             problem="The right replies became less likely too (mean reward "
             f"{last['reward_right']:.2f}); the wrong ones only fell further",
-            certainty="certain",
             change=f"{_key(facts, 'preference.sft')}: raise it, or lower the learning rate",
         )
 
@@ -244,7 +238,6 @@ def _preferred(log: Sequence[Mapping[str, Any]]) -> Finding:
         kind="good",
         problem=f"The right reply of a pair is ahead in {100 * last['reward_accuracy']:.0f} % of the pairs after "
         f"{log[-1]['step']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
-        certainty="certain",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 from torch.utils.flop_counter import flop_registry
 
 from student.models import freeze
@@ -195,11 +196,7 @@ def _signature(func: Any) -> tuple[str, tuple[int | str, ...], bool]:
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+    return (value for value in tree_iter(values) if isinstance(value, torch.Tensor))
 
 
 def _touched(tensor: torch.Tensor) -> int:

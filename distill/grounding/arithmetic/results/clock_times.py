@@ -31,7 +31,6 @@ _OTHER_CLOCKS: Final = re.compile(
 )
 _LISTED: Final = re.compile(r"N:N(?: [ap]\.?m\.?)?(?:,| and| or|, and)(?: at)? N:N")
 _MOST_DURATIONS: Final = 2
-CLOCK_WORDS: Final = word_set("hour hours hrs h minute minutes min mins half")
 
 
 def find_clock_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
