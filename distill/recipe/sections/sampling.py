@@ -11,6 +11,8 @@ from pydantic import model_validator
 from distill.recipe.base import Section, Share, generate_key, key
 
 traces_key = partial(key, affects="traces")
+optional_traces_key = partial(traces_key, omit_default="traces generate")
+"""A key that fingerprints hold only where it is set."""
 PARAMETERS: Mapping[str, str] = MappingProxyType(
     {
         "temperature": "sampling.temperature",
@@ -74,37 +76,27 @@ class Sampling(Section):
     """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
 
     temperature: float = traces_key(0.8, "Sampling temperature; 0 is greedy.", ge=0)
-    top_p: float = traces_key(
-        1.0,
-        "Sample among the likeliest tokens that have this probability together; 1 is off.",
-        omit_default="traces generate",
-        gt=0,
-        le=1,
+    top_p: float = optional_traces_key(
+        1.0, "Sample among the likeliest tokens that have this probability together; 1 is off.", gt=0, le=1
     )
-    top_k: int = traces_key(
-        0, "Sample among this number of likeliest tokens; 0 is off.", omit_default="traces generate", ge=0
+    top_k: int = optional_traces_key(0, "Sample among this number of likeliest tokens; 0 is off.", ge=0)
+    min_p: Share = optional_traces_key(
+        0.0, "Leave out tokens that are less probable than this share of the likeliest one; 0 is off."
     )
-    min_p: Share = traces_key(
-        0.0,
-        "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.",
-        omit_default="traces generate",
-    )
-    repetition_penalty: float = traces_key(
-        1.0, "Penalty of tokens that have occurred before; 1 is off.", omit_default="traces generate", gt=0
+    repetition_penalty: float = optional_traces_key(
+        1.0, "Penalty of tokens that have occurred before; 1 is off.", gt=0
     )
     max_tokens: int = traces_key(1024, "Largest number of tokens of a reply, thinking included.", ge=1)
-    stop: tuple[str, ...] = traces_key((), "Texts that end a reply.", omit_default="traces generate", strict=False)
-    stop_repetition: bool = traces_key(
+    stop: tuple[str, ...] = optional_traces_key((), "Texts that end a reply.", strict=False)
+    stop_repetition: bool = optional_traces_key(
         True,
         "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
         "max_tokens.",
-        omit_default="traces generate",
     )
-    thinking_budget: int | None = traces_key(
+    thinking_budget: int | None = optional_traces_key(
         None,
         "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
         "no limit.",
-        omit_default="traces generate",
         ge=1,
     )
 
