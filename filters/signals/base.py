@@ -3,6 +3,7 @@
 A value is valid only where the family's `<name>_state` is `ok`.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import pyarrow as pa
@@ -54,6 +55,25 @@ class Extractor(Protocol):
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         """One row a trace, in their order; a column left out is NULL. The traces are in the order of their ids."""
         ...
+
+
+class SignalOfEachTrace(ABC):
+    """A family that measures one trace at a time; without a `from_recipe` of its own it has no parameters."""
+
+    __slots__ = ()
+
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Self:
+        return cls()
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self.row(sample, trace) for trace in traces]
+
+    @abstractmethod
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        """The values of a trace; a column left out is NULL."""
 
 
 def family(name: str, **columns: tuple[str, str]) -> pa.Schema:

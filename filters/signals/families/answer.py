@@ -6,23 +6,22 @@ verdict, and neither has a trace without an answer: the trace's outcome covers t
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from distill.answers.verdicts import Judgement, judge
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTrace, family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(SignalOfEachTrace):
     relative_tolerance: float
 
     name: ClassVar[str] = "answer"
     version: ClassVar[str] = "26"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "answer",
         answer_verdict=("text", "correct, wrong or undecided against the gold answer"),
@@ -35,13 +34,8 @@ class Answer:
     def from_recipe(cls, recipe: Recipe) -> "Answer":
         return cls(relative_tolerance=recipe.filter.answer.relative_tolerance)
 
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [
-            self._row(judge_trace(sample, trace, self.relative_tolerance) if trace.answer.strip() else None)
-            for trace in traces
-        ]
-
-    def _row(self, judgement: Judgement | None) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        judgement = judge_trace(sample, trace, self.relative_tolerance) if trace.answer.strip() else None
         if judgement is None:
             return {"answer_state": NOT_APPLICABLE}
         return {

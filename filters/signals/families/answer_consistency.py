@@ -7,34 +7,25 @@ is not measured.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from distill.answers.consistency import compare_conclusion
-from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTrace, family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(SignalOfEachTrace):
     name: ClassVar[str] = "conclusion"
     version: ClassVar[str] = "24"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "conclusion",
         conclusion=("text", "agrees or contradicts: what the rationale ends in beside the answer that follows it"),
     )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "Conclusion":
-        return cls()
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(sample, trace) for trace in traces]
-
-    def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if not trace.reasoning.strip() or not trace.answer.strip():
             return {"conclusion_state": NOT_APPLICABLE}
         verdict = compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)

@@ -5,15 +5,14 @@ arithmetic is `none_stated`, not right. Whether its numbers are those of the pic
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import orjson
 import pyarrow as pa
 
 from distill.grounding.arithmetic_slips import find_slips
-from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.base import NOT_APPLICABLE, OK, SignalOfEachTrace, family
 from filters.signals.time_limits import TooMuch
 from filters.text.words import readable, visible_text
 
@@ -22,10 +21,9 @@ FEW = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
+class Arithmetic(SignalOfEachTrace):
     name: ClassVar[str] = "arithmetic"
     version: ClassVar[str] = "15"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "arithmetic",
         arithmetic=("text", "right, slip, or none_stated where the trace states no arithmetic that can be checked"),
@@ -34,14 +32,8 @@ class Arithmetic:
         arithmetic_slip=("text", "the first few that do not come out, and what comes out: a JSON list"),
     )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "Arithmetic":
-        return cls()
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(visible_text(trace)) for trace in traces]
-
-    def _row(self, text: str) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        text = visible_text(trace)
         if not text.strip():
             return {"arithmetic_state": NOT_APPLICABLE}
         slips = find_slips(readable(text))

@@ -7,14 +7,13 @@ counts as complete.
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from distill.rationale import ANY_TAG
-from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.base import NOT_APPLICABLE, OK, SignalOfEachTrace, family
 
 # A placeholder left in the text makes the trainer look for an image that is not there.
 _IMAGE_PLACEHOLDER = re.compile(
@@ -51,10 +50,9 @@ PROBLEMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(SignalOfEachTrace):
     name: ClassVar[str] = "format"
     version: ClassVar[str] = "2"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "format",
         format_valid=("flag", "one rationale, one answer, no left-over marks of the teacher's template"),
@@ -64,14 +62,7 @@ class Format:
         truncated_by=("text", "how that is known: length, open_think_tag, mid_sentence or open_block"),
     )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "Format":
-        return cls()
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(trace) for trace in traces]
-
-    def _row(self, trace: Trace) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if trace.outcome == Outcome.ERROR:
             return {"format_state": NOT_APPLICABLE}
         problem = format_problem(trace.reasoning, trace.answer)

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module, metadata
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from distill.artifacts.files import file_sha256
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
+from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, SignalOfEachTrace, family
 from filters.signals.time_limits import TooMuch
 from filters.text.words import composed, spaced, visible_text, with_marks
 
@@ -32,7 +32,7 @@ _WORD: Final = re.compile(rf"{_PART}(?:['’-]{_PART})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitive:
+class Sensitive(SignalOfEachTrace):
     words: str | None = field(metadata=LOCATION)
     """Path of a list of words and phrases, one a line; lines that begin with # are remarks."""
     words_sha256: str | None
@@ -41,7 +41,6 @@ class Sensitive:
 
     name: ClassVar[str] = "sensitive"
     version: ClassVar[str] = "5"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "sensitive",
         sensitive=("flag", "the text holds personal data or a listed word"),
@@ -61,10 +60,8 @@ class Sensitive:
         word_list(str(path))  # an unreadable list is reported now, not after an hour of measuring
         return cls(words=str(path), words_sha256=file_sha256(path), checked_by=checked_by())
 
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(visible_text(trace)) for trace in traces]
-
-    def _row(self, text: str) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        text = visible_text(trace)
         if not text.strip():
             return {"sensitive_state": NOT_APPLICABLE}
         checks = Checks()

@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.base import NOT_APPLICABLE, OK, SignalOfEachTrace, family
 from filters.text.backtracking_phrases import CLUES, NEEDED, OTHER_WRITING, PATTERNS
 from filters.text.scripts import latin_alone
 from filters.text.vocabulary import plain, vocabulary
@@ -48,10 +47,9 @@ _CLUES: Final = frozenset(CLUES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Steps(SignalOfEachTrace):
     name: ClassVar[str] = "steps"
     version: ClassVar[str] = "2"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "steps",
         steps=("count", "steps of the rationale, in the unit that steps_kind names"),
@@ -60,14 +58,8 @@ class Steps:
         backtrack_phrase=("text", "the first words that do so, in lower case"),
     )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "Steps":
-        return cls()
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(trace.reasoning) for trace in traces]
-
-    def _row(self, text: str) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        text = trace.reasoning
         if not text.strip():
             return {"steps_state": NOT_APPLICABLE}
         count, kind = count_steps(text)

@@ -8,13 +8,12 @@ refusal. Whether a refusal is justified is not measured.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.base import NOT_APPLICABLE, OK, SignalOfEachTrace, family
 from filters.text.refusal_phrases import ABSTENTION, BY_PART, BY_WORD, NOT_AFTER, PATTERNS
 from filters.text.scripts import latin_alone
 from filters.text.vocabulary import plain, vocabulary
@@ -27,24 +26,16 @@ _QUOTES: Final = "\"“”'‘’«» \n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(SignalOfEachTrace):
     name: ClassVar[str] = "refusal"
     version: ClassVar[str] = "2"
-    scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "refusal",
         refusal=("flag", "the teacher declines or says that it sees no image, in the rationale or in the answer"),
         refusal_phrase=("text", "the words that decline, in lower case"),
     )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "Refusal":
-        return cls()
-
-    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(sample, trace) for trace in traces]
-
-    def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+    def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if not (trace.answer or trace.reasoning).strip() and trace.outcome != Outcome.REFUSAL:
             return {"refusal_state": NOT_APPLICABLE}
         phrase = refusal_phrase(trace.reasoning) or refusal_phrase(trace.answer) or abstention(sample, trace.answer)

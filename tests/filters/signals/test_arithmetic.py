@@ -67,13 +67,13 @@ def test_a_text_beyond_every_limit_is_looked_at_by_no_family_and_the_others_are_
 
 def test_a_regular_expression_that_does_not_end_is_stopped_and_costs_its_own_trace_only(monkeypatch) -> None:
     slow = re.compile(r"(?:a+)+b")
-    real = Arithmetic._row
+    real = Arithmetic.row
 
-    def row(self: Arithmetic, text: str) -> dict:
-        slow.match("a" * 60 if "slow" in text else "b")
-        return real(self, text)
+    def row(self: Arithmetic, sample: Sample, trace: Trace) -> dict:
+        slow.match("a" * 60 if "slow" in trace.reasoning else "b")
+        return real(self, sample, trace)
 
-    monkeypatch.setattr(Arithmetic, "_row", row)
+    monkeypatch.setattr(Arithmetic, "row", row)
     monkeypatch.setattr(registry, "MOST_SECONDS", 0.2)
     rows = measured(trace("slow", name="a"), trace("8 + 7 = 15", name="b"), replace(trace("8 + 7 = 15"), id="c"))
     assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok", "ok"]
@@ -82,14 +82,14 @@ def test_a_regular_expression_that_does_not_end_is_stopped_and_costs_its_own_tra
 def test_a_family_that_waits_for_ever_is_stopped_and_costs_its_own_trace_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = Arithmetic._row
+    real = Arithmetic.row
 
-    def row(self: Arithmetic, text: str) -> dict:
-        if "slow" in text:
+    def row(self: Arithmetic, sample: Sample, trace: Trace) -> dict:
+        if "slow" in trace.reasoning:
             time.sleep(3600)
-        return real(self, text)
+        return real(self, sample, trace)
 
-    monkeypatch.setattr(Arithmetic, "_row", row)
+    monkeypatch.setattr(Arithmetic, "row", row)
     monkeypatch.setattr(registry, "MOST_WAITING_SECONDS", 0.2)
     rows = measured(trace("slow", name="a"), trace("8 + 7 = 15", name="b"), replace(trace("8 + 7 = 15"), id="c"))
     assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok", "ok"]
