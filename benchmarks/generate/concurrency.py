@@ -32,6 +32,7 @@ from distill.data.images.image_files import sha256
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
+from teacher.engines.connect import ClientSettings
 from teacher.engines.http.concurrency import BLIND_START, ConcurrencyLimit
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
@@ -78,8 +79,8 @@ async def rate(author: Author, url: str, waiting: Iterator[Request], seconds: fl
         assert not completion.error, completion.error
         answered += time.monotonic() < until
 
-    client = ChatClient(author.teacher, author.model, urls=[url], max_pixels=10**8, max_failure_share=0.0)
-    async with client:
+    settings = ClientSettings(teacher=author.teacher, model=author.model, max_pixels=10**8, max_failure_share=0.0)
+    async with ChatClient(settings, urls=[url]) as client:
         await client.check()
         await client.answer(get, done)
         return answered / seconds, client.replicas[0].concurrency.limit

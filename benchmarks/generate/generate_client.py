@@ -26,6 +26,7 @@ import tiny_models
 
 from distill.data import reader
 from distill.recipe.loading import load
+from teacher.engines.connect import ClientSettings
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.request import Request, model_of, requests
 
@@ -89,7 +90,8 @@ def _bare(folder: Path, rows: int) -> None:
         return next(waiting, None)
 
     async def ask() -> tuple[float, float]:
-        async with ChatClient(teacher, model, urls=teacher.urls, max_pixels=10**8, max_failure_share=0.0) as client:
+        settings = ClientSettings(teacher=teacher, model=model, max_pixels=10**8, max_failure_share=0.0)
+        async with ChatClient(settings, urls=teacher.urls) as client:
             await client.check()
             wall, cpu = time.perf_counter(), time.process_time()
             await client.answer(get, lambda _request, _completion: None)

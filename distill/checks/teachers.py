@@ -21,6 +21,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from teacher import checks
+from teacher.engines.connect import ClientSettings
 from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers, sampling_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
@@ -209,7 +210,9 @@ def _ask(context: CheckContext, teacher: Teacher, url: str, results: list[CheckR
 
 def teacher_client(recipe: Recipe, teacher: Teacher, url: str) -> ChatClient:
     """A client of one of the teacher's servers."""
-    return ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
+    model = _model(recipe, teacher)
+    settings = ClientSettings(teacher=teacher, model=model, max_pixels=1, max_failure_share=1.0)
+    return ChatClient(settings, urls=(url,))
 
 
 async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[CheckResult], pictured: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from distill.data import sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.http.batch_records import BatchRecords
@@ -54,26 +55,33 @@ def say_nothing(_: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """What an engine depends on."""
+class ClientSettings:
+    """How a teacher is asked, whatever answers for it."""
 
-    recipe: Recipe
     teacher: Teacher
     model: Model
-    folder: Path
-    """Gets the logs of processes that the engine starts."""
     max_pixels: int
     max_failure_share: float
     """More failures than this among the last requests stop the run."""
-    patience_s: float
+    patience_s: float = Generate().patience_s
     """How long an outage may last."""
-    start_patience_s: float
-    """How long a server that is attached to may be away at the start."""
     known_request: Callable[[], Request | None] = no_known_request
     """A request that was answered in an earlier run, to find out whether a server answers at all."""
     upcoming: Upcoming = no_images
+    """Gives images to prepare ahead."""
     say: Callable[[str], None] = say_nothing
-    """Gets one line for each outage and each start."""
+    """Gets one line for each outage that is waited for and for each start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings(ClientSettings):
+    """What an engine depends on."""
+
+    recipe: Recipe
+    folder: Path
+    """Gets the logs of processes that the engine starts."""
+    start_patience_s: float
+    """How long a server that is attached to may be away at the start."""
     batch_records: BatchRecords | None = None
     """Where batch files are written down, if not in `folder`."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import orjson
@@ -10,7 +10,7 @@ import orjson
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.connect import Get
+from teacher.engines.connect import ClientSettings, Get
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.request import Model, Request, requests
@@ -31,9 +31,15 @@ def asked(who: Teacher, *questions: str, images: tuple[ImageRef, ...] = ()) -> l
     return found
 
 
-def client_of(who: Teacher, model: Model = MODEL, **options: Any) -> ChatClient:
-    values = {"urls": who.urls, "max_pixels": 10**8, "max_failure_share": 1.0, "patience_s": 5.0, **options}
-    return ChatClient(who, model, **values)
+def client_of(
+    who: Teacher,
+    model: Model = MODEL,
+    *,
+    revive: Callable[[str], Awaitable[bool]] | None = None,
+    **options: Any,
+) -> ChatClient:
+    values = {"max_pixels": 10**8, "max_failure_share": 1.0, "patience_s": 5.0, **options}
+    return ChatClient(ClientSettings(teacher=who, model=model, **values), urls=who.urls, revive=revive)
 
 
 def given(wanted: Iterable[Request]) -> Get:

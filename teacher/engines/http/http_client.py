@@ -16,10 +16,8 @@ from typing import Self
 
 from distill import redact
 from distill.errors import TeacherError
-from distill.recipe.sections.generate import Generate
-from distill.recipe.sections.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.connect import Done, Get, Upcoming, no_images, no_known_request, say_nothing
+from teacher.engines.connect import ClientSettings, Done, Get
 from teacher.engines.http.chat_protocol import request_headers
 from teacher.engines.http.choices import ask_choices
 from teacher.engines.http.concurrency import FoundLimit, new_limit
@@ -29,9 +27,9 @@ from teacher.engines.http.request_bodies import Body, RequestBodies
 from teacher.engines.http.server_info import follow_queue, other_model, require_same_name, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
-from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, Say, log
+from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, log
 from teacher.messages.completion import Completion, EngineInfo
-from teacher.messages.request import Model, Request, plain_request
+from teacher.messages.request import Request, plain_request
 
 _POLL_S = 0.1
 _MAX_WAITING = 1024
@@ -49,50 +47,37 @@ class ChatClient:
 
     def __init__(
         self,
-        teacher: Teacher,
-        model: Model,
+        settings: ClientSettings,
         *,
         urls: Sequence[str],
-        max_pixels: int,
-        max_failure_share: float,
-        patience_s: float | None = None,
         media_root: Path | None = None,
         found: FoundLimit | None = None,
         revive: Callable[[str], Awaitable[bool]] | None = None,
-        known_request: Callable[[], Request | None] = no_known_request,
-        upcoming: Upcoming = no_images,
-        say: Say = say_nothing,
     ) -> None:
-        """The servers may read the files below `media_root`. `revive` is asked to bring back a server that broke.
-
-        `known_request` gives a request that was answered in an earlier run, to find out whether a server answers at
-        all; `upcoming` gives images to prepare ahead; `say` gets one line for each outage that is waited for.
-        """
-        self.teacher = teacher
-        self.model = model
+        """The servers may read the files below `media_root`. `revive` is asked to bring back a server that broke."""
+        self._settings = settings
+        self.teacher = teacher = settings.teacher
         self.replicas = [Replica(url.rstrip("/"), new_limit(teacher, found)) for url in urls]
         self.info = EngineInfo(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._revive = revive
-        self._say = say
-        self._patience_s = Generate().patience_s if patience_s is None else patience_s
-        self._breaker = Breaker.closed(max_failure_share)
-        self._folders = Folders(patience_s=self._patience_s, say=say)
+        self._breaker = Breaker.closed(settings.max_failure_share)
+        self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
         self._images = ImageParts(
             teacher,
             self._folders,
-            max_pixels=max_pixels,
+            max_pixels=settings.max_pixels,
             local_media=media_root is not None,
             urls=tuple(urls),
             media_root=media_root,
-            upcoming=upcoming,
+            upcoming=settings.upcoming,
         )
         self._bodies = RequestBodies(teacher, self._images)
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
         self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
         self._control: Control | None = None
-        self._known_request: Callable[[], Request | None] | None = known_request
+        self._known_request: Callable[[], Request | None] | None = settings.known_request
         self._plain_request = plain_request(teacher)
         self._next_control = 0.0
         self._slot_free = asyncio.Event()
@@ -118,7 +103,7 @@ class ChatClient:
 
         Raises CircuitOpen when none is up within the patience, TeacherError when one serves another model.
         """
-        patience_s = self._patience_s if patience_s is None else patience_s
+        patience_s = self._settings.patience_s if patience_s is None else patience_s
         while True:
             results = await asyncio.gather(*map(self._check, self.replicas), return_exceptions=True)
             for failure in results:
@@ -129,11 +114,11 @@ class ChatClient:
             if any(replica.checked for replica in self.replicas):
                 self._servers.recovered()
                 return
-            self._servers.wait(patience_s, self._say, idle=True)
+            self._servers.wait(patience_s, self._settings.say, idle=True)
             await asyncio.sleep(min(self._servers.pause_s(*_CHECK_S), max(_DRAIN_S, patience_s / 4)))
 
     async def _check(self, replica: Replica) -> None:
-        served = await server_info(self._headers, self.teacher, self.model, replica.url)
+        served = await server_info(self._headers, self.teacher, self._settings.model, replica.url)
         if any(each.checked for each in self.replicas):
             require_same_name(self.teacher, replica.url, served.model, self.info.model)
         self.info = replace(served, facts={"urls": self._shown_urls, **served.facts})
@@ -149,7 +134,7 @@ class ChatClient:
                 if not reported:
                     text = f"goes on without {redact.url(replica.url)} until it is there: {failure}"
                     log.warning("%s", text)
-                    self._say(text)
+                    self._settings.say(text)
                     reported = True
                 await asyncio.sleep(_CHECK_S[1])
         self._slot_free.set()
@@ -322,13 +307,15 @@ class ChatClient:
         servers, started = self._servers, time.monotonic()
         row_failures.failed(servers, failure, replica)
         replica.failed(row_failures.row, started, connection=failure.reason == CONNECTION)
-        until = started + row_failures.backoff_s(failure, self._patience_s)
+        until = started + row_failures.backoff_s(failure, self._settings.patience_s)
         self._waiting += 1
         try:
             while not row_failures.proven(servers, failure):
                 control = self._find_control()
                 if not self._first_tries:
-                    servers.wait(self._patience_s, self._say, idle=not self.in_flight and control is None)
+                    servers.wait(
+                        self._settings.patience_s, self._settings.say, idle=not self.in_flight and control is None
+                    )
                 now = time.monotonic()
                 if now >= until:
                     if await self._try_control(control, row_failures, replica):

@@ -74,20 +74,7 @@ class HttpEngine:
             require_same_model(settings.folder, teacher, self._client.info.model)
 
     def _client_of(self, urls: tuple[str, ...], **options: Any) -> ChatClient:
-        settings = self._settings
-        return ChatClient(
-            settings.teacher,
-            settings.model,
-            urls=urls,
-            max_pixels=settings.max_pixels,
-            max_failure_share=settings.max_failure_share,
-            patience_s=settings.patience_s,
-            found=read_found(settings.folder),
-            known_request=settings.known_request,
-            upcoming=settings.upcoming,
-            say=settings.say,
-            **options,
-        )
+        return ChatClient(self._settings, urls=urls, found=read_found(self._settings.folder), **options)
 
     async def answer(self, get: Get, done: Done) -> None:
         await self._client.answer(get, done)

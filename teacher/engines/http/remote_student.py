@@ -15,7 +15,7 @@ from distill.recipe.sections.eval import AnyStudent
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.connect import getter
+from teacher.engines.connect import ClientSettings, getter
 from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
@@ -142,7 +142,8 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer:
             ),
         )
 
-    async with ChatClient(teacher, model, urls=(url,), max_pixels=max_pixels, max_failure_share=1.0) as client:
+    settings = ClientSettings(teacher=teacher, model=model, max_pixels=max_pixels, max_failure_share=1.0)
+    async with ChatClient(settings, urls=(url,)) as client:
         await client.answer(getter(_request(teacher, sample) for sample in samples), done)
 
 
