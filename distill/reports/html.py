@@ -21,9 +21,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PAGES, REPORT, VALIDATION_PAGE
-from distill.bidi import isolated, without_controls
 from distill.errors import ImageError
 from distill.recipe.sections.data import MAX_PIXELS
+from distill.reports.bidi import isolated, without_controls
 from distill.types import Sample
 
 PICTURE_SIDE = 384

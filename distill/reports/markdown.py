@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from distill.bidi import isolated, without_controls
+from distill.reports.bidi import isolated, without_controls
 
 
 @cache

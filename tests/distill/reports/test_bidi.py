@@ -9,7 +9,7 @@ import pytest
 import report_worlds as worlds
 from student_worlds import recipe
 
-from distill.bidi import isolated, without_controls
+from distill.reports.bidi import isolated, without_controls
 from distill.reports.html import render
 from distill.reports.markdown import cell
 from student.evaluation import report
