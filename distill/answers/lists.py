@@ -12,7 +12,7 @@ from typing import Final
 from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
-from distill.answers.words.tokens import MONTHS, WEEKDAYS, tokens
+from distill.answers.words.tokens import MONTHS, WEEKDAYS, only_place, tokens
 from distill.answers.words.word_classes import affirms
 
 Compare = Callable[[str, str], CompareResult]
@@ -142,7 +142,7 @@ def _same_labelled_items(text: str, gold_items: Sequence[str], question: str) ->
     if " and " not in question or len(gold_items) > _MOST_LABELLED:
         return None
     words, asked = tokens(text[:_LONGEST]), tokens(question[:_LONGEST])
-    found = [_place_of(tokens(item), words) for item in gold_items]
+    found = [only_place(tokens(item), words) for item in gold_items]
     items_at = [place for place in found if place is not None]
     of_items = {word for item in gold_items for word in tokens(item)}
     labels = [
@@ -160,11 +160,6 @@ def _same_labelled_items(text: str, gold_items: Sequence[str], question: str) ->
             ranked = sorted(zip(chosen, meant, strict=True), key=lambda pair: asked.index(words[pair[0]]))
             assigned.append([item for _, item in ranked] == [words[place] for place in items_at])
     return any(assigned) if assigned else None
-
-
-def _place_of(item: Sequence[str], words: Sequence[str]) -> int | None:
-    places = [start for start in range(len(words)) if item and words[start : start + len(item)] == item]
-    return places[0] if len(places) == 1 else None
 
 
 _LONGEST: Final = 400

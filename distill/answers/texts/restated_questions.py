@@ -12,7 +12,7 @@ from typing import Final
 from rapidfuzz.distance import Prefix
 
 from distill.answers.texts.answer_sentences import without_remark
-from distill.answers.words.tokens import tokens
+from distill.answers.words.tokens import only_place, tokens
 from distill.answers.words.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS, SET_AGAINST, affirms
 from distill.answers.words.word_forms import same_word_form
 
@@ -40,10 +40,10 @@ def restates_question(text: str, gold: Sequence[str], question: str) -> bool:
         return False
     head = without_remark(text.strip(" .!。।"))
     words = tokens(head)
-    places = [start for start in range(len(words)) if words[start : start + len(gold)] == tuple(gold)]
-    if len(places) != 1:
+    place = only_place(gold, words)
+    if place is None:
         return False
-    before, after = words[: places[0]], words[places[0] + len(gold) :]
+    before, after = words[:place], words[place + len(gold) :]
     start = int(words[0] in ARTICLES)  # "o" is an article here, and "or" elsewhere
     if not affirms(" ".join((*before[start:], *after))) or _has_other_name(head, gold):
         return False

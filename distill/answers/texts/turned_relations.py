@@ -10,7 +10,7 @@ from typing import Final
 
 from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.words.spelling import are_opposites
-from distill.answers.words.tokens import tokens
+from distill.answers.words.tokens import only_place, tokens
 from distill.answers.words.word_classes import ARTICLES
 
 _LONGEST: Final = 400
@@ -46,15 +46,15 @@ def turns_relation(text: str, gold: Sequence[str], question: str) -> bool:
     ):
         return True  # Ana is taller than Eva, for "who is shorter?"
     gold = [word for word in gold if word not in _THE] or [*gold]
-    places = [start for start in range(len(said)) if said[start : start + len(gold)] == gold]
-    if len(places) != 1 or not asking:
+    place = only_place(gold, said)
+    if place is None or not asking:
         return False
     # Other languages put the verb before what acts too (was zeigt der Hund?): there both must be things that act.
     if asking in _FOREIGN_WHICH and not _has_article(text, gold[0]):
         return False
     names = {word.casefold() for word in re.findall(r"(?<=\s)[^\W\d_a-z]\w+", question)}
     names = names if gold[0].capitalize() in text else set()
-    inside = range(places[0], places[0] + len(gold))
+    inside = range(place, place + len(gold))
     return any(
         _is_turned(asked, index, said, inside, word in names)
         for index, word in enumerate(asked)

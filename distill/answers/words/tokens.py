@@ -1,6 +1,7 @@
 """The words of a text: lower case, one spelling, without articles; letters with marks of their own stay whole."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +31,13 @@ def tokens(text: str) -> tuple[str, ...]:
     if "." in text:
         text = _INITIALS.sub(lambda initials: initials[0].replace(".", "").replace(" ", ""), text)
     return tuple(SPELLINGS.get(token, token) for token in _TOKEN.findall(_ARTICLE.sub("", text).casefold()))
+
+
+def only_place(sought: Sequence[str], words: Sequence[str]) -> int | None:
+    """Where the words of `sought` stand among `words`, if they stand there once."""
+    sought, words = tuple(sought), tuple(words)
+    places = [start for start in range(len(words)) if sought and words[start : start + len(sought)] == sought]
+    return places[0] if len(places) == 1 else None
 
 
 def unabbreviated(words: tuple[str, ...]) -> tuple[str, ...]:
