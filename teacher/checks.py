@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -22,6 +21,7 @@ from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import engine_class
 from teacher.engines.http.chat_protocol import request_headers, sampling_body
+from teacher.engines.http.server_info import is_http_url
 from teacher.engines.vllm.vllm_options import check_arguments, is_vllm
 from teacher.messages.prompts import PLACEHOLDERS, prompt_key
 
@@ -125,12 +125,7 @@ def _check_urls(teacher: Teacher) -> None:
 
 def require_url(url: str, where: str) -> None:
     """Raises RecipeError for an address that no HTTP client can use."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_http_url(url):
         raise RecipeError(f"{where} = {url!r} is no address of a server; write it as http://127.0.0.1:8000/v1")
     base, endpoint, _ = url.partition("/chat/completions")
     if endpoint:

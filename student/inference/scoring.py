@@ -11,8 +11,7 @@ from typing import Any
 from distill.answers.consistency import ASIDE, compare_conclusion, find_conclusion
 from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.verdicts import is_numeric, judge
-from distill.grounding.charts.chart_table import find_table
-from distill.grounding.charts.derivation import read_question
+from distill.grounding.charts.derivation import read_chart
 from distill.grounding.check import check_rationale
 from distill.grounding.findings import GroundingResult
 from distill.grounding.transcript import is_misread
@@ -147,12 +146,10 @@ def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
 
 def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> GroundingResult | None:
     """What of a rationale its chart supports; None without a table, a rationale, or a value that could be judged."""
-    table = find_table(sample.meta, key) if reasoning and sample.meta else None
-    if table is None:
+    chart = read_chart(sample, key) if reasoning else None
+    if chart is None:
         return None
-    titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
-    question = read_question(sample.question, table, " ; ".join([*sample.options, *titles]))
-    result = check_rationale(reasoning, table, question, tolerance, FEW)
+    result = check_rationale(reasoning, *chart, tolerance, FEW)
     return result if result.checked else None
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.charts.chart_table import ChartTable
+from distill.grounding.charts.chart_table import ChartTable, find_table
 from distill.grounding.charts.labels import find_labels
 from distill.grounding.charts.operations import announced_steps, is_any_close, step_results
 from distill.grounding.numbers_in_text import Item, find_last_break, find_numbers, plain_text, read_numbers
+from distill.types import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,15 @@ _COUNTING = re.compile(
 _EVERYTHING = re.compile(
     r"\b(?:all|every|each|entire|whole|overall|range|highest|largest|maximum|tallest|column|row)\b"
 )
+
+
+def read_chart(sample: Sample, key: str | None = None) -> tuple[ChartTable, QuestionFacts] | None:
+    """The table in a sample's meta (`find_table`) and the facts of its question; None without a table."""
+    table = find_table(sample.meta, key) if sample.meta else None
+    if table is None:
+        return None
+    titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
+    return table, read_question(sample.question, table, " ; ".join([*sample.options, *titles]))
 
 
 def read_question(question: str, table: ChartTable, around: str = "") -> QuestionFacts:

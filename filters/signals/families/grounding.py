@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 import orjson
 import pyarrow as pa
 
-from distill.grounding.charts.chart_table import ChartTable, find_table
-from distill.grounding.charts.derivation import QuestionFacts, read_question
+from distill.grounding.charts.derivation import read_chart
 from distill.grounding.check import check_rationale
 from distill.grounding.numbers_in_text import plain_text
 from distill.recipe.recipe import Recipe
@@ -48,7 +47,7 @@ class Grounding:
         return cls(table=section.table, relative_tolerance=section.relative_tolerance)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        chart = self._chart(sample)
+        chart = read_chart(sample, self.table)
         if chart is None:
             return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
         rows: list[dict[str, Any]] = []
@@ -72,7 +71,7 @@ class Grounding:
 
     def supported(self, sample: Sample, rationale: str) -> tuple[tuple[int, int], ...]:
         """Where the numbers of a rationale stand that the chart's table supports; none without a table."""
-        chart = self._chart(sample)
+        chart = read_chart(sample, self.table)
         if chart is None:
             return ()
         text = readable(rationale)
@@ -88,14 +87,3 @@ class Grounding:
             for start, end in spans
             if before[start] < before[end]
         )
-
-    def _chart(self, sample: Sample) -> tuple[ChartTable, QuestionFacts] | None:
-        table = find_table(sample.meta, self.table) if sample.meta else None
-        if table is None:
-            return None
-        return table, read_question(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
-
-
-def _titles(sample: Sample) -> list[str]:
-    """Texts of the chart besides its table (titles, captions), where the data set has them."""
-    return [text for key in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(key), str)]

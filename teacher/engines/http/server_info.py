@@ -73,6 +73,15 @@ async def follow_queue(headers: Mapping[str, str], replica: Replica, changed: Ca
         changed()
 
 
+def is_http_url(url: str) -> bool:
+    """Whether an HTTP client can use an address."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def proxy_of(url: str) -> str | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address; this machine needs none.
 
@@ -88,12 +97,7 @@ def proxy_of(url: str) -> str | None:
     if not proxy:
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    try:
-        named = urlsplit(proxy)
-        usable = named.scheme in ("http", "https") and bool(named.hostname) and named.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_http_url(proxy):
         raise TeacherError(
             f"{name.upper()}_PROXY = {redact.url(proxy)!r} is no HTTP proxy (http://HOST:PORT), so {redact.url(url)} "
             "cannot be asked; correct it, or name the server's host in NO_PROXY"
