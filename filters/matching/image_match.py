@@ -19,8 +19,8 @@ from PIL import Image
 from distill.data.images.image_files import decode, read_bytes
 from distill.machine.thread_map import thread_map
 from distill.types import ImageRef
-from filters.matching import image_compare
 from filters.matching.connected_rows import ConnectedRows
+from filters.matching.image_compare import is_same_image as is_same_image
 
 VERSION = "1"
 """Raised whenever `hash_image` or `is_same_image` may give another result for the same bytes."""
@@ -94,11 +94,6 @@ def hash_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> list[ImageHashes]
         return [hash_image(read_bytes(ref), max_pixels=max_pixels) for ref in refs[start : start + _BLOCK]]
 
     return list(chain.from_iterable(thread_map(hash_block, range(0, len(refs), _BLOCK), _THREADS)))
-
-
-def is_same_image(left: bytes, right: bytes, *, max_pixels: int) -> bool:
-    """Whether two pictures differ in encoding and size only. Raises ImageError."""
-    return image_compare.is_same_image(left, right, max_pixels=max_pixels)
 
 
 def propose_pairs(

@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -63,10 +62,12 @@ class Servers:
         self._replicas = [
             _Replica(
                 teacher=teacher,
-                command=build_command(teacher, model, port.number, program=program, media_root=media_root),
-                environment=server_environment(server, gpus),
+                process=GuardedProcess(
+                    build_command(teacher, model, port.number, program=program, media_root=media_root),
+                    server_environment(server, gpus),
+                    folder / f"server-{number}.log",
+                ),
                 port=port,
-                log=folder / f"server-{number}.log",
                 hung_after_s=hung_after_s,
                 subject=subject,
                 remedy=remedy,
@@ -117,23 +118,21 @@ class _Replica:
         self,
         *,
         teacher: Teacher,
-        command: list[str],
-        environment: Mapping[str, str],
+        process: GuardedProcess,
         port: ReservedPort,
-        log: Path,
         hung_after_s: float,
         subject: str,
         remedy: str,
     ) -> None:
         self.url = f"http://127.0.0.1:{port.number}/v1"
-        self.command = command
+        self.command = process.command
         self.crashes = 0
         self._health = f"http://127.0.0.1:{port.number}/health"
         self._port = port
         self._teacher = teacher
         self._hung_after_s = hung_after_s
         self._subject, self._remedy = subject, remedy
-        self._process = GuardedProcess(command, environment, log)
+        self._process = process
         self._reviving: asyncio.Task[bool] | None = None
         self._given_up: TeacherError | None = None
 
