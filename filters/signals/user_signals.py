@@ -18,7 +18,7 @@ from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.types import Sample, Trace
-from filters.signals.base import STATES, VALUE_TYPES, Extractor
+from filters.signals.base import STATES, VALUE_TYPES, Extractor, SignalOfEachTrace
 from filters.signals.schema import FACTS
 
 _KEY = "filter.signals"
@@ -117,8 +117,12 @@ def build(family: type[Extractor], recipe: Recipe) -> Extractor:
             raise
         reason = extensions.describe(error)
         raise RecipeError(f"{_KEY}: {family.__name__}.from_recipe failed: {reason}; correct the function") from error
-    if fault := extensions.call_fault(built.measure, "sample", "traces"):
-        raise RecipeError(f"{_KEY}: {family.__name__}.measure: {fault}; correct the function")
+    called_with = {"measure": ("sample", "traces")}
+    if isinstance(built, SignalOfEachTrace):
+        called_with["row"] = ("sample", "trace")
+    for name, parameters in called_with.items():
+        if fault := extensions.call_fault(getattr(built, name), *parameters):
+            raise RecipeError(f"{_KEY}: {family.__name__}.{name}: {fault}; correct the function")
     return built
 
 

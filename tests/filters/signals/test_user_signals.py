@@ -296,6 +296,37 @@ def test_a_file_that_is_no_signal_says_what_it_lacks(world, run, change, message
     assert not (run / "filter/signals").exists()
 
 
+ROW = """
+from dataclasses import dataclass
+from typing import ClassVar
+import pyarrow as pa
+from filters.signals.base import OK, SignalOfEachTrace, family
+
+@dataclass(frozen=True, kw_only=True)
+class Hedging(SignalOfEachTrace):
+    name: ClassVar[str] = "hedging"
+    version: ClassVar[str] = "1"
+    columns: ClassVar[pa.Schema] = family("hedging", hedging_words=("count", "words of doubt"))
+
+    def row(self, sample, trace):
+        return {"hedging_state": OK, "hedging_words": trace.reasoning.lower().split().count("guess")}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("    def row", "    def rows"), r"from_recipe failed: TypeError: Can't instantiate abstract class Hedging"),
+        (("(self, sample, trace)", "(self, trace)"), r"Hedging\.row: it takes \(trace\), and is called with"),
+    ],
+)
+def test_a_signal_of_each_trace_that_cannot_be_measured_is_refused(world, run, change, message):
+    (world / "mine.py").write_text(ROW.replace(*change))
+    with pytest.raises(RecipeError, match=message):
+        apply(recipe(world, OWN), run)
+    assert not (run / "filter/signals").exists()
+
+
 def test_a_run_keeps_the_whole_path_of_the_file_in_its_recipe(world, run):
     (world / "copy").mkdir()
     read = recipe(world, OWN)
