@@ -149,10 +149,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What a worker starts is no fork unless a test asks for it."""
+    """What a worker starts as a command is no fork unless a test asks for it; processes of multiprocessing are."""
     if worker := getattr(config, "workerinput", None):
+        import forked
+
         sys.executable = worker["python"]
-        multiprocessing.set_executable(sys.executable)
+        multiprocessing.set_executable(forked.interpreter())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -153,6 +153,7 @@ def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_
     assert digests(world[0] / "few") == digests(world[0] / "many") == digests(world[0] / "run")
 
 
+@pytest.mark.usefixtures("short_report")
 def test_the_number_of_partitions_changes_no_decision_and_no_row(world):
     for rows in (3, 1000):
         apply(recipe(world[0], f"[filter]\npartition_rows = {rows}\n"), run_of(world, f"run{rows}"))
@@ -182,6 +183,7 @@ def test_other_settings_are_refused_naming_them_and_the_way_on(world, filtered):
     assert "--fresh" in str(caught.value)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_more_traces_are_filtered_without_being_asked_and_the_last_result_is_kept(world):
     tmp_path, samples, traces = world
     asked = {sample.id for sample in samples[:3]}
@@ -196,6 +198,7 @@ def test_more_traces_are_filtered_without_being_asked_and_the_last_result_is_kep
         apply(recipe(tmp_path, "[filter.select]\nper_question = 1\n"), run)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_new_policy_measures_nothing_again(world, filtered, monkeypatch):
     run = filtered
     before = digests(run)
@@ -224,12 +227,14 @@ def test_a_start_that_is_interrupted_loses_no_measured_signal(world, filtered, m
     assert not (filtered / ".filter.following").exists()
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_changed_parameter_of_a_signal_measures_again(world, filtered):
     run = filtered
     manifest = apply(recipe(world[0], "[filter.repetition]\nngram = 2\n"), run, fresh=True)
     assert (manifest.counts["measured"], manifest.counts["reused"]) == (24, 0)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_only_the_partition_with_a_changed_trace_is_measured_again(world):
     settings = recipe(world[0], "[filter]\npartition_rows = 5\n")
     apply(settings, run_of(world))
@@ -275,6 +280,7 @@ def test_traces_of_a_renamed_teacher_have_its_name_of_today(made, tmp_path):
     assert "a-former-name" not in teachers["teacher"].to_pylist()
 
 
+@pytest.mark.usefixtures("short_report")
 def test_an_error_counts_only_where_no_attempt_succeeded(tmp_path):
     asked = sample("How many?", "4")
     good, bad = trace(asked, k=0), trace(asked, k=1)
@@ -289,6 +295,7 @@ def test_an_error_counts_only_where_no_attempt_succeeded(tmp_path):
     assert digests(tmp_path / "run") == digests(tmp_path / "errors_first")
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_planned_trace_that_no_journal_holds_is_counted_as_missing(world):
     run = run_of(world)
     (run / "generate/brief/part-00000.jsonl").unlink()
@@ -296,6 +303,7 @@ def test_a_planned_trace_that_no_journal_holds_is_counted_as_missing(world):
     assert (manifest.counts["input"], manifest.counts["missing"]) == (21, 3)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_signal_that_fails_on_one_trace_is_its_state_and_nothing_else(world, monkeypatch):
     real = Repetition._row
 
@@ -420,6 +428,7 @@ def test_the_name_of_a_folder_decides_nothing(made, tmp_path, place):
     assert explain_trace(run, name) == explain_trace(folder / "run", name)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_file_system_without_hard_links_keeps_measured_signals_too(world, filtered, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EPERM, "Operation not permitted")  # as exFAT and some network drives do
@@ -430,6 +439,7 @@ def test_a_file_system_without_hard_links_keeps_measured_signals_too(world, filt
     assert (filtered / "filter.previous/signals/part-00000.parquet").is_file()
 
 
+@pytest.mark.usefixtures("short_report")
 def test_counts_that_another_program_adds_to_the_usage_of_a_trace_are_no_error(world):
     run = run_of(world)
     for path in run.glob("generate/*/*.jsonl"):

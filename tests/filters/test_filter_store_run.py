@@ -79,6 +79,7 @@ def test_a_run_in_a_store_is_filtered_as_one_in_a_folder(world: World, tmp_path:
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain") != {}
 
 
+@pytest.mark.usefixtures("short_report")
 def test_partitions_of_a_folder_and_units_of_a_store_change_no_byte(tmp_path: Path, url: str) -> None:
     world = World(tmp_path)
     world.add_rows(160, images=160)
@@ -178,6 +179,7 @@ def stopped(*_: object) -> None:
     raise Killed
 
 
+@pytest.mark.usefixtures("short_report")
 def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ def test_an_agent_that_ends_before_the_result_is_there_costs_no_signal(
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
 
 
+@pytest.mark.usefixtures("short_report")
 def test_traces_that_were_made_again_are_measured_again(world: World, tmp_path: Path) -> None:
     sections(world, 8)
     store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
@@ -214,6 +217,7 @@ def test_traces_that_were_made_again_are_measured_again(world: World, tmp_path: 
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
 
 
+@pytest.mark.usefixtures("short_report")
 def test_no_journal_is_read_and_no_signal_checked_again_by_the_agent_that_decides(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,24 @@ def require_equal(found: Path, plain: Path) -> None:
         assert [(line["step"], line["loss"]) for line in first] == [(line["step"], line["loss"]) for line in second]
 
 
+@pytest.fixture(scope="module")
+def plain(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process trains in a folder."""
+    place = Path(shutil.copytree(world, tmp_path_factory.mktemp("plain") / "w"))
+    train(worlds.recipe(place, *STAGES, more=EVAL), place / "run")
+    return place / "run" / "train"
+
+
+@pytest.fixture(scope="module")
+def plain_pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes of one machine train in a folder."""
+    place = Path(shutil.copytree(world, tmp_path_factory.mktemp("pair") / "w"))
+    command = ("train", write_recipe(place, "one"), "--run", place / "run", "--set", DROPOUT)
+    ended = forked.run(PROCESSES, "one", "-", "-", *command, ranks=2)
+    assert ended.codes == [0, 0], ended.stderr
+    return place / "run" / "train"
+
+
 def pulled(store: ObjectStore, folder: Path, *stages: str) -> Path:
     for stage in stages:
         pull_newest(store, stage, folder / stage)
@@ -191,7 +209,7 @@ def copied_step(store: LocalStore) -> int:
 @LONG
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
-    place: Path, address: str, tmp_path: Path, machines: ThreadPoolExecutor, number: signal.Signals
+    place: Path, address: str, plain: Path, tmp_path: Path, machines: ThreadPoolExecutor, number: signal.Signals
 ) -> None:
     store, chance = LocalStore(place / "store"), random.Random(int(number))
     reached = []
@@ -207,8 +225,7 @@ def test_a_machine_that_is_lost_costs_the_steps_since_the_last_checkpoint(
         reached.append(copied_step(store))
     call("train", str(write_recipe(place, "last")), "--run", address)
     assert 0 < reached[0] < reached[1], "the second machine went on from what the first had reached"
-    train(worlds.recipe(place, *STAGES, more=EVAL), place / "run")
-    require_equal(pulled(store, tmp_path / "pulled", "train") / "train", place / "run" / "train")
+    require_equal(pulled(store, tmp_path / "pulled", "train") / "train", plain)
 
 
 WAITS = b"waiting for it to end"
@@ -254,12 +271,10 @@ def test_two_processes_of_a_launcher_train_in_a_store_too(place: Path, address: 
 @LONG
 @pytest.mark.parametrize("victim", [0, 1])
 def test_machines_without_a_shared_disk_learn_what_processes_of_one_learn_after_a_kill_too(
-    place: Path, address: str, tmp_path: Path, victim: int
+    place: Path, address: str, plain_pair: Path, tmp_path: Path, victim: int
 ) -> None:
     recipe, store, options = write_recipe(place, "one"), LocalStore(place / "store"), ("--set", DROPOUT)
     machines = ("train", recipe, "--run", address, *options)
-    plain = forked.run(PROCESSES, "one", "-", "-", "train", recipe, "--run", place / "run", *options, ranks=2)
-    assert plain.codes == [0, 0], plain.stderr
     killed = forked.run(PROCESSES, "several", place / "store", victim, *machines, ranks=2)
     assert killed.codes[victim] == -signal.SIGKILL and killed.codes[1 - victim], killed.stderr
     assert copied_step(store) >= 6
@@ -269,7 +284,7 @@ def test_machines_without_a_shared_disk_learn_what_processes_of_one_learn_after_
     assert again.codes == [0, 0], again.stderr
     assert not store.list_objects("claims") and not store.list_objects("run/train/attempts")
     found = pulled(store, tmp_path / "pulled", "train") / "train"
-    require_equal(found, place / "run" / "train")
+    require_equal(found, plain_pair)
     # One machine goes on in the same order; it draws other random numbers.
     call("train", str(recipe), "--run", f"file://{place / 'fewer'}", *options)
     fewer = pulled(LocalStore(place / "fewer"), tmp_path / "fewer", "train") / "train"
@@ -289,7 +304,7 @@ def s3(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, stor
 
 
 def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
-    place: Path, s3: tuple[str, store_servers.StoreFaults], tmp_path: Path
+    place: Path, plain: Path, s3: tuple[str, store_servers.StoreFaults], tmp_path: Path
 ) -> None:
     section, faults = s3
     recipe, address = write_recipe(place, "one", section), f"s3://{store_servers.BUCKET}/run"
@@ -309,9 +324,8 @@ def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
     planter.join(5)
     call("eval", str(recipe), "--run", address)
     assert not faults.statuses["PUT"] and not faults.cut_after
-    train(worlds.recipe(place, *STAGES, more=EVAL), place / "run")
     found = pulled(store, tmp_path / "pulled", "train")
-    require_equal(found / "train", place / "run" / "train")
+    require_equal(found / "train", plain)
     assert Manifest.read(found / "train") is not None
 
 

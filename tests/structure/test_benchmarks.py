@@ -4,9 +4,9 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def helps() -> dict[str, str]:
     """The help of every script; benchmark_helps.py has each in the same process."""
     program = ROOT / "tests" / "support" / "benchmark_helps.py"
     done = subprocess.run(
-        [sys.executable, program],
+        [forked.interpreter(), program],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "118", "HF_HUB_OFFLINE": "1"},
         capture_output=True,

@@ -54,6 +54,13 @@ import student.training.stage_run
 import student.validation.measure
 import teacher.generate
 import teacher.engines.http.http_engine
+from distill.reports import html
+from filters.text import word_lists
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+for name in (pages := html._environment()).list_templates():
+    pages.get_template(name)
+word_lists._tables()
+get_checkpoint_conversion_mapping("llama")
 torch.set_num_threads(1)
 """
 """What a run loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""
@@ -114,7 +121,7 @@ def _connect(loaded: str) -> IO[str]:
 @cache
 def _address(loaded: str, python: str = sys.executable) -> str:
     """The socket of the process that has executed this. It is started if no worker has done so, and held."""
-    suite = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    suite = os.environ.setdefault("SUITE_OF_TESTS", str(os.getpid()))  # workers inherit it
     name = hashlib.sha256(f"{suite}\n{python}\n{loaded}".encode()).hexdigest()[:16]
     address = f"{tempfile.gettempdir()}/forked-{name}"
     with FileLock(f"{address}.lock"), socket.socket(socket.AF_UNIX) as client:
