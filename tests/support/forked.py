@@ -1,9 +1,10 @@
-"""Processes of their own that have the training libraries loaded: forks of one process that has run nothing.
+"""Processes of their own that have the libraries of a run loaded: forks of one process that has run nothing.
 
 Loading torch, transformers and TRL takes seven seconds, most of the time of a process that trains the student of a
-test. One process loads them for all workers of pytest, when the first test asks for it. It has run nothing, so that a
-fork is as good as a new process. Workers are connected to it by a socket; it ends when the last of them has ended,
-however that happens. A test file can have a process of its own that is forked, with other things `loaded`.
+test. One process loads them for all workers of pytest, which are its forks, too; without workers, when the first test
+asks for it. It has run nothing, so that a fork is as good as a new process. Workers are connected to it by a socket;
+it ends when the last of them has ended, however that happens. A test file can have a process of its own that is
+forked, with other things `loaded`.
 
 `run` executes a text. `interpreter` is a program in the place of Python for code that starts processes itself.
 """
@@ -63,7 +64,7 @@ word_lists._tables()
 get_checkpoint_conversion_mapping("llama")
 torch.set_num_threads(1)
 """
-"""What a run loads sooner or later, so that no fork loads it again. As a text: no tool takes it for unused."""
+"""What a run loads, or makes once a process, so that no fork does it again. A text: no tool takes it for unused."""
 
 COLLECTED = """
 import os
