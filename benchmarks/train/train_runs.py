@@ -15,7 +15,7 @@ import torch
 import train_world as world
 from PIL import Image
 
-TRAINED = {1: ("projector",), 2: ("projector", "language")}
+TRAINED = {1: ("projector",), 2: ("projector", "language"), 3: ("language",)}
 MAX_LENGTH = 4096
 """No row is as long."""
 RECIPE = """\
@@ -30,7 +30,7 @@ dtype = "{dtype}"
 name = "stage"
 data = "{data}"
 train = {train}
-batch_size = {batch}
+{batch}
 learning_rate = {learning_rate}
 warmup_share = 0.0
 schedule = "constant"
@@ -63,7 +63,8 @@ class TimedRun:
     contestant: Contestant
     folder: Path
     stage: int
-    batch: int
+    batch: int | None
+    """Rows a step; None: a key of the contestant says how many tokens."""
     warm_up: int
     dtype: str
     learning_rate: float
@@ -162,7 +163,7 @@ def ours(job: TimedRun) -> Trained:
             dtype=job.contestant.dtype or job.dtype,
             data="traces" if job.contestant.traces else "questions",
             train=json.dumps(TRAINED[job.stage]),
-            batch=job.batch,
+            batch="" if job.batch is None else f"batch_size = {job.batch}",
             learning_rate=job.learning_rate,
             max_length=MAX_LENGTH,
             **values,
@@ -199,6 +200,7 @@ def trl(job: TimedRun) -> Trained:
 
     from student.models.siq_vl import parts as find_parts
 
+    assert job.batch is not None
     now = clock()
     processor = AutoProcessor.from_pretrained(job.folder / "student")
     model = AutoModelForImageTextToText.from_pretrained(

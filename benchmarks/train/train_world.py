@@ -299,8 +299,16 @@ def _captions(chance: random.Random, rows: int) -> Iterator[tuple[str, str]]:
         yield "describe the picture.", _text(chance, chance.randint(54, 66))
 
 
+def _rationales(chance: random.Random, rows: int) -> Iterator[tuple[str, str]]:
+    """A question and a rationale of 200 to 600 words before the answer, as in the stage that learns to reason."""
+    for _ in range(rows):
+        rationale = _text(chance, chance.randint(200, 600))
+        yield f"what {_text(chance, 8)}?", f"<think>\n{rationale}\n</think>\n\n{chance.choice(COLOURS)}"
+
+
 _MADE: dict[str, Callable[[random.Random, int], Iterator[tuple[str, str]]]] = {
     "short-vqa": _short_vqa,
     "captions": _captions,
+    "rationales": _rationales,
 }
 KINDS = tuple(_MADE)

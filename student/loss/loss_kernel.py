@@ -13,7 +13,7 @@ _BLOCK = 8192
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _kernel(  # type: ignore[no-untyped-def]
+def _slopes_kernel(  # type: ignore[no-untyped-def]
     logits_at, labels_at, weights_at, nll_at, right_at, words, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -52,5 +52,7 @@ def slopes_(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -
     nll = torch.empty(len(labels), dtype=torch.float32, device=logits.device)
     right = torch.empty(len(labels), dtype=torch.uint8, device=logits.device)
     with torch.cuda.device(logits.device):
-        _kernel[(len(labels),)](logits, labels, weights, nll, right, logits.shape[1], BLOCK=_BLOCK, num_warps=16)
+        _slopes_kernel[(len(labels),)](
+            logits, labels, weights, nll, right, logits.shape[1], BLOCK=_BLOCK, num_warps=16
+        )
     return nll, right.bool()

@@ -81,7 +81,7 @@ class _Head(torch.autograd.Function):
             if grad_hidden is not None:
                 torch.mm(slope, weight, out=grad_hidden[part])
             if grad_weight is not None:
-                grad_weight += slope.T @ hidden[part]
+                _add_product(grad_weight, slope.T, hidden[part])
             if grad_bias is not None:
                 grad_bias += slope.sum(0)
         ctx.save_for_backward(
@@ -96,6 +96,14 @@ class _Head(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         by = grads[0]
         return (*(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors), *(None,) * 5)
+
+
+def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """Add left @ right to `total` in place; on a GPU in the product's own kernel, so `total` moves once."""
+    if total.is_cuda and left.dtype in (torch.float16, torch.bfloat16):
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    else:
+        total += left @ right
 
 
 def soft_cap(logits: torch.Tensor, cap: float | None) -> torch.Tensor:

@@ -7,10 +7,12 @@ dtype.
 
 import json
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import Linear as AdaptedLinear
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
@@ -30,7 +32,7 @@ def adapt(model: PreTrainedModel, lora: Lora, names: list[str]) -> PeftModel:
     """
     if lora.quantize is not None:
         quantize(model, names, lora.quantize)
-    return get_peft_model(
+    adapted = get_peft_model(
         model,
         LoraConfig(
             r=lora.rank,
@@ -41,6 +43,28 @@ def adapt(model: PreTrainedModel, lora: Lora, names: list[str]) -> PeftModel:
             target_modules=names,
         ),
     )
+    for module in adapted.modules():
+        if type(module) is AdaptedLinear and not module.lora_variant and module.get_base_layer().weight.itemsize < 4:
+            module.forward = MethodType(_forward_in_few_bits, module)  # type: ignore[method-assign]
+    return adapted
+
+
+def _forward_in_few_bits(layer: AdaptedLinear, states: torch.Tensor) -> torch.Tensor:
+    """PEFT's forward with the adapters' products in the dtype of the states, as under autocast.
+
+    PEFT casts the states to the float32 of the adapters: its products and sums then move several times the memory of
+    the layer's own product (docs/log.md, adapters on a GPU). Weights, their gradients and the optimizer stay float32.
+    """
+    result: torch.Tensor
+    if layer.disable_adapters or layer.merged:
+        result = AdaptedLinear.forward(layer, states)
+        return result
+    result = layer.base_layer(states)
+    for name in layer.active_adapters:
+        inner = layer.lora_dropout[name](states) @ layer.lora_A[name].weight.to(states.dtype).T
+        outer = (layer.lora_B[name].weight * layer.scaling[name]).to(states.dtype).T
+        result = torch.addmm(result.flatten(0, -2), inner.flatten(0, -2), outer).view_as(result)
+    return result
 
 
 def require(lora: Lora | None) -> None:

@@ -6,7 +6,7 @@ import traceback
 from typing import Any
 
 from gpu_checks.common import Ground, Wrong
-from gpu_checks.training_runs import MISSING, measure_speed
+from gpu_checks.training_runs import MISSING, Speed, measure_speed
 
 
 def embedded(ground: Ground) -> tuple[str, dict[str, Any]]:
@@ -24,43 +24,35 @@ def embedded(ground: Ground) -> tuple[str, dict[str, Any]]:
     return f"{manifest.counts['traces']} traces, {complete} complete, in {seconds:.1f} s", {}
 
 
+ADAPTERS = {"stage.lora": "{ rank = 32, alpha = 64, dropout = 0.05 }"}
+COMPILE = {"stage.kernels": '"compile"'}
+WIDE = {"stage.batch_tokens": "131072", "stage.micro_batch_tokens": "32768", "stage.micro_batch_images": "1024"}
+SPEEDS = {
+    "short rows": Speed(),
+    "short rows, compile": Speed(keys=COMPILE),
+    "short rows, liger": Speed(keys={"stage.kernels": '"liger"'}),
+    "projector": Speed(stage=1),
+    "rationales, adapters": Speed(stage=3, keys=ADAPTERS, data="rationales", rows=384, batch=32),
+    "rationales, adapters, compile": Speed(stage=3, keys=ADAPTERS | COMPILE, data="rationales", rows=384, batch=32),
+    "rationales, wide, compile": Speed(keys=WIDE | COMPILE, data="rationales", rows=2500, batch=None),
+}
+"""Stage and settings of each timed run."""
+
+
 def speed(ground: Ground) -> tuple[str, dict[str, Any]]:
     """Real tokens a second of the published 0.5B student, by stage and setting, and its MFU."""
-    rows: dict[str, Any] = {}
-    settings: dict[str, dict[str, str]] = {
-        "default": {},
-        "masked lines": {"student.attention": '"sdpa"'},
-        "compile": {"stage.kernels": '"compile"'},
-        "liger": {"stage.kernels": '"liger"'},
-        "auto": {"stage.kernels": '"auto"'},
-    }
-    for stage in (2, 1):
-        for name, keys in settings.items():
-            try:
-                result = measure_speed(ground, f"speed {stage} {name}", stage=stage, keys=keys)
-            except MISSING as error:
-                print(f"stage {stage}, {name}: left out, {error}", file=sys.stderr)
-                continue
-            except Exception as error:
-                traceback.print_exc()
-                rows[f"stage {stage}, {name}"] = (
-                    f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
-                )
-                continue
-            rows[f"stage {stage}, {name}"] = result
-            print(f"stage {stage}, {name}: {rows[f'stage {stage}, {name}']}", file=sys.stderr, flush=True)
-    best = {
-        stage: max(
-            (r for n, r in rows.items() if n.startswith(f"stage {stage}") and isinstance(r, dict)),
-            key=lambda r: r["tokens_per_s"],
-            default=None,
-        )
-        for stage in (1, 2)
-    }
-    failed = [f"{name}: {row}" for name, row in rows.items() if isinstance(row, str)]
-    text = "; ".join(
-        f"stage {stage}: {row['tokens_per_s']:,} tokens/s, MFU {row['mfu']:.0%}" for stage, row in best.items() if row
-    )
+    found: dict[str, dict[str, float]] = {}
+    failed: dict[str, str] = {}
+    for name, settings in SPEEDS.items():
+        try:
+            found[name] = measure_speed(ground, f"speed {name}", settings)
+        except MISSING as error:
+            print(f"{name}: left out, {error}", file=sys.stderr)
+        except Exception as error:
+            traceback.print_exc()
+            failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
+        print(f"{name}: {found.get(name)}", file=sys.stderr, flush=True)
+    text = "; ".join(f"{name}: {row['tokens_per_s']:,} tokens/s, MFU {row['mfu']:.0%}" for name, row in found.items())
     if failed:
-        raise Wrong(f"{text}; failed: {'; '.join(failed)}")
-    return text, rows
+        raise Wrong(f"{text}; failed: {failed}")
+    return text, found

@@ -10,6 +10,7 @@ from gpu_checks.training_runs import MISSING, train_tiny
 
 CLOSE = {"float32": 2e-3, "bfloat16": 3e-2}
 """Largest relative difference of a loss; TF32 products and bfloat16 round that much."""
+LORA = "{ rank = 8, alpha = 16 }"
 
 
 def packing(ground: Ground) -> tuple[str, dict[str, Any]]:
@@ -38,26 +39,8 @@ def packing(ground: Ground) -> tuple[str, dict[str, Any]]:
     return f"{len(ran)} ways give the losses of unpacked rows: {', '.join(ran)}", {"losses": found}
 
 
-def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
-    """Every kind of stage, by parts, adapters, kernels, checkpointing: it ends, learns, and frozen parts stay."""
-    lora = "{ rank = 8, alpha = 16 }"
-    kinds: dict[str, tuple[int, dict[str, str]]] = {
-        "projector": (1, {}),
-        "full": (2, {}),
-        "lora": (2, {"stage.lora": lora}),
-        "dora": (2, {"stage.lora": "{ rank = 8, alpha = 16, dora = true }"}),
-        "checkpointing": (2, {"stage.gradient_checkpointing": "true"}),
-        "lora, checkpointing": (2, {"stage.gradient_checkpointing": "true", "stage.lora": lora}),
-        "compile": (2, {"stage.kernels": '"compile"'}),
-        "lora, compile": (2, {"stage.kernels": '"compile"', "stage.lora": lora}),
-        "compile, sdpa": (2, {"stage.kernels": '"compile"', "student.attention": '"sdpa"'}),
-        "auto": (2, {"stage.kernels": '"auto"'}),
-        "liger": (2, {"stage.kernels": '"liger"'}),
-        "lora, liger": (2, {"stage.kernels": '"liger"', "stage.lora": lora}),
-        "spans": (2, {"stage.loss": '{ answer = 2.0, normalise = "spans" }'}),
-        "no image memory": (2, {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}),
-        "images on disk": (2, {"student.image_memory_gb": "0"}),
-    }
+def _kinds(ground: Ground, kinds: dict[str, tuple[int, dict[str, str]]]) -> tuple[str, dict[str, Any]]:
+    """Stages by their number and keys: each ends and learns."""
     problems, ran, skipped = [], [], []
     for name, (stage, keys) in kinds.items():
         try:
@@ -73,7 +56,44 @@ def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
             problems.append(f"{name}: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}")
     if problems:
         raise Wrong("; ".join(problems))
-    return f"{len(ran)} kinds of stage end and learn{'; left out: ' + ', '.join(skipped) if skipped else ''}", {}
+    return f"end and learn: {', '.join(ran)}{'; left out: ' + ', '.join(skipped) if skipped else ''}", {}
+
+
+def stages(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """Stages by what they train and how they weigh tokens."""
+    kinds = {
+        "projector": (1, {}),
+        "full": (2, {}),
+        "checkpointing": (2, {"stage.gradient_checkpointing": "true"}),
+        "spans": (2, {"stage.loss": '{ answer = 2.0, normalise = "spans" }'}),
+        "no image memory": (2, {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}),
+        "images on disk": (2, {"student.image_memory_gb": "0"}),
+    }
+    return _kinds(ground, kinds)
+
+
+def adapters(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """Stages that train adapters."""
+    kinds = {
+        "lora": (3, {"stage.lora": LORA}),
+        "dora": (3, {"stage.lora": "{ rank = 8, alpha = 16, dora = true }"}),
+        "dropout": (3, {"stage.lora": "{ rank = 8, alpha = 16, dropout = 0.05 }"}),
+        "lora, checkpointing": (3, {"stage.gradient_checkpointing": "true", "stage.lora": LORA}),
+        "lora, liger": (3, {"stage.kernels": '"liger"', "stage.lora": LORA}),
+        "lora and projector": (2, {"stage.lora": LORA}),
+    }
+    return _kinds(ground, kinds)
+
+
+def layers(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """Stages with faster layers."""
+    kinds = {
+        "liger": (2, {"stage.kernels": '"liger"'}),
+        "compile, sdpa": (2, {"stage.kernels": '"compile"', "student.attention": '"sdpa"'}),
+        "lora, compile": (3, {"stage.kernels": '"compile"', "stage.lora": LORA}),
+        "auto": (2, {"stage.kernels": '"auto"'}),
+    }
+    return _kinds(ground, kinds)
 
 
 def compiled(ground: Ground) -> tuple[str, dict[str, Any]]:

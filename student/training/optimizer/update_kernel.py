@@ -18,7 +18,7 @@ ALIGNED = 16
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _kernel(  # type: ignore[no-untyped-def]
+def _update_kernel(  # type: ignore[no-untyped-def]
     addresses,
     tensors,
     starts,
@@ -83,7 +83,7 @@ class FusedUpdate:
             [self._own, [gradient.data_ptr() for gradient in gradients], *self._kept], dtype=torch.int64
         ).to(self._device)
         with torch.cuda.device(self._device):
-            _kernel[(len(self._tensors),)](
+            _update_kernel[(len(self._tensors),)](
                 addresses,
                 self._tensors,
                 self._starts,

@@ -1,5 +1,6 @@
 """Adapters learn, merge and load again to the same logits; 4-bit weights stay in the stage that trains on them."""
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -74,6 +75,60 @@ def test_merged_student_and_adapter_folder_say_the_same(kind, adapter, train, wo
     torch.testing.assert_close(
         logits(PeftModel.from_pretrained(again, tmp_path / "adapter"), batch), learned, atol=1e-4, rtol=1e-4
     )
+
+
+def adapted_layer(dtype: torch.dtype, adapter: Lora = PLAIN) -> tuple[PeftModel, torch.nn.Module]:
+    """A linear layer with an adapter that has learned something, in a model of its own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96)).to(dtype)
+    model.config = {}
+    adapted = lora.adapt(model, adapter, ["0"])
+    layer = adapted.get_submodule("base_model.model.0")
+    torch.nn.init.normal_(layer.lora_B["default"].weight, std=0.1)
+    return adapted, layer
+
+
+def pulled(layer: torch.nn.Module, states: torch.Tensor) -> list[torch.Tensor]:
+    """Output and gradients of the states and of both matrices, in float64."""
+    layer.zero_grad()
+    leaf = states.detach().clone().requires_grad_()
+    out = layer(leaf)
+    out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out).to(out.dtype))
+    found = [out.detach(), leaf.grad, *(layer.get_submodule(f"lora_{name}.default").weight.grad for name in "AB")]
+    return [each.double() for each in found]
+
+
+@pytest.mark.parametrize("kind", ["lora", "rslora"])
+def test_products_of_adapters_over_16_bits_are_right_within_two_roundings(kind: str):
+    states = torch.randn(2, 50, 64, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    _, layer = adapted_layer(torch.bfloat16, KINDS[kind])
+    ours = pulled(layer, states)
+    assert layer(states).dtype == torch.bfloat16
+    assert {p.dtype for n, p in layer.named_parameters() if lora.ADAPTER_MARK in n} == {torch.float32}
+    del layer.forward
+    peft, truth = pulled(layer, states), pulled(layer.double(), states.double())
+    for name, found, theirs, right in zip(("output", "states", "A", "B"), ours, peft, truth, strict=True):
+        error, theirs_error = ((each - right).norm() / right.norm() for each in (found, theirs))
+        assert error < 2**-7 and error < 2 * theirs_error, (name, error, theirs_error)
+
+
+def test_adapters_over_16_bits_can_be_switched_off_and_have_dropout():
+    states = torch.randn(1, 8, 64).to(torch.bfloat16)
+    adapted, layer = adapted_layer(torch.bfloat16, PLAIN.model_copy(update={"dropout": 0.5}))
+    plain = layer.get_base_layer()(states)
+    with adapted.disable_adapter():
+        assert torch.equal(adapted(states), plain)
+    first, second = (adapted.train()(states) for _ in range(2))
+    assert not torch.equal(first, second)
+    adapted.eval()
+    assert torch.equal(adapted(states), adapted(states)) and not torch.equal(adapted(states), plain)
+    assert torch.equal(copy.deepcopy(adapted)(states), adapted(states))
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "lora"), (torch.bfloat16, "dora")])
+def test_adapters_over_float32_and_those_of_dora_work_as_peft_has_them(dtype: torch.dtype, kind: str):
+    _, layer = adapted_layer(dtype, KINDS[kind])
+    assert "forward" not in vars(layer)
 
 
 def test_the_kinds_of_adapters_differ(world: Path, tmp_path: Path):
