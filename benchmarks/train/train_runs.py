@@ -88,8 +88,8 @@ class StepTime:
 class Trained:
     ticks: list[StepTime]
     peak_bytes: int
-    model: Any
-    processor: Any
+    load: Callable[[], tuple[Any, Any]]
+    """The trained student and its processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,7 @@ def measure(job: TimedRun) -> Result:
     """One run from start to end; to be called in a process of its own."""
     torch.set_num_threads(job.threads)
     trained = trl(job) if job.contestant.trl else ours(job)
+    model, processor = trained.load()
     first, last = trained.ticks[job.warm_up - 1], trained.ticks[-1]
     tokens, seconds = last.tokens - first.tokens, last.seconds - first.seconds
     busy_s = seconds if torch.cuda.is_available() else last.cpu_s - first.cpu_s
@@ -131,10 +132,10 @@ def measure(job: TimedRun) -> Result:
         step_cpu_s=(last.cpu_s - first.cpu_s) / (len(trained.ticks) - job.warm_up),
         whole_s=last.seconds,
         padding_share=1 - tokens / (last.places - first.places),
-        flops=flops_per_token(job, trained) * tokens / busy_s,
+        flops=flops_per_token(job, model, processor) * tokens / busy_s,
         matmul_flops=matmul_flops(getattr(torch, job.dtype)),
         peak_gib=trained.peak_bytes / 2**30,
-        loss=held_out_loss(trained, job.folder),
+        loss=held_out_loss(model, processor, job.folder),
         losses=tuple(tick.loss for tick in trained.ticks),
         steps_cpu_s=tuple(after.cpu_s - before.cpu_s for before, after in pairwise(trained.ticks[job.warm_up - 1 :])),
     )
@@ -187,8 +188,8 @@ def ours(job: TimedRun) -> Trained:
         ticks.append(
             StepTime(seconds=seconds, cpu_s=cpu_s, tokens=line["tokens"], places=round(places), loss=line["loss"])
         )
-    student, processor = siq_vl.load(str(run / "train" / "stage" / "model"), dtype=job.dtype)
-    return Trained(ticks=ticks, peak_bytes=peak, model=student, processor=processor)
+    folder = str(run / "train" / "stage" / "model")
+    return Trained(ticks=ticks, peak_bytes=peak, load=lambda: siq_vl.load(folder, dtype=job.dtype))
 
 
 def trl(job: TimedRun) -> Trained:
@@ -272,7 +273,7 @@ def trl(job: TimedRun) -> Trained:
     )
     trainer.model.register_forward_pre_hook(count, with_kwargs=True)
     trainer.train()
-    return Trained(ticks=ticks, peak_bytes=peak_bytes(), model=trainer.model, processor=processor)
+    return Trained(ticks=ticks, peak_bytes=peak_bytes(), load=lambda: (trainer.model, processor))
 
 
 def clock() -> Callable[[], tuple[float, float]]:
@@ -325,12 +326,12 @@ def encoded(processor: Any, folder: Path, name: str) -> Iterator[dict[str, torch
 
 
 @torch.no_grad()
-def held_out_loss(trained: Trained, folder: Path) -> float:
+def held_out_loss(model: Any, processor: Any, folder: Path) -> float:
     """Mean negative log-likelihood of the response tokens of the held-out rows, by plain forward passes."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = trained.model.to(device).eval()
+    model = model.to(device).eval()
     total, tokens = 0.0, 0
-    for row in encoded(trained.processor, folder, "held_out.jsonl"):
+    for row in encoded(processor, folder, "held_out.jsonl"):
         said = torch.as_tensor(row.pop("assistant_masks")).bool()[:, 1:].to(device)
         inputs = {key: value.to(device) for key, value in row.items()}
         inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
@@ -341,16 +342,16 @@ def held_out_loss(trained: Trained, folder: Path) -> float:
     return total / tokens
 
 
-def flops_per_token(job: TimedRun, trained: Trained) -> float:
+def flops_per_token(job: TimedRun, model: Any, processor: Any) -> float:
     """FLOPs that a real token of the training rows needs on average, its share of tower and head included."""
     from student.models.flops import Cost
     from student.models.freeze import prepare
     from student.models.siq_vl import parts as find_parts
 
-    roles = find_parts(trained.model)
-    cost = Cost.of(prepare(trained.model, roles, TRAINED[job.stage], None), roles)
+    roles = find_parts(model)
+    cost = Cost.of(prepare(model, roles, TRAINED[job.stage], None), roles)
     lengths, responses, patches, squared = [], 0, 0, 0
-    for row in encoded(trained.processor, job.folder, "questions.jsonl"):
+    for row in encoded(processor, job.folder, "questions.jsonl"):
         lengths.append(row["input_ids"].shape[1] - 1)
         responses += int(torch.as_tensor(row["assistant_masks"]).sum())
         here, square = cost.patches(row)

@@ -14,7 +14,7 @@ from train_runs import TRAINED, Contestant, TimedRun, ours, slug
 
 from distill.errors import ModelError
 from distill.recipe.sections.stages import Stage
-from student.models.siq_vl import parts
+from student.models import siq_vl
 from student.training.cost import memory
 
 MISSING = (ModelError,)
@@ -76,6 +76,8 @@ def measure_speed(ground: Ground, name: str, speed: Speed) -> dict[str, float]:
         small = {"stage.batch_tokens": "2048", "stage.micro_batch_tokens": "1024"} if speed.batch is None else {}
         speed = replace(speed, rows=96, batch=speed.batch and 16, keys=speed.keys | small)
     job = _job(ground, name, preset, dtype, speed, warm_up=warm_up)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
     trained = ours(job)
     first, last = trained.ticks[warm_up - 1], trained.ticks[-1]
     seconds, steps = last.seconds - first.seconds, len(trained.ticks) - warm_up
@@ -92,7 +94,7 @@ def measure_speed(ground: Ground, name: str, speed: Speed) -> dict[str, float]:
         "mfu": round(means["mfu"], 4),
         "waiting": round(means["waiting_share"], 4),
         "peak_gib": round(trained.peak_bytes / 2**30, 2),
-        "planned_gib": round(_planned(trained.model, speed, tokens / passes, images / passes) / 2**30, 2),
+        "planned_gib": round(_planned(job, speed, tokens / passes, images / passes) / 2**30, 2),
         "whole_s": round(last.seconds, 1),
     }
 
@@ -111,10 +113,14 @@ def _job(ground: Ground, name: str, preset: str, dtype: str, speed: Speed, *, wa
     )
 
 
-def _planned(model: Any, speed: Speed, tokens: float, images: float) -> float:
+def _planned(job: TimedRun, speed: Speed, tokens: float, images: float) -> float:
     """The bytes that `distill plan` foretells for passes of so many tokens and images."""
     keys = tomllib.loads("\n".join(f"{key} = {value}" for key, value in speed.keys.items())).get("stage", {})
     size = {"batch_size": speed.batch} if speed.batch is not None else {}
     section = Stage(name="stage", data="questions", train=TRAINED[speed.stage], **size, **keys)
-    patches = images * (model.config.vision_config.image_size // model.config.vision_config.patch_size) ** 2
-    return memory.of_stage(model, parts(model), section).needed(tokens=tokens, patches=patches, checkpointing=False)
+    model, _ = siq_vl.outline(str(job.folder / "student"), dtype=job.dtype)
+    sight: Any = model.config.vision_config
+    patches = images * (sight.image_size // sight.patch_size) ** 2
+    return memory.of_stage(model, siq_vl.parts(model), section).needed(
+        tokens=tokens, patches=patches, checkpointing=False
+    )
