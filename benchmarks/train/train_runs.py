@@ -118,7 +118,7 @@ class Result:
 def measure(job: TimedRun) -> Result:
     """One run from start to end; to be called in a process of its own."""
     torch.set_num_threads(job.threads)
-    trained = trl(job) if job.contestant.trl else ours(job)
+    trained = trl(job, job.batch or 1) if job.contestant.trl else ours(job)
     model, processor = trained.load()
     first, last = trained.ticks[job.warm_up - 1], trained.ticks[-1]
     tokens, seconds = last.tokens - first.tokens, last.seconds - first.seconds
@@ -192,7 +192,7 @@ def ours(job: TimedRun) -> Trained:
     return Trained(ticks=ticks, peak_bytes=peak, load=lambda: siq_vl.load(folder, dtype=job.dtype))
 
 
-def trl(job: TimedRun) -> Trained:
+def trl(job: TimedRun, batch: int) -> Trained:
     """As its documentation has it: the model frozen by hand, a data set with images and messages, a processor."""
     from datasets import Dataset, Features, List, Value
     from datasets import Image as ImageFeature
@@ -201,7 +201,6 @@ def trl(job: TimedRun) -> Trained:
 
     from student.models.siq_vl import parts as find_parts
 
-    assert job.batch is not None
     now = clock()
     processor = AutoProcessor.from_pretrained(job.folder / "student")
     model = AutoModelForImageTextToText.from_pretrained(
@@ -222,14 +221,14 @@ def trl(job: TimedRun) -> Trained:
                 {"role": "assistant", "content": question["answer"]},
             ],
         }
-        for question in (grouped(questions, job.batch) if tuned else questions)
+        for question in (grouped(questions, batch) if tuned else questions)
     ]
     features = Features(
         {"images": List(ImageFeature()), "messages": List({"role": Value("string"), "content": Value("string")})}
     )
     config = SFTConfig(
         output_dir=str(job.folder / "trl"),
-        per_device_train_batch_size=job.batch,
+        per_device_train_batch_size=batch,
         num_train_epochs=1,
         learning_rate=job.learning_rate,
         lr_scheduler_type="constant",
@@ -259,7 +258,7 @@ def trl(job: TimedRun) -> Trained:
         def on_log(self, _args: Any, state: Any, _control: Any, *, logs: dict[str, float], **_: Any) -> None:
             if "loss" in logs:
                 # Its template ends with a line feed after the last turn, which ours does not train on.
-                feeds = min(len(rows), state.global_step * job.batch)
+                feeds = min(len(rows), state.global_step * batch)
                 tokens = int(logs["num_tokens"]) - feeds
                 seconds, cpu_s = now()
                 ticks.append(StepTime(seconds=seconds, cpu_s=cpu_s, tokens=tokens, places=places, loss=logs["loss"]))

@@ -96,7 +96,8 @@ class Bound:
 
     @property
     def waits_for_host(self) -> bool:
-        return self.launches * USUAL_LAUNCH_S > self.device_s / USUAL_SHARE
+        """Whether more than a third of the expected time goes into starting kernels."""
+        return self.launches * USUAL_LAUNCH_S > self.usual_s / 3
 
     @property
     def mfu(self) -> float:
