@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from distill.types import Progress, ProgressCallback
 
 LINE_INTERVAL_S, NOTE_INTERVAL_S = 10.0, 5.0
+_BAR_FITS = 60
+"""Columns of a terminal that has room for name, bar and facts side by side."""
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1: escape sequences begin with these
@@ -228,24 +230,22 @@ class _Live:
         from rich.progress import Progress as Bars
         from rich.table import Column
 
-        self._bars = Bars(
-            TextColumn("{task.description}", style="bold", markup=False, table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=24),
-            # On a narrow terminal the facts go on in a second line.
-            # A fact may hold brackets, which would be markup.
-            TextColumn(
-                "{task.fields[line]}", markup=False, table_column=Column(ratio=1, no_wrap=False, overflow="fold")
-            ),
-            console=Console(stderr=True),
-            expand=True,
+        console = Console(stderr=True)
+        self._narrow = console.width < _BAR_FITS
+        name = TextColumn("{task.description}", style="bold", markup=False, table_column=Column(no_wrap=True))
+        # The facts go on in a second line. A fact may hold brackets, which would be markup.
+        facts = TextColumn(
+            "{task.fields[line]}", markup=False, table_column=Column(ratio=1, no_wrap=False, overflow="fold")
         )
+        columns = [facts] if self._narrow else [name, BarColumn(bar_width=24), facts]
+        self._bars = Bars(*columns, console=console, expand=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars.start()
 
     def __call__(self, progress: "Progress", line: Callable[[], str]) -> None:
         if progress.stage not in self._tasks:
             self._tasks[progress.stage] = self._bars.add_task(progress.stage, total=None, line="")
-        shown = line().removeprefix(f"{progress.stage}: ")
+        shown = line() if self._narrow else line().removeprefix(f"{progress.stage}: ")
         self._bars.update(
             self._tasks[progress.stage], completed=progress.done, total=progress.total or None, line=shown
         )

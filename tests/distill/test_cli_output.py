@@ -1,5 +1,6 @@
 """What commands print: status, progress, JSON, colours, version and help."""
 
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_live_progress_shows_brackets_and_control_characters_of_a_fact_as_text(c
     shown = capsys.readouterr().err
     assert r"a[/b] [red]c \u001b]0;t\u0007\u202e" in shown
     assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize("width", [20, 40])
+def test_live_progress_on_a_narrow_terminal_breaks_a_line_at_its_full_width(capsys, monkeypatch, width: int):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    with progress.watch() as on_progress:
+        on_progress(Progress(stage="read answers_only", done=200, total=400, unit="rows", facts={"complete": 200}))
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    lines = [line.strip() for line in shown.splitlines() if line.strip()]
+    assert "".join(lines).replace(" ", "").startswith("readanswers_only:200/400rows")
+    assert all(len(line) > width // 4 for line in lines), lines
 
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
