@@ -11,11 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from distill.answers.consistency import Conclusion, compare_conclusion
 from distill.recipe.sections.filter import SPOKEN_FOR, Select
 from distill.reports.findings import is_above, is_below
 from distill.stats.intervals import wilson
@@ -25,6 +24,9 @@ from filters.decisions.limits import measure as measure_limits
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import SERIAL, Workers
 from filters.text.words import with_marks
+
+if TYPE_CHECKING:
+    from distill.answers.consistency import Conclusion
 
 SAMPLE = 4000
 _BATCH = 250
@@ -220,7 +222,9 @@ def _conclusions(pairs: Sequence[tuple[Sample, Trace]], workers: Workers = SERIA
     return verdicts.count("contradicts"), len(verdicts) - verdicts.count(None)
 
 
-def _compare_conclusions(written: Sequence[tuple[str, str, str | None, Sequence[str]]]) -> list[Conclusion | None]:
+def _compare_conclusions(written: Sequence[tuple[str, str, str | None, Sequence[str]]]) -> "list[Conclusion | None]":
+    from distill.answers.consistency import compare_conclusion
+
     return [compare_conclusion(*each) for each in written]
 
 

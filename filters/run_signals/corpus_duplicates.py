@@ -30,7 +30,7 @@ from filters.tables import run_signal_tables
 from filters.tables.id_columns import Ids, digest_array, ids_of, order_of, text_array
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import PlannedTraces
-from filters.text.minhash import Digests, Scheme, Signatures, jaccard, shingle_texts, sign
+from filters.text.minhash import NO_WORDS, Digests, Scheme, Signatures, jaccard, shingle_texts
 from filters.text.shingles import Hashes
 from filters.text.words import comparable_text
 
@@ -82,7 +82,7 @@ def write(
     measured = _read_measured(index, signals)
     ids, words = measured.ids, measured.words
     texts = _update_text_index(index, signals, measured, folder / "index", scheme, threshold, shared)
-    groups = _groups(texts, measured, scheme)
+    groups = _groups(texts, measured)
     preferred = _preferred_traces(signals, ids, groups)
     duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
     jaccard_values = np.full(len(ids), np.nan)
@@ -155,7 +155,7 @@ def _update_text_index(
     shared: Shared | None,
 ) -> Texts:
     """The index of exactly the texts that the traces have now, or of those that share a key."""
-    is_text = (measured.representative == np.arange(len(measured.representative))) & _has_words(measured, scheme)
+    is_text = (measured.representative == np.arange(len(measured.representative))) & _has_words(measured)
     if shared is not None:
         files, rows = shared
         is_shared = np.zeros(len(is_text), bool)
@@ -189,8 +189,8 @@ def _update_text_index(
     return texts
 
 
-def _has_words(measured: _Measured, scheme: Scheme) -> NDArray[np.bool_]:
-    has_words: NDArray[np.bool_] = measured.words != sign([""], scheme).digests[0]
+def _has_words(measured: _Measured) -> NDArray[np.bool_]:
+    has_words: NDArray[np.bool_] = measured.words != NO_WORDS
     return has_words
 
 
@@ -223,10 +223,10 @@ def _read_signatures(
                 start = end
 
 
-def _groups(texts: Texts, measured: _Measured, scheme: Scheme) -> NDArray[np.int64]:
+def _groups(texts: Texts, measured: _Measured) -> NDArray[np.int64]:
     """For each trace the number of its group; -1 where it has no words."""
     # A text that is not in the index is alone in its group.
-    groups = np.where(_has_words(measured, scheme), len(texts) + measured.representative.astype(np.int64), -1)
+    groups = np.where(_has_words(measured), len(texts) + measured.representative.astype(np.int64), -1)
     digests = texts.digests
     if not len(digests):
         return groups

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filters.tables.id_columns import ids_of
-from filters.text.minhash import Scheme, band_keys, sign
+from filters.text.minhash import NO_WORDS, Scheme, band_keys
 
 Shared = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Numbers of files of signals, and rows in them."""
@@ -27,7 +27,7 @@ def keys_by_bucket(rows: pa.Table, scheme: Scheme, buckets: int) -> Iterator[byt
     The number of buckets is a power of two.
     """
     words, first = np.unique(ids_of(rows["words"]), return_index=True)
-    first = first[words != sign([""], scheme).digests[0]]
+    first = first[words != NO_WORDS]
     signatures = ids_of(rows["signature"].take(pa.array(first))).view(np.uint32).reshape(len(first), scheme.width)
     keys = band_keys(signatures, scheme) if len(first) else np.empty((scheme.keys, 0), np.uint64)
     records = np.empty(keys.size, _KEY)

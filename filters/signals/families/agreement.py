@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill.answers.answer_types import infer_type
-from distill.answers.verdicts import equivalent
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
@@ -128,6 +126,8 @@ def _difficulty(pass_rate: float | None) -> str | None:
 
 
 def _answer_type(sample: Sample) -> str | None:
+    from distill.answers.answer_types import infer_type
+
     if sample.options and not sample.answer_type:
         return None
     return sample.answer_type or (infer_type(sample.answers[0]) if sample.answers else None)
@@ -140,4 +140,7 @@ def _answer_comparison(answer_type: str | None, options: tuple[str, ...]) -> Cal
 
 @lru_cache(maxsize=1 << 15)
 def _equivalent(first: str, second: str, answer_type: str | None, options: tuple[str, ...]) -> bool:
+    from distill.answers.answer_types import infer_type
+    from distill.answers.verdicts import equivalent
+
     return equivalent(first, second, answer_type or (None if options else infer_type(first)), options=options)

@@ -6,14 +6,16 @@ verdict, and neither has a trace without an answer: the trace's outcome covers t
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from distill.answers.verdicts import Judgement, judge
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTrace, family
+
+if TYPE_CHECKING:
+    from distill.answers.verdicts import Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Answer(SignalOfEachTrace):
         }
 
 
-def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> Judgement | None:
+def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> "Judgement | None":
     """The verdict on one trace's answer; None when the sample has no gold answer."""
     if not sample.answers:
         return None
@@ -76,7 +78,9 @@ def _judge_answer(
     relative_tolerance: float,
     offered: tuple[str, ...],
     question: str,
-) -> Judgement:
+) -> "Judgement":
+    from distill.answers.verdicts import judge
+
     return judge(
         prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered, question=question
     )

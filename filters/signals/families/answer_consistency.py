@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from distill.answers.consistency import compare_conclusion
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTrace, family
 
@@ -28,5 +27,7 @@ class Conclusion(SignalOfEachTrace):
     def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if not trace.reasoning.strip() or not trace.answer.strip():
             return {"conclusion_state": NOT_APPLICABLE}
+        from distill.answers.consistency import compare_conclusion
+
         verdict = compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
         return {"conclusion_state": UNDECIDABLE if verdict is None else OK, "conclusion": verdict}

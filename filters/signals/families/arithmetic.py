@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import orjson
 import pyarrow as pa
 
-from distill.grounding.arithmetic_slips import find_slips
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, SignalOfEachTrace, family
 from filters.signals.time_limits import TooMuch
@@ -36,6 +35,8 @@ class Arithmetic(SignalOfEachTrace):
         text = visible_text(trace)
         if not text.strip():
             return {"arithmetic_state": NOT_APPLICABLE}
+        from distill.grounding.arithmetic_slips import find_slips
+
         slips = find_slips(readable(text))
         if not slips.complete and not slips.slips:
             # A slip is one wherever the reading ended; that there is none was not seen.

@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill.answers.verdicts import equivalent
 from distill.data.images.image_files import read_bytes
 from distill.data.sources import settings
 from distill.errors import DataError, ImageError
@@ -298,4 +297,6 @@ def _compare_answers(answers: tuple[str, ...], gold_answers: tuple[str, ...]) ->
 
 @lru_cache(maxsize=1 << 14)  # the questions of a template have few answers
 def _is_same_answer(answer: str, gold_answer: str) -> bool:
+    from distill.answers.verdicts import equivalent
+
     return equivalent(answer, gold_answer)

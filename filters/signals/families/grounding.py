@@ -11,9 +11,6 @@ from typing import Any, ClassVar, Literal
 import orjson
 import pyarrow as pa
 
-from distill.grounding.charts.derivation import read_chart
-from distill.grounding.check import check_rationale
-from distill.grounding.numbers_in_text import plain_text
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
@@ -47,6 +44,9 @@ class Grounding:
         return cls(table=section.table, relative_tolerance=section.relative_tolerance)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        from distill.grounding.charts.derivation import read_chart
+        from distill.grounding.check import check_rationale
+
         chart = read_chart(sample, self.table)
         if chart is None:
             return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
@@ -71,6 +71,10 @@ class Grounding:
 
     def supported(self, sample: Sample, rationale: str) -> tuple[tuple[int, int], ...]:
         """Where the numbers of a rationale stand that the chart's table supports; none without a table."""
+        from distill.grounding.charts.derivation import read_chart
+        from distill.grounding.check import check_rationale
+        from distill.grounding.numbers_in_text import plain_text
+
         chart = read_chart(sample, self.table)
         if chart is None:
             return ()

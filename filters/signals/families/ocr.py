@@ -6,20 +6,19 @@ before traces are measured (`filters.tables.picture_texts`), each once; needs th
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import orjson
 import pyarrow as pa
 
-from distill.ocr import reader
-from distill.ocr.claims import PictureClaims, check_claims
-from distill.ocr.layout import read_layout
-from distill.ocr.texts import find_lines, texts_file
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
 from filters.signals.time_limits import TooMuch
 from filters.text.words import readable
+
+if TYPE_CHECKING:
+    from distill.ocr.claims import PictureClaims
 
 FEW = 5
 """So many unsupported claims of a trace are written out; all are counted."""
@@ -53,16 +52,24 @@ class Ocr:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "Ocr":
         """The settings alone: `with_texts` adds the file. Raises MissingExtra."""
+        from distill.ocr import reader
+
         reader.require("filter.signals = 'ocr'")
         return cls(reader=reader.identity(), max_pixels=recipe.max_pixels)
 
     def with_texts(self, run: Path) -> "Ocr":
         """The family with the file of a run directory that holds the text of its pictures."""
+        from distill.ocr.texts import texts_file
+
         return replace(self, texts=texts_file(run, max_pixels=self.max_pixels))
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         if self.texts is None or not sample.images or not any(trace.reasoning for trace in traces):
             return [{"ocr_state": NOT_APPLICABLE} for _ in traces]
+        from distill.ocr.claims import check_claims
+        from distill.ocr.layout import read_layout
+        from distill.ocr.texts import find_lines
+
         pictures = [find_lines(self.texts, ref.sha256) for ref in sample.images]
         layout = read_layout(pictures)
         around = " ; ".join(sample.options)
@@ -78,7 +85,7 @@ class Ocr:
         return rows
 
 
-def _row(claims: PictureClaims) -> dict[str, Any]:
+def _row(claims: "PictureClaims") -> dict[str, Any]:
     unread = sorted(claims.unread, key=lambda claim: -claim.confidence)
     return {
         "ocr_state": OK,

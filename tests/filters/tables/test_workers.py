@@ -65,6 +65,21 @@ def test_work_beside_the_caller_shares_the_processes_and_ends_with_them(tmp_path
     assert output_of(BESIDE, tmp_path, tmp_path) == "9\n[2, 1, 0, 1] 9\nno end True\n"
 
 
+LOADED = """
+import sys
+from importlib import import_module
+import filters.apply, filters.report.page
+from filters.tables.fork_server import _PRELOADED
+print([name for name in sys.modules if name.startswith(("distill.answers.", "distill.grounding."))])
+for name in _PRELOADED:
+    import_module(name)
+"""
+
+
+def test_only_workers_load_what_traces_are_measured_with(tmp_path):
+    assert output_of(LOADED, tmp_path, tmp_path) == "[]\n"
+
+
 FILTERED = """
 import sys
 from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from filters.text import minhash
-from filters.text.minhash import Scheme, band_keys, jaccard, shingles, sign, signature_agreement
+from filters.text.minhash import NO_WORDS, Scheme, band_keys, jaccard, shingles, sign, signature_agreement
 from filters.text.rationale_words import FILLERS
 from filters.text.words import words
 
@@ -28,6 +28,7 @@ ODD = [
 def test_the_scheme_gives_the_values_that_indexes_on_disk_were_made_with():
     found = sign(["The bar of 2010 is 5 and the one of 2011 is 7", ""], Scheme())
     assert found.digests[0].hex() == "5551473b2b5c626c93661e6e7a914a5a"
+    assert found.digests[1] == NO_WORDS
     assert found.signatures[0][:4].tolist() == [973631232, 384910898, 833862434, 1150856537]
     assert found.signatures[0].sum(dtype=np.uint64) == 95820620806
     keys = band_keys(found.signatures, Scheme())[:, 0].tolist()
