@@ -6,10 +6,15 @@ ids in its arrays would stay as large until its end.
 
 import ctypes
 import gc
+import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _NEW_OBJECTS = 20_000
 _GROUPS = {"": ("memory.max", "memory.current", "inactive_file"),
@@ -51,6 +56,17 @@ def give_back_memory() -> None:
             trim(0)
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
+
+
+def give_back_pages(*mapped: "NDArray[Any]") -> None:
+    """Let the system take the pages of whole mapped arrays from this process: they stay in their files.
+
+    A change that is not written yet is not lost. On other systems than Linux nothing is done.
+    """
+    if sys.platform == "linux":
+        for array in mapped:
+            if (pages := getattr(array, "_mmap", None)) is not None:
+                pages.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ stage needs an arm.
 
 import shutil
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import duckdb
@@ -26,7 +27,8 @@ from distill.recipe.sections.filter import ARMS, PAIRS
 from distill.recipe.sections.rollouts import ROLLOUTS
 from filters.dataset import pairs
 from filters.dataset import writer as dataset
-from filters.tables.signal_database import Tables, connect
+from filters.tables.id_columns import tables_of_rows
+from filters.tables.signal_database import Tables, connect, ranges
 from filters.tables.trace_index import index
 
 _SCHEMA = pa.schema([("id", pa.string()), ("sample_id", pa.string())])
@@ -37,24 +39,32 @@ def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[
     """Write the ids of every arm below `folder`, from a database with `local` and `decisions`; rows by file."""
     ((measured,),) = database.execute(f"SELECT coalesce(sum({pairs.TOKENS}), 0) > 0 FROM local").fetchall()
     size = pairs.TOKENS if measured else "1"  # without measured lengths every trace counts 1
+    # The few that cannot be read are left out of all: a join of all with their decisions would hold all ids.
+    database.execute(f"CREATE OR REPLACE TEMP TABLE unreadable AS SELECT id FROM decisions WHERE {pairs.UNREADABLE}")
     database.execute(
         f"""CREATE OR REPLACE TEMP VIEW complete AS
-        SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS hash
-        FROM local JOIN decisions USING (id) WHERE {pairs.WHOLE}"""
+        SELECT id, sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS hash
+        FROM local ANTI JOIN unreadable USING (id) WHERE outcome = 'complete'"""
     )
-    chosen = f"SELECT coalesce(sum({size}), 0) FROM local JOIN decisions USING (id) WHERE selected"
-    ((tokens,),) = database.execute(chosen).fetchall()
+    chosen = "SELECT id FROM decisions WHERE selected"
+    ((tokens,),) = database.execute(
+        f"SELECT coalesce(sum({size}), 0) FROM local SEMI JOIN ({chosen}) USING (id)"
+    ).fetchall()
+    ((rows,),) = database.execute("SELECT count(*) FROM local").fetchall()
     of_arm = {"unfiltered": "true", "random": f"hash <= {_last_hash(database, int(tokens))}"}
     written = {}
     for arm in ARMS:
         path = folder / f"{arm}.parquet"
-        query = f"SELECT id, sample_id FROM complete WHERE {of_arm[arm]} ORDER BY sample_id, id"
-        batches = database.sql(query).to_arrow_reader(_ROW_GROUP)
+        query = f"SELECT id, sample_id FROM complete WHERE {of_arm[arm]} AND {{}} ORDER BY sample_id, id"
+        parts = (
+            database.sql(query.format(within.format("sample_id"))).to_arrow_reader(_ROW_GROUP)
+            for within in ranges(rows)
+        )
         with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
             written[path] = 0
-            for batch in batches:
-                writer.write_table(pa.table(batch).cast(_SCHEMA))
-                written[path] += len(batch)
+            for table in tables_of_rows(chain.from_iterable(parts), _ROW_GROUP):
+                writer.write_table(table.cast(_SCHEMA))
+                written[path] += len(table)
     return written
 
 
@@ -82,7 +92,8 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
         temporary = folder.with_name(f".{arm}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         stage = run / "filter"
-        path, chosen, counts = stage / ARM_DATASETS / f"{arm}.parquet", "SELECT id FROM chosen", dict[str, int]()
+        path, counts = stage / ARM_DATASETS / f"{arm}.parquet", dict[str, int]()
+        chosen = "SELECT id, sample_id FROM chosen"
         if arm == PAIRS:
             path, chosen = temporary / PAIRS_TABLE, pairs.TRACES
             temporary.mkdir(parents=True)

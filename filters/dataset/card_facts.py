@@ -3,13 +3,17 @@
 What the recipe did not ask for has no number: it comes back as None, and the card says that it was not measured.
 """
 
+import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import duckdb
 
 from filters.signals.base import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, WORDS
+from filters.tables.signal_database import ranges
 
 STATES = (OK, NOT_APPLICABLE, UNDECIDABLE, TIMED_OUT, ERROR)
 DUPLICATES: Mapping[str, str] = {
@@ -52,16 +56,19 @@ def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
     families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
     flags = [name for name in DUPLICATES if name in columns]
-    # Few queries, for reading and joining is most of their time; a join of the states, too, would hold them all.
+    # Few queries, for reading and joining is most of their time; parts of the ids, for a join holds all of its ids.
+    ((traces,),) = database.execute("SELECT count(*) FROM decisions").fetchall()
+    parts = [within.format("signals.id") for within in ranges(traces)]
     histograms = ", ".join(f'histogram("{name}_state")' for name in families)
-    states = _states(families, _row(database, f"SELECT {histograms} FROM signals"))
+    query = f"SELECT {histograms} FROM signals WHERE "
+    states = _states(families, reduce(_sum, (_row(database, query + within) for within in parts)))
     counted = ["count(*) FILTER (hinted AND selected)"]
     counted += [f"histogram(coalesce({name}, '')) FILTER (selected)" for name in ("answer_verdict", "language")]
     counted += [
         f'[count("{name}"), count(*) FILTER ("{name}"), count(*) FILTER ("{name}" AND selected)]' for name in flags
     ]
-    row = _row(database, f"SELECT {', '.join(counted)} FROM signals JOIN decisions USING (id)")
-    hinted, verdicts, languages, *flagged = row
+    query = f"SELECT {', '.join(counted)} FROM signals JOIN decisions USING (id) WHERE "
+    hinted, verdicts, languages, *flagged = reduce(_sum, (_row(database, query + within) for within in parts))
     return CardFacts(
         verdicts=_by_count(verdicts),
         hinted=hinted,
@@ -94,17 +101,30 @@ def _by_count(counts: Mapping[str, int] | None) -> dict[str, int]:
 
 def _contamination(database: duckdb.DuckDBPyConnection) -> ComparedQuestions:
     rows = database.execute(
-        """SELECT contamination_source, contamination, count(DISTINCT signals.sample_id),
-            count(DISTINCT signals.sample_id) FILTER (selected)
-        FROM signals JOIN decisions USING (id) WHERE contamination <> 'none' GROUP BY 1, 2 ORDER BY 1, 2"""
+        """SELECT contamination_source, contamination, count(DISTINCT local.sample_id),
+            count(DISTINCT local.sample_id) FILTER (selected)
+        FROM local JOIN decisions USING (id) WHERE contamination <> 'none' GROUP BY 1, 2 ORDER BY 1, 2"""
     ).fetchall()
     checked, undecidable = _row(
         database,
         f"""SELECT count(DISTINCT sample_id) FILTER (contamination_state IN ('{OK}', '{UNDECIDABLE}')),
-            count(DISTINCT sample_id) FILTER (contamination_state = '{UNDECIDABLE}') FROM signals""",
+            count(DISTINCT sample_id) FILTER (contamination_state = '{UNDECIDABLE}') FROM local""",
     )
     matches = {(source, kind): (asked, chosen) for source, kind, asked, chosen in rows}
     return ComparedQuestions(checked=checked, undecidable=undecidable, matches=matches)
+
+
+def _sum(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
+    """The counts of two parts together: numbers, lists of them, or numbers by value."""
+    return tuple(_added(*pair) for pair in zip(left, right, strict=True))
+
+
+def _added(left: Any, right: Any) -> Any:
+    if isinstance(left, list):
+        return list(map(operator.add, left, right))
+    if isinstance(left, int):
+        return left + right
+    return dict(Counter(left) + Counter(right))
 
 
 def _row(database: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:

@@ -19,15 +19,17 @@ from filters.decisions.rules import UNREADABLE_IMAGE
 LONGEST_GAP = 0.1
 """Largest difference in length of a pair, as a share of the longer trace's tokens."""
 TRACES = """
-    SELECT chosen AS id FROM chosen WHERE reason IS NULL UNION ALL SELECT rejected FROM chosen WHERE reason IS NULL"""
+    SELECT chosen AS id, sample_id FROM chosen WHERE reason IS NULL
+    UNION ALL SELECT rejected, sample_id FROM chosen WHERE reason IS NULL"""
 """SQL of the traces of all pairs in a table `chosen` that `write` wrote."""
 TOKENS = "(coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0))"
 """SQL of a trace's length."""
-WHOLE = f"outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], '{UNREADABLE_IMAGE}')"
-"""SQL of whether a trace is complete and its images can be read."""
+UNREADABLE = f"list_contains([reason.rule for reason in reasons], '{UNREADABLE_IMAGE}')"
+"""SQL of whether an image of a trace's question cannot be read."""
 _PAIRS = f"""
     WITH traces AS (
-        SELECT id, local.sample_id, kept, answer_verdict, {TOKENS} AS tokens, {WHOLE} AS whole
+        SELECT id, local.sample_id, kept, answer_verdict, {TOKENS} AS tokens,
+            outcome = 'complete' AND NOT {UNREADABLE} AS whole
         FROM local JOIN decisions USING (id)
     ),
     rights AS (SELECT * FROM traces WHERE kept AND answer_verdict = 'correct'),

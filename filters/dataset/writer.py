@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +28,7 @@ from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
 from filters.signals.families.answer import accepted_answer
 from filters.signals.schema import FACTS
+from filters.tables.id_columns import tables_of_rows
 from filters.tables.signal_database import Tables, order, text
 from filters.tables.trace_index import Location, PlannedTraces, read_samples_at, read_traces
 from filters.tables.workers import SERIAL, Workers
@@ -62,7 +62,7 @@ _FILE_BYTES = 500_000_000
 _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
 _PLAIN = Select()
-SELECTED = "SELECT id FROM decisions WHERE selected"
+SELECTED = "SELECT id, sample_id FROM decisions WHERE selected"
 WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
 """Traces that are sorted at once, with all their columns: 100,000 of them take 200 MB."""
@@ -156,7 +156,8 @@ def write(
 ) -> Written:
     """Write the chosen traces of a database with `signals` below `folder`, which must be new.
 
-    `chosen` is a query of their ids; `select` has the signals they are ordered by, and an expression of their weight.
+    `chosen` is a query of their ids and samples; `select` has the signals they are ordered by, and an expression of
+    their weight.
     The number of rows alone says which rows are in a file, and not the number of `workers`.
     """
     written = Written()
@@ -192,7 +193,7 @@ def file_tables(
     """
     load_answer_types(recipe)
     ((count,),) = database.execute(f"SELECT count(*) FROM signals SEMI JOIN ({chosen}) USING (id)").fetchall()
-    return _cut(_chosen(database, index, chosen, select, "signals.*"), dataset_file_rows(count))
+    return tables_of_rows(_chosen(database, index, chosen, select, "signals.*"), dataset_file_rows(count))
 
 
 def ordered_ids(
@@ -292,28 +293,15 @@ def _chosen(
     """
     ordered = order([*select.curriculum, "sample_id", "id"], table="signals")
     for low, high in index.ranges(index.planned if select.curriculum else _SORTED_ROWS):
+        within = f"sample_id >= {text(low)} AND sample_id < {text(high)}"
         try:
             yield from database.sql(
                 f"""SELECT {columns}, CAST((\n{select.weight}\n) AS DOUBLE) AS {WEIGHT}
-                FROM signals SEMI JOIN ({chosen}) USING (id)
-                WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
+                FROM signals SEMI JOIN (SELECT id FROM ({chosen}) WHERE {within}) USING (id)
+                WHERE {within} ORDER BY {ordered}"""
             ).to_arrow_reader(_BATCH)
         except duckdb.Error as error:
             raise faulty_expression(database, [("filter.select.weight", select.weight)], error) from None
-
-
-def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables of so many rows; the last one may have fewer."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        while sum(map(len, held)) >= rows:
-            table = pa.Table.from_batches(held)
-            # A copy, because a slice of a table takes all of it to another process.
-            yield table.take(np.arange(rows))
-            held = table.slice(rows).to_batches()
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def read_rows(task: RowsTask, unreadable: dict[str, str]) -> Iterator[Row]:

@@ -18,6 +18,7 @@ from distill.recipe.sections.filter import Select
 from filters.decisions.copies import preferred_copies
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
+from filters.tables.id_columns import tables_of_rows
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
 
 VERSION = "2"
@@ -37,6 +38,8 @@ DECISIONS = pa.schema(_DECISIONS)
 """The decision table: `kept` when no rule failed, `selected` when chosen for the dataset; `values` is JSON."""
 
 _ROW_GROUP = 8192
+_PIECES = 2
+"""Of each of several parts: rows with their reasons need more memory than the ranks of a part."""
 
 
 def decide(
@@ -64,7 +67,8 @@ def decide(
         drops_of[UNREADABLE_IMAGE] = "sample_id IN (SELECT sample_id FROM unreadable)"
         traces = preferred_copies(connection, conditions, select.order, drops_of)
         connection.execute(f"CREATE TEMP VIEW decided AS FROM {traces}")
-        parts = ranges(sum(pq.read_metadata(path).num_rows for path in tables.signals))
+        count = sum(pq.read_metadata(path).num_rows for path in tables.signals)
+        parts = ranges(count)
         connection.execute(f"CREATE TEMP TABLE ranked AS {_ranked(conditions, select)} LIMIT 0")
         for within in parts:
             connection.execute(f"INSERT INTO ranked {_ranked(conditions, select, within.format('sample_id'))}")
@@ -74,11 +78,17 @@ def decide(
         create_quotas(connection, counts, select)
         rows = 0
         with atomic_path(path) as temporary, pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer:
-            for within in parts:
-                query = _query(conditions, select, within.format("signals.id"))
-                for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP):
-                    writer.write_table(pa.table(batch).cast(DECISIONS))
-                    rows += len(batch)
+            pieces = _PIECES if len(parts) > 1 else 1
+            queries = [_query(conditions, select, within.format("signals.id")) for within in ranges(count, pieces)]
+            for start in range(0, len(queries), pieces):
+                batches = (
+                    batch
+                    for query in queries[start : start + pieces]
+                    for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP)
+                )
+                for table in tables_of_rows(batches, _ROW_GROUP):
+                    writer.write_table(table.cast(DECISIONS))
+                    rows += len(table)
         return rows
     except duckdb.Error as error:
         raise faulty_expression(connection, expressions(conditions, select), error) from None

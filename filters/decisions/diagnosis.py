@@ -114,11 +114,12 @@ _UNSEEN = f"""
         AND (coalesce(grounding_checked, 0) > 0 OR coalesce(ocr_checked, 0) > 0)
         AND domain IN (SELECT domain FROM local WHERE hinted)
     GROUP BY 1"""
+# Each from the table that has it: a join of both would hold the ids of all traces.
 _QUESTIONS = """
-    SELECT count(DISTINCT signals.sample_id), count(DISTINCT signals.sample_id) FILTER (kept),
-        count(DISTINCT signals.sample_id) FILTER (contamination = 'pair'),
-        count(DISTINCT signals.sample_id) FILTER (question_duplicate_of IS NOT NULL)
-    FROM signals JOIN decisions USING (id)"""
+    SELECT count(DISTINCT sample_id), count(DISTINCT sample_id) FILTER (kept),
+        (SELECT count(DISTINCT sample_id) FROM local WHERE contamination = 'pair'),
+        (SELECT count(DISTINCT sample_id) FROM signals WHERE question_duplicate_of IS NOT NULL)
+    FROM decisions"""
 _LEAKED_FROM = """
     SELECT DISTINCT contamination_source FROM local
     WHERE contamination = 'pair' AND contamination_source IS NOT NULL ORDER BY 1"""

@@ -9,13 +9,11 @@ import duckdb
 from filters.signals.base import ERROR, TIMED_OUT
 
 _STEPS = {
-    "asked": "true",
-    "complete": "outcome = 'complete'",
-    "correct": "answer_verdict = 'correct'",
-    "kept": "kept",
-    "selected": "selected",
+    "local": {"asked": "true", "complete": "outcome = 'complete'", "correct": "answer_verdict = 'correct'"},
+    "decisions": {"kept": "kept", "selected": "selected"},
 }
-STEPS = tuple(_STEPS)
+"""By table, for each is counted by itself: a join would hold the ids of all traces."""
+STEPS = tuple(step for steps in _STEPS.values() for step in steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +40,12 @@ class Funnel:
 
 def measure(database: duckdb.DuckDBPyConnection) -> Funnel:
     """The funnel of a database with the tables `local` and `decisions`."""
-    cells = database.execute(
-        f"""SELECT local.teacher, local.domain, {", ".join(f"count(*) FILTER ({step})" for step in _STEPS.values())}
-        FROM local JOIN decisions USING (id) GROUP BY ALL ORDER BY ALL"""
-    ).fetchall()
+    groups = " UNION ALL BY NAME ".join(
+        f"(SELECT teacher, domain, {_counted(steps, 'count(*)')} FROM {table} GROUP BY ALL)"
+        for table, steps in _STEPS.items()
+    )
+    sums = ", ".join(f"sum({step})::BIGINT" for step in STEPS)
+    cells = database.execute(f"SELECT teacher, domain, {sums} FROM ({groups}) GROUP BY ALL ORDER BY ALL").fetchall()
     return Funnel(
         total=_sum(cells),
         by_teacher={name: _sum(row for row in cells if row[0] == name) for name in sorted({row[0] for row in cells})},
@@ -77,12 +77,15 @@ def _in_state(database: duckdb.DuckDBPyConnection, state: str) -> dict[str, int]
 
 
 def _questions(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    reached = ", ".join(f"bool_or({condition}) AS {step}" for step, condition in _STEPS.items())
-    (counts,) = database.execute(
-        f"""SELECT {", ".join(f"count(*) FILTER ({step})" for step in STEPS)}
-        FROM (SELECT {reached} FROM local JOIN decisions USING (id) GROUP BY local.sample_id)"""
-    ).fetchall()
+    tables = (
+        f"(SELECT {_counted(steps, 'count(DISTINCT sample_id)')} FROM {table})" for table, steps in _STEPS.items()
+    )
+    (counts,) = database.execute(f"FROM {', '.join(tables)}").fetchall()
     return dict(zip(STEPS, counts, strict=True))
+
+
+def _counted(steps: Mapping[str, str], count: str) -> str:
+    return ", ".join(f"{count} FILTER ({condition}) AS {step}" for step, condition in steps.items())
 
 
 def _count(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:

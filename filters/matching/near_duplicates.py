@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
+from distill.machine.memory import give_back_pages
 from filters.matching.connected_rows import ConnectedRows
 from filters.text.minhash import (
     Digests,
@@ -179,6 +180,7 @@ class LshIndex:
                 left = np.repeat(rows, counts)
                 offsets = np.repeat(firsts, counts) + _count_up(counts)
                 pairs.append(self._plausible(old.rows[band][offsets].astype(np.int64) + old.first, left, floor))
+            give_back_pages(*(array for old in (*before, new) for array in (old.keys, old.rows)))
         return np.unique(np.concatenate(pairs)) if pairs else np.empty(0, np.uint64), wide_keys
 
     def _wide(self, rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
@@ -244,7 +246,10 @@ class LshIndex:
         return rows
 
     def _signatures(self, rows: Rows) -> Signatures:
-        return self._gather(rows, [segment.signatures for segment in self.segments])
+        parts = [segment.signatures for segment in self.segments]
+        found = self._gather(rows, parts)
+        give_back_pages(*parts)
+        return found
 
     def _names(self, rows: Rows) -> Hashes:
         return self._gather(rows, [segment.names for segment in self.segments])
@@ -288,12 +293,14 @@ class LshIndex:
                 stored[start : start + len(piece)] = piece
                 keys[:, start : start + len(piece)] = band_keys(piece, self.scheme)
                 start += len(piece)
+                give_back_pages(stored, keys)
             assert start == len(digests), "a text without a signature"
             # By key, then by digest: not by the order in which the texts came.
             by_digest = np.argsort(digests, kind="stable")
             for band in range(self.scheme.keys):
                 rows[band] = by_digest[np.argsort(keys[band][by_digest], kind="stable")]
                 keys[band] = keys[band][rows[band]]
+                give_back_pages(keys, rows)
             for part in (stored, keys, rows):
                 part.flush()
         return _load_segment(folder, len(self))

@@ -75,9 +75,11 @@ def _spread(
 def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What the page shows of each of these traces."""
     names = list(dict.fromkeys(ids))
+    # A list is looked through; a subquery, and a join before the rows are chosen, would hold the ids of all traces.
     rows = facts.rows(
-        """SELECT id, signals.sample_id, answer_verdict, rationale_tokens, reasons
-        FROM signals JOIN decisions USING (id) WHERE id IN (SELECT unnest(?))""",
+        """SELECT id, local.sample_id, answer_verdict, rationale_tokens, reasons
+        FROM (FROM local WHERE list_contains($1::VARCHAR[], id)) AS local
+        JOIN (FROM decisions WHERE list_contains($1::VARCHAR[], id)) AS decisions USING (id)""",
         [names],
     )
     row_of_trace = {row[0]: row for row in rows}

@@ -98,7 +98,7 @@ def gather(database: duckdb.DuckDBPyConnection, every: Mapping[str, pa.Schema]) 
         FROM signals JOIN decisions USING (id)"""
     database.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.page AS {query} LIMIT 0")
     ((rows,),) = database.execute("SELECT count(*) FROM decisions").fetchall()
-    for within in ranges(rows, _COPIED_AT_ONCE):
+    for within in ranges(rows, at_once=_COPIED_AT_ONCE):
         database.execute(f"INSERT INTO {SCRATCH}.page {query} WHERE {within.format('signals.id')}")
         database.execute(f"CHECKPOINT {SCRATCH}")
     database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")

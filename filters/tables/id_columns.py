@@ -1,6 +1,6 @@
 """Columns of ids and digests as numpy arrays and back, without a Python object for each value; rows by numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -67,6 +67,20 @@ def split_rows(table: pa.Table, numbers: NDArray[np.int32]) -> Iterator[tuple[in
     starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
     for start, end in pairwise([*starts, len(table)]):
         yield int(numbers[start]), table.slice(start, end - start)
+
+
+def tables_of_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of so many rows; the last one may have fewer."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        while sum(map(len, held)) >= rows:
+            table = pa.Table.from_batches(held)
+            # A copy, because a slice of a table takes all of it to another process.
+            yield table.take(np.arange(rows))
+            held = table.slice(rows).to_batches()
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def digest_array(digests: Ids) -> pa.FixedSizeBinaryArray:

@@ -189,9 +189,12 @@ def join_aligned(connection: duckdb.DuckDBPyConnection, first: str, names: Itera
     return joined
 
 
-def ranges(rows: int, at_once: int = _AT_ONCE) -> list[str]:
-    """Conditions on `{0}` that cut the ids of a table with so many rows into parts that fit into memory."""
-    count = -(-rows // at_once) or 1
+def ranges(rows: int, pieces: int = 1, *, at_once: int = _AT_ONCE) -> list[str]:
+    """Conditions on `{0}` that cut the ids of a table with so many rows into parts that fit into memory.
+
+    Each part is cut into so many pieces, of which there is a condition each.
+    """
+    count = (-(-rows // at_once) or 1) * pieces
     # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
     borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
     return [

@@ -1,14 +1,20 @@
 """The memory of the result's steps: their databases have a thread a worker, and what a step freed goes back."""
 
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
+from distill.artifacts.layout import DECISIONS
+from distill.artifacts.manifest import MANIFEST
 from filters import apply, write_result
 from filters.dataset import ablation_sets, card_facts, writer
 from filters.decisions import decide, funnel
 from filters.report import page
+from filters.tables.signal_database import ranges
 
 STEPS = (
     (decide, "decide"),
@@ -55,6 +61,25 @@ def test_freed_memory_goes_back_between_each_two_steps(run, monkeypatch):
     steps = [f"{module.__name__}.{name}" for module, name in STEPS]
     assert [name for name in done if name != "gone back"] == steps
     assert all("gone back" in done[done.index(first) : done.index(second)] for first, second in pairwise(steps))
+
+
+def test_results_do_not_depend_on_how_many_traces_are_counted_or_sorted_at_once(run, monkeypatch):
+    made = recipe(run.parent, "[filter]\nworkers = 1\n")
+
+    def files(at_once, pieces):
+        parts = partial(ranges, at_once=at_once)
+        for module in (decide, ablation_sets, card_facts):
+            monkeypatch.setattr(module, "ranges", parts)
+        monkeypatch.setattr(decide, "_PIECES", pieces)
+        apply.apply(made, run, fresh=True)
+        paths = [path for path in (run / "filter").rglob("*") if path.is_file() and path.name != MANIFEST]
+        return {path.relative_to(run): path.read_bytes() for path in paths}, pq.read_table(run / "filter" / DECISIONS)
+
+    (whole, decisions), (parts, same), (pieces, _) = files(10_000, 2), files(5, 1), files(5, 2)
+    assert decisions.equals(same) and len(decisions) > 10
+    assert pieces == parts, "the row groups of decisions, too"
+    name = Path("filter") / DECISIONS
+    assert whole | {name: b""} == parts | {name: b""}
 
 
 def test_rows_are_written_before_the_decisions_are_counted(run, monkeypatch):

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 
-from distill.machine.memory import free_bytes, seldom_collected
+from distill.machine.memory import free_bytes, give_back_pages, seldom_collected
 
 SCRIPT = """
 import numpy as np
@@ -48,6 +49,23 @@ def test_cycles_are_looked_for_seldom_in_a_block_and_as_before_after_it(before, 
         assert gc.get_threshold() == (before, 10, 10)
     finally:
         gc.set_threshold(*own)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_of_a_mapped_array_go_back_and_its_changes_stay(tmp_path: Path):
+    mapped = np.lib.format.open_memmap(tmp_path / "array.npy", "w+", np.uint64, (4 << 20,))
+    mapped[:] = np.arange(len(mapped))
+    before = pages_of_files()
+    give_back_pages(mapped, np.zeros(3))
+    assert pages_of_files() < before - 30_000
+    assert (mapped == np.arange(len(mapped))).all()
+    assert np.load(tmp_path / "array.npy")[-1] == len(mapped) - 1
+
+
+def pages_of_files() -> int:
+    """kB of mapped files, of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssFile", "RssShmem")))
 
 
 def control_group(folder: Path, values: dict[str, object]) -> None:

@@ -192,7 +192,8 @@ def tables_of(rows):
     database.execute(f"CREATE TABLE signals ({columns})")
     database.execute("CREATE VIEW local AS SELECT * FROM signals")
     database.execute(
-        "CREATE TABLE decisions (id VARCHAR, kept BOOLEAN, selected BOOLEAN, reasons STRUCT(rule VARCHAR)[])"
+        "CREATE TABLE decisions (id VARCHAR, sample_id VARCHAR, teacher VARCHAR, domain VARCHAR, kept BOOLEAN, "
+        "selected BOOLEAN, reasons STRUCT(rule VARCHAR)[])"
     )
     for number, row in enumerate(rows):
         values = {"id": str(number), "teacher": "brief", "outcome": "complete", "domain": "", **row}
@@ -201,7 +202,8 @@ def tables_of(rows):
         database.execute(
             f"INSERT INTO signals ({listed}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
         )
-        database.execute("INSERT INTO decisions VALUES (?, true, ?, [])", [str(number), chosen])
+        names = [values[name] for name in ("id", "sample_id", "teacher", "domain")]
+        database.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, true, ?, [])", [*names, chosen])
     return database
 
 

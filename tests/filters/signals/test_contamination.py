@@ -14,6 +14,7 @@ from question_edits import OTHER_WORDS
 from run_fixtures import default, generate_folder, picture, sample, small_world, trace
 from run_fixtures import recipe as recipe_of
 
+from distill.answers import verdicts
 from distill.data.images.image_files import sha256
 from distill.errors import DataError, StaleError
 from distill.recipe.loading import load
@@ -291,8 +292,8 @@ def test_a_template_asked_of_many_pictures_is_compared_once(tmp_path, monkeypatc
     asked = ("How many dots are left of the tallest tower?", "3", "00001.png")
     family = prepare(recipe_with(tmp_path, shown=[asked], words=[("What is it?", "it")]), tmp_path / "index")
     judged = []
-    equivalent = contamination.equivalent
-    monkeypatch.setattr(contamination, "equivalent", lambda *pair: judged.append(pair) or equivalent(*pair))
+    equivalent = verdicts.equivalent
+    monkeypatch.setattr(verdicts, "equivalent", lambda *pair: judged.append(pair) or equivalent(*pair))
     contamination._is_same_answer.cache_clear()
     test_sets.TestSetIndex.proposals.cache_clear()
     index = test_sets.load_index(family.index, family.index_sha256)
