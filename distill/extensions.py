@@ -6,6 +6,7 @@ other file beside it: its digest stands for all its code. The package that uses 
 
 import ast
 import hashlib
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,11 @@ EXPORT_FORMATS = "cot_distill.export_formats"
 PROMPTS = "cot_distill.prompts"
 ARMS = "cot_distill.arms"
 """Groups of entry points: one for each kind of thing that can be added from outside."""
+
+
+class CodeEnded(Exception):
+    """Code from outside raised what is no Exception: sys.exit, or the panic of a library in Rust."""
+
 
 FAILURES = (Exception, SystemExit)
 """What code from outside may raise: with sys.exit it ends itself, not the run."""
@@ -127,6 +133,18 @@ def code_of(loaded: Any) -> str | None:
     return _code.get(_address(loaded))
 
 
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What code from outside returns. Raises its Exceptions as they are, CodeEnded for all else but Ctrl-C."""
+    try:
+        return function(*arguments)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if type(error).__module__.startswith("distill."):  # a time limit of this project
+            raise
+        raise CodeEnded(describe(error)) from error
+
+
 def call_fault(function: Any, *arguments: str) -> str:
     """Why a function cannot be called with so many arguments, by their names; '' where it can or cannot be told."""
     try:
@@ -155,7 +173,8 @@ def field_fault(made: Any) -> str:
 def describe(error: BaseException) -> str:
     """An error in characters that every file can hold, cut where it is long."""
     try:
-        return redact.encodable(f"{type(error).__name__}: {error}")[:_LONGEST_MESSAGE]
+        text = str(error) if isinstance(error, CodeEnded) else f"{type(error).__name__}: {error}"
+        return redact.encodable(text)[:_LONGEST_MESSAGE]
     except FAILURES:  # its own __str__ fails
         return type(error).__name__
 
@@ -169,11 +188,13 @@ def run_code(loaded: Sequence[LoadedFile | str]) -> None:
     """Run the files that the parent process has run, so that its objects can be unpickled here."""
     for code in loaded:
         # One of an earlier recipe may run no longer; what is needed is missed when it is unpickled.
-        with suppress(ModuleNotFoundError, RecipeError):
+        try:
             if isinstance(code, str):
                 import_module(code)
             else:
                 _module(Path(code.path), code.source, code.path)
+        except (ModuleNotFoundError, RecipeError) as error:
+            logging.getLogger(__name__).warning(f"code that another process has run cannot run here: {error}")
 
 
 def _address(loaded: Any) -> tuple[str, str]:
@@ -209,7 +230,7 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look a class up by its module's name
     try:
-        exec(compile(source, str(path), "exec"), vars(module))
+        call(exec, compile(source, str(path), "exec"), vars(module))
     except FAILURES as error:
         del sys.modules[name]
         raise RecipeError(
@@ -275,7 +296,7 @@ def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
             "uninstall all but one"
         )
     try:
-        loaded = points[0].load()
+        loaded = call(points[0].load)
     except FAILURES as error:
         raise RecipeError(
             f"{key} = {value!r}: {points[0].value} of the package {', '.join(packages)} cannot be imported: "

@@ -12,7 +12,7 @@ from distill.ablation import methods
 from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
-from distill.extensions import ARMS, FAILURES, call_fault, describe, load
+from distill.extensions import ARMS, FAILURES, call, call_fault, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE
@@ -106,7 +106,7 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
     key = f"ablate.own.{name}.change"
     change = load(ARMS, value, key, recipe.path.parent, lacking).loaded
     try:
-        about = change(values, recipe)
+        about = call(change, values, recipe)
     except RecipeError:
         raise
     except FAILURES as error:

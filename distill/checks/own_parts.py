@@ -63,7 +63,15 @@ def check_answer_types(context: CheckContext) -> Iterator[CheckResult]:
             continue
         made = load_type(source.answer_type, context.recipe.path.parent, key).loaded
         golds = [sample.answer for sample in _samples(context, name) if sample.answer]
-        yield from _tried(context, key, source.answer_type, partial(_decided, made), golds, "gold answers")
+        results = list(_tried(context, key, source.answer_type, partial(_decided, made), golds, "gold answers"))
+        yield from results
+        if golds and not results and all(made.decide(gold, gold) is None for gold in golds):
+            yield warning(
+                key,
+                f"{source.answer_type!r} is undecided about each of {len(golds)} gold answers where a teacher gives "
+                "this very answer, so no trace can be correct",
+                "look at the answers of the source, and at the function `same`",
+            )
 
 
 def _decided(made: Any, gold: str) -> bool | None:

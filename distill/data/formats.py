@@ -34,7 +34,7 @@ from distill.data.row_values import ImageCell as ImageCell
 from distill.data.row_values import ParsedRow as ParsedRow
 from distill.data.row_values import RowQuestion as RowQuestion
 from distill.errors import DataError
-from distill.extensions import DATA_FORMATS, FAILURES, Extension, call_fault, describe, load_once
+from distill.extensions import DATA_FORMATS, FAILURES, Extension, call, call_fault, describe, load_once
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
 
@@ -82,7 +82,7 @@ def outside_format(source: DataSource) -> Extension:
 def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     """What a format from outside makes of a row; where it fails, that is the row's reason."""
     try:
-        parsed = extension.loaded(values, source)
+        parsed = call(extension.loaded, values, source)
         if not isinstance(parsed, ParsedRow):
             raise RowError("format_failed", f"{extension.value} returned {type(parsed).__name__}, not a ParsedRow")
         questions = tuple(_as_read(question, source) for question in parsed.questions)

@@ -10,6 +10,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError
+from distill.planning.edited_code import is_same_code
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.types import BadRow
@@ -29,6 +30,8 @@ def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run
     """
     if images := _IMAGES.fullmatch(path):
         return (_are_same_questions if images[1] == ASKED else _are_same_images)(before[0], now[0], images[1], run)
+    if run is not None and is_same_code(path, before[1], now[1], run):
+        return True
     source = _SOURCE.fullmatch(path)
     if not (source or _MODEL.fullmatch(path)) or not all(isinstance(value, str) for _, value in (before, now)):
         return False

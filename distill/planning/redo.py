@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from distill.planning.edited_code import is_edited
 from distill.planning.moved_content import is_moved
 from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
@@ -17,6 +18,7 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces, start_of
 from teacher.engines.vllm.vllm_options import server_answer_options
 
+OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or gone"
 JUDGE, STUDENT, CONTAMINATION = "judge", "student", "contamination"
 
 
@@ -65,13 +67,15 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
     for path in dict.fromkeys([*old, *new]):
         key = (new.get(path) or old[path])[0]
         was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
-        if was != is_now:
-            moved = is_moved(path, (before, was), (now, is_now), run)
+        edited = run is not None and was == is_now and is_edited(path, is_now, run)
+        if was != is_now or edited:
+            moved = not edited and is_moved(path, (before, was), (now, is_now), run)
             effects = () if moved else key.affects
             targets = frozenset(
                 target for effect in effects for target in _targets(effect, path_parts(path, key), before, now)
             )
-            yield KeyChange(path=path, key=key, before=was, now=is_now, targets=targets, moved=moved)
+            named = (OLD_CODE, EDITED_CODE) if edited else (was, is_now)
+            yield KeyChange(path=path, key=key, before=named[0], now=named[1], targets=targets, moved=moved)
 
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
@@ -173,7 +177,8 @@ def _signals(key_parts: tuple[str, ...], both: tuple[Recipe, Recipe]) -> Iterato
     measured: set[str] = {*now.filter.signals}
     families: set[str] = set()
     if path == "filter.signals":
-        families = measured - {*before.filter.signals}
+        known = {before.whole_name(name) for name in before.filter.signals}  # the copy in a run has whole paths
+        families = {name for name in measured if now.whole_name(name) not in known}
     elif path == "filter.rationale" or (root == STUDENT and any(_fits_student(recipe) for recipe in both)):
         families = {STUDENT}
     elif root == "filter":

@@ -23,7 +23,7 @@ from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DATASET, by_number
 from distill.errors import DataError, RecipeError
-from distill.extensions import EXPORT_FORMATS, FAILURES, describe, problem
+from distill.extensions import EXPORT_FORMATS, FAILURES, call, describe, problem
 from distill.recipe.recipe import Recipe
 from filters.dataset.export_formats import (
     DATASET_INFO,
@@ -204,7 +204,7 @@ def _readme(
 def record_of(made: ExportFormat, example: DatasetRow, paths: Sequence[str]) -> bytes:
     """The JSON of an example. Raises what the format raises, and TypeError for what is no record."""
     assert made.record is not None
-    record = made.record(example, paths)
+    record = call(made.record, example, paths)
     if not isinstance(record, Mapping):
         raise TypeError(f"the record is {type(record).__name__}, not a table of keys and values")
     data = redact.dumps(record)

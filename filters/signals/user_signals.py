@@ -22,6 +22,8 @@ from filters.signals.base import STATES, VALUE_TYPES, Extractor, SignalOfEachTra
 from filters.signals.schema import FACTS
 
 _KEY = "filter.signals"
+_LONGEST_TEXT = 10_000
+"""Tables hold the texts of all traces."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -109,7 +111,7 @@ def identity(extractor: Extractor) -> dict[str, str]:
 def build(family: type[Extractor], recipe: Recipe) -> Extractor:
     """A family with the parameters that it takes from the recipe. Raises RecipeError where one from outside fails."""
     try:
-        built = family.from_recipe(recipe)
+        built = extensions.call(family.from_recipe, recipe)
         if not isinstance(built, family):
             raise TypeError(f"it returned {type(built).__name__}, not {family.__name__}")
     except extensions.FAILURES as error:
@@ -133,7 +135,7 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
     """
     if _is_own(type(extractor)):
         return extractor.measure(sample, traces)
-    rows = list(extractor.measure(sample, list(traces)))
+    rows = extensions.call(lambda: list(extractor.measure(sample, list(traces))))
     if len(rows) != len(traces):
         raise ValueError(f"measure returned {len(rows)} rows for {len(traces)} traces")
     names, state = set(extractor.columns.names), f"{extractor.name}_state"
@@ -144,17 +146,19 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
             raise ValueError(f"{state} is {row.get(state)!r:.60}; it is one of {', '.join(STATES)}")
     table = pa.Table.from_pylist(rows, schema=extractor.columns)
     for column in table.schema:
-        _check_numbers(column, [row.get(column.name) for row in rows])
+        _check_values(column, [row.get(column.name) for row in rows])
     return list(table.to_pylist())
 
 
-def _check_numbers(column: "pa.Field[Any]", values: Iterable[Any]) -> None:
-    """Raise ValueError for what Arrow takes for a number, and what would be another number or none in a rule."""
+def _check_values(column: "pa.Field[Any]", values: Iterable[Any]) -> None:
+    """Raise ValueError for what would be another number or none in a rule, and for a text that is no measurement."""
     for value in values:
         if value is None:
             continue
         if column.type == VALUE_TYPES["count"] and (value != int(value) or value < 0):
             raise ValueError(f"{column.name} is {value!r:.60}; a count is a whole number of at least 0")
+        if column.type == VALUE_TYPES["text"] and len(value) > _LONGEST_TEXT:
+            raise ValueError(f"{column.name} has {len(value):,} characters; a text has {_LONGEST_TEXT:,} at most")
         if column.type == VALUE_TYPES["number"] and not isfinite(value):
             raise ValueError(f"{column.name} is {value!r:.60}; leave out what is no number")
 

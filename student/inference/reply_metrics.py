@@ -14,7 +14,7 @@ from typing import Any, Literal
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
 from distill.data.gold_answers import VOTES
 from distill.errors import RecipeError
-from distill.extensions import FAILURES, describe
+from distill.extensions import FAILURES, call, describe
 from distill.reports.metric_table import OTHERS, Kind, Measure
 from distill.stats import intervals
 from distill.types import Sample
@@ -243,7 +243,7 @@ def _value(metric: Metric, sample: Sample, prediction: Prediction) -> Value:
     assert metric.value is not None
     where = f"eval.metrics: {metric.name} on sample {sample.id}"
     try:
-        value = metric.value(sample, dict(prediction))
+        value: Value = call(metric.value, sample, dict(prediction))
         if value is None:
             return None
         if metric.kind == "share" and value in (True, False):

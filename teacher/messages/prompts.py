@@ -16,7 +16,7 @@ import orjson
 from distill import redact
 from distill.artifacts.manifest import canonical
 from distill.errors import RecipeError
-from distill.extensions import FAILURES, PROMPTS, Extension, call_fault, describe, load_once
+from distill.extensions import FAILURES, PROMPTS, Extension, call, call_fault, describe, load_once
 from distill.recipe.sections.rounds import REPLY
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
@@ -93,7 +93,7 @@ def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     shown = replace(sample, answers=sample.answers if teacher.hinted else (), meta=copy.deepcopy(sample.meta))
     where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
     try:
-        text = extension.loaded(shown)
+        text = call(extension.loaded, shown)
     except FAILURES as error:
         raise RecipeError(f"{where} failed on sample {sample.id}: {describe(error)}") from error
     if not (isinstance(text, str) and text.strip()):

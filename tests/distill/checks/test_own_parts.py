@@ -137,5 +137,7 @@ def test_a_signal_that_waits_is_a_warning_and_no_other_check_waits_for_it(
 def test_an_answer_type_that_refuses_the_gold_answer_itself_is_a_problem(world: Path) -> None:
     (found,) = checked(world, "answer_type", "False")
     assert found.state == "problem" and "is wrong where a teacher gives this very answer" in found.message
+    (found,) = checked(world, "answer_type", "None")
+    assert found.state == "warning" and "is undecided about each of 40 gold answers" in found.message
     (found,) = checked(world, "answer_type", "'yes'")
     assert "it returned 'yes'; a verdict is True, False or None" in found.message

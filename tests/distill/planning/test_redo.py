@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,35 @@ def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_th
     }
     assert f"distill train {recipe} --run {run} --stage reason --fresh" in text
     assert "--stage polish" not in text
+
+
+def test_an_edited_file_of_own_code_is_a_change_and_a_moved_one_is_none(tmp_path: Path, recipe: Path) -> None:
+    """Each stage notes the digest of the file."""
+    recipe.write_text(
+        recipe.read_text().replace("[eval]", '[eval]\nmetrics = ["mine.py:own_short"]')
+        + '[filter]\nsignals = ["answer", "mine.py:Hedging"]\n'
+    )
+    code = recipe.parent / "mine.py"
+    code.write_text("first = 1\n")
+    run, noted = recipe.parent / "run", f"sha256:{sha256(code.read_bytes()).hexdigest()}"
+    note("generate", run)
+    note("filter", run, fields={"extractors.hedging.code": noted})
+    note("eval", run, fields={"metrics.own_short": noted})
+    (run / "recipe.toml").write_text(load(recipe).to_toml())
+    before = load(run / "recipe.toml")
+    assert "no key differs" in redo_text(before, load(recipe), run)
+    more = compare_recipes(before, changed(recipe, filter__signals='["answer", "length", "mine.py:Hedging"]'), run)
+    assert more.parts("signals") == ["length"]
+    code.write_text("first = 2\n")
+    redo = compare_recipes(before, load(recipe), run)
+    assert {change.path for change in redo.changes} == {"filter.signals", "eval.metrics"}
+    assert {"filter", "eval"} <= {*redo.causes}
+    assert "the file, edited or gone" in redo_text(before, load(recipe), run)
+    moved = tmp_path / "moved"
+    recipe.parent.rename(moved)
+    (moved / "mine.py").write_text("first = 1\n")
+    redo = compare_recipes(load(moved / "run/recipe.toml"), load(moved / recipe.name), moved / "run")
+    assert not redo.causes and all(change.moved for change in redo.changes)
 
 
 def test_a_rule_decides_again_and_asks_and_measures_nothing(recipe: Path, run: Path) -> None:

@@ -196,13 +196,15 @@ def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
         ("sys.exit(3)", "SystemExit: 3"),
         ("(_ for _ in ()).throw(ValueError('half \\ud800'))", "ValueError: half \ufffd"),
         ("judge('a', 'b', 'own_unknown')", "DataError: "),
+        ("(_ for _ in ()).throw(PanicException('index out of range'))", "PanicException: index out of range"),
         ("(_ for _ in ()).throw(Unspeakable())", "Unspeakable"),
     ],
 )
 def test_what_would_be_another_number_or_end_the_run_is_an_error_of_the_trace(world, run, value, reason):
     body = HEDGING.replace("sum(map(trace.reasoning.lower().split().count, self.words))", value)
     (world / "mine.py").write_text(
-        "import sys\nfrom distill.answers.verdicts import judge\nclass Unspeakable(Exception):\n"
+        "import sys\nfrom distill.answers.verdicts import judge\nclass PanicException(BaseException):\n    pass\n"
+        "class Unspeakable(Exception):\n"
         f"    def __str__(self):\n        raise ValueError\n{body}"
     )
     done = apply(recipe(world, OWN.replace('drop = "answer_verdict', 'drop = "id is null and answer_verdict')), run)
@@ -223,6 +225,17 @@ def test_a_row_that_a_rule_would_misread_is_an_error_of_the_trace(world, run, ol
         text.replace("self.words))}", "self.words)) * float('nan')}" if "nan" in message else "self.words))}")
     )
     apply(recipe(world, OWN), run)
+    assert all(message in row["signal_errors"] for row in rows(run).values())
+
+
+def test_a_text_that_is_no_measurement_is_an_error_of_the_trace(world, run):
+    """Tables hold it for all traces."""
+    text = HEDGING.replace('("count", "words of doubt")', '("text", "x")').replace(
+        "sum(map(", "'x' * 20_000 or sum(map("
+    )
+    (world / "mine.py").write_text(text)
+    apply(recipe(world, OWN.replace("hedging_words > 0", "hedging_words = 'x'")), run)
+    message = "hedging_words has 20,000 characters; a text has 10,000 at most"
     assert all(message in row["signal_errors"] for row in rows(run).values())
 
 
