@@ -6,6 +6,7 @@ other file beside it: its digest stands for all its code. The package that uses 
 
 import ast
 import hashlib
+import json
 import logging
 import re
 import sys
@@ -42,6 +43,7 @@ FAILURES = (Exception, SystemExit)
 _LONGEST_MESSAGE = 500
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _MODULE = "cot_distill_file_"
+_PROJECT = ("distill", "teacher", "filters", "student")
 _packages: set[str] = set()
 """Modules of installed packages that brought something."""
 _files: dict[str, "LoadedFile"] = {}
@@ -251,17 +253,24 @@ def _imported_beside(path: Path, source: bytes) -> str:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
             for name in {name.partition(".")[0] for name in names}:
-                beside = next(
-                    (each for each in (path.parent / f"{name}.py", path.parent / name) if each.exists()), None
-                )
-                # An installed package may have its source there.
-                if (
-                    beside is not None
-                    and _is_found_at(name, beside)
-                    and name not in metadata.packages_distributions()
-                ):
-                    return beside.name
+                for beside in (path.parent / f"{name}.py", path.parent / name):
+                    if beside.exists() and _is_found_at(name, beside) and not _is_installed(name, path.parent):
+                        return beside.name
     return ""
+
+
+def _is_installed(name: str, folder: Path) -> bool:
+    """Whether a module with its source in this folder is of an installed package, or of this project."""
+    if name in _PROJECT or name in metadata.packages_distributions():
+        return True
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname  # here, because few files need it: 20 ms
+
+    # A package in development mode lists no modules.
+    origins = (package.read_text("direct_url.json") for package in metadata.distributions())
+    parsed = (json.loads(origin) for origin in origins if origin and "editable" in origin)
+    places = {Path(url2pathname(urlsplit(each["url"]).path)) for each in parsed}
+    return not places.isdisjoint((folder, *folder.parents))
 
 
 def _is_found_at(name: str, place: Path) -> bool:

@@ -1,11 +1,13 @@
 """Code from outside the project: what is told of it before it runs, and how its errors are written."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import installed_package
 import pytest
 
+from distill import extensions
 from distill.answers.user_types import UserAnswerType
 from distill.data import formats, source_answer_types
 from distill.errors import RecipeError
@@ -133,6 +135,30 @@ def test_an_installed_package_with_its_source_beside_the_file_may_be_imported(
     (tmp_path / "own_parts-1.2.dist-info/top_level.txt").write_text("helper\n")
     (tmp_path / "mine.py").write_text("from helper import more as part\n")
     assert load_part(PROMPTS, "mine.py:part", "teachers.t.prompt", tmp_path, lambda _: "").loaded == 1
+
+
+def test_a_package_in_development_mode_may_lie_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists no modules."""
+    folder = tmp_path / "work"
+    (folder / "recipes").mkdir(parents=True)
+    (folder / "recipes/helper.py").write_text("more = 1\n")
+    (folder / "recipes/mine.py").write_text("from helper import more as part\n")
+    installed_package.install(tmp_path / "site", monkeypatch, {}, {})
+    origin = {"url": folder.as_uri(), "dir_info": {"editable": True}}
+    (tmp_path / "site/own_parts-1.2.dist-info/direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(str(folder / "recipes"))
+    assert load_part(PROMPTS, "mine.py:part", "teachers.t.prompt", folder / "recipes", lambda _: "").loaded == 1
+
+
+def test_a_file_in_a_clone_of_this_project_may_import_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "filters").mkdir()
+    (tmp_path / "mine.py").write_text("from filters.signals.base import OK as part\n")
+    monkeypatch.setattr(extensions, "_is_found_at", lambda name, place: True)
+    monkeypatch.setattr(extensions.metadata, "packages_distributions", dict)
+    monkeypatch.setattr(extensions.metadata, "distributions", tuple)
+    assert load_part(PROMPTS, "mine.py:part", "teachers.t.prompt", tmp_path, lambda _: "").loaded == "ok"
 
 
 class _Unspeakable(Exception):
