@@ -83,3 +83,16 @@ def test_a_signal_reaches_the_program_and_is_how_it_ends(number: int) -> None:
             return
         time.sleep(0.1)
     pytest.fail("the fork lives on")
+
+
+def test_open_files_of_high_numbers_are_passed_on_and_no_others_are_open() -> None:
+    reader, writer = os.pipe()
+    high = [os.dup2(writer, number) for number in (300, 257)]
+    code = "import os; os.write(300, b'a'); os.write(257, b'b'); print(sorted(map(int, os.listdir('/proc/self/fd'))))"
+    status, said, errors = ran("-c", code, pass_fds=high)
+    for file in (writer, *high):
+        os.close(file)
+    with os.fdopen(reader, "rb") as passed:
+        assert passed.read() == b"ab"
+    listed = 3  # by the listing itself
+    assert (status, said, errors) == (0, f"{[0, 1, 2, listed, 257, 300]}\n", "")

@@ -7,6 +7,7 @@ moment, and nothing that the fork has started. What the fork starts with `sys.ex
 
 import atexit
 import contextlib
+import fcntl
 import json
 import multiprocessing
 import os
@@ -42,8 +43,6 @@ if status < 0:
 os._exit(status)
 """
 _MOST_FILES = 64
-_ABOVE = 256
-"""Files have no number from here on."""
 
 
 def write(address: str) -> Path:
@@ -120,12 +119,13 @@ def _become(call: dict[str, Any], files: list[int]) -> NoReturn:
 
 def _take(files: list[int], numbers: list[int]) -> None:
     """Have these open files under these numbers, and no others."""
-    for place, file in enumerate(files):
-        os.dup2(file, _ABOVE + place)
-    os.closerange(0, _ABOVE)
-    for place, number in enumerate(numbers):
-        os.dup2(_ABOVE + place, number)
-    os.closerange(_ABOVE, _ABOVE + len(files))
+    above = max(numbers, default=2) + 1
+    kept = [fcntl.fcntl(file, fcntl.F_DUPFD, above) for file in files]
+    os.closerange(0, above)
+    for file, number in zip(kept, numbers, strict=True):
+        os.dup2(file, number)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    os.closerange(above, highest + 1)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         # As Python opens them: lines of errors at once.
         how: dict[str, Any] = {"mode": "w", "errors": "backslashreplace", "buffering": 1} if number == 2 else {}
