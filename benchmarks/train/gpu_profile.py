@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import train_world as world
+from gpu_checks.speed import WIDE
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from train_runs import Contestant, TimedRun, ours, slug
@@ -35,7 +36,6 @@ SETTINGS: dict[str, dict[str, str]] = {
     "compile, passes of 8,192": {"stage.kernels": '"compile"', "stage.micro_batch_tokens": "8192"},
     "compile, passes of 65,536": {"stage.kernels": '"compile"', "stage.micro_batch_tokens": "65536"},
 }
-WIDE = {"stage.batch_tokens": "131072", "stage.micro_batch_tokens": "32768", "stage.micro_batch_images": "1024"}
 TOKENS = {"short-vqa": 95, "captions": 125, "rationales": 480}
 """About so many tokens a row."""
 KINDS: tuple[tuple[str, str], ...] = (

@@ -34,12 +34,9 @@ def is_edited(path: str, value: Any, run: Path) -> bool:
 
 def is_same_code(path: str, before: Any, now: Any, run: Path) -> bool:
     """Whether a key only names other files with the content that the run noted."""
-    return (
-        not is_edited(path, now, run)
-        and bool(_noted(path, run))
-        and _other_parts(before) == _other_parts(now)
-        and bool(_files(now))
-    )
+    noted, files = _noted(path, run), _files(now)
+    same_files = bool(noted and files) and all(_digest(file) in noted for file, _ in files)
+    return same_files and _other_parts(before) == _other_parts(now)
 
 
 def _noted(path: str, run: Path) -> set[str]:

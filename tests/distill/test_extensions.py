@@ -1,4 +1,4 @@
-"""Code from outside the project: what is told of it before it runs, and how its errors are written."""
+"""Code from outside the project: what is checked before it runs, and how its errors are written."""
 
 import json
 from pathlib import Path
