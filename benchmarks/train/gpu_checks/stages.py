@@ -91,9 +91,13 @@ def layers(ground: Ground) -> tuple[str, dict[str, Any]]:
         "liger": (2, {"stage.kernels": '"liger"'}),
         "compile, sdpa": (2, {"stage.kernels": '"compile"', "student.attention": '"sdpa"'}),
         "lora, compile": (3, {"stage.kernels": '"compile"', "stage.lora": LORA}),
-        "auto": (2, {"stage.kernels": '"auto"'}),
     }
     return _kinds(ground, kinds)
+
+
+def chosen(ground: Ground) -> tuple[str, dict[str, Any]]:
+    """A stage that chooses the fastest layers by a trial."""
+    return _kinds(ground, {"auto": (2, {"stage.kernels": '"auto"'})})
 
 
 def compiled(ground: Ground) -> tuple[str, dict[str, Any]]:

@@ -131,15 +131,25 @@ def test_layers_that_take_rows_one_by_one_read_their_sizes_once(monkeypatch):
     assert len(reads) == 1
 
 
-def test_the_check_of_a_card_goes_through_without_one(tmp_path: Path):
+def check_of_a_card(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     script = ROOT / "benchmarks" / "train" / "gpu_check.py"
-    done = subprocess.run(
-        [sys.executable, script, "--dry-run", "--only", "attention", "head", "--out", tmp_path],
+    return subprocess.run(
+        [sys.executable, script, "--dry-run", "--out", out, *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
         env={"PYTHONPATH": f"{ROOT}:{script.parent}", "PATH": "/usr/bin:/bin"},
     )
+
+
+def test_the_check_of_a_card_goes_through_without_one(tmp_path: Path):
+    done = check_of_a_card(tmp_path, "--only", "attention", "head")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", "attention"], ["ok", "head"]]
+
+
+def test_a_check_of_a_card_that_does_not_end_in_time_is_a_problem(tmp_path: Path):
+    done = check_of_a_card(tmp_path, "--only", "head", "--minutes", "0")
+    assert done.returncode == 1
+    assert done.stdout.split()[:2] == ["problem", "head"] and "did not end in time" in done.stdout
