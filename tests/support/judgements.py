@@ -4,8 +4,8 @@
 
 writes tests/data/judgements.json anew. Raise the version of every signal in SIGNALS first: run directories keep
 verdicts, and a verdict of another judge is stale. The judgements are those of the labelled pairs, of predictions
-beside the gold answer of another pair, of both texts in each other's place, and of numbers that are one off. The
-symbolic voter is not asked, because it has limits of time.
+beside the gold answer of another pair, of both texts in each other's place, and of numbers that are one off, with a
+tolerance. The symbolic voter is not asked, because it has limits of time.
 """
 
 import hashlib
@@ -13,13 +13,15 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 from labelled_pairs import read_pairs
 
-from distill.answers import verdicts
+from distill.answers import math_worker, verdicts
 from distill.answers.consistency import find_conclusion
 from distill.answers.final_answer import final_answer
 from filters.signals.registry import FAMILIES
@@ -28,6 +30,20 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "data" / "judgements.json"
 SIGNALS = ("agreement", "answer", "conclusion", "contamination")
 """Families whose values come from the judge."""
+PAIRS = read_pairs()
+
+
+def judge_pair(pair: Mapping[str, Any]) -> verdicts.Judgement:
+    return verdicts.judge(
+        pair["prediction"], pair["gold"], pair["type"], options=pair.get("options"), question=pair.get("question", "")
+    )
+
+
+@cache
+def without_vote(index: int) -> tuple[verdicts.Judgement, bool]:
+    """The judgement of a pair without the symbolic voter, and whether the voter is asked about it otherwise."""
+    with mock.patch.object(math_worker, "vote_on_expressions", return_value=None) as vote:
+        return judge_pair(PAIRS[index]), vote.called
 
 
 def signal_versions() -> dict[str, str]:
@@ -37,42 +53,40 @@ def signal_versions() -> dict[str, str]:
 def judgements() -> Iterator[tuple[str, str]]:
     """What is judged, and the judgement as one text; always in the same order."""
     families = defaultdict(list)
-    for pair in read_pairs():
-        families[pair["family"]].append(pair)
+    for index, pair in enumerate(PAIRS):
+        families[pair["family"]].append(index)
     for family, members in sorted(families.items()):
         others = random.Random(family).sample(members, len(members))
-        for number, (pair, other) in enumerate(zip(members, others, strict=True)):
-            prediction = pair["prediction"]
-            yield _judged(prediction, pair, 0.05)
+        for number, (index, other) in enumerate(zip(members, others, strict=True)):
+            pair = PAIRS[index]
+            prediction, gold = pair["prediction"], pair["gold"]
+            yield _as_texts(prediction, gold, without_vote(index)[0])
             match number % 4:
-                case 0 if isinstance(pair["gold"], str):
-                    yield _judged(pair["gold"], {"gold": prediction, "type": None})
+                case 0 if isinstance(gold, str):
+                    yield _judged(gold, {"gold": prediction, "type": None})
                 case 1:
                     yield _read(prediction)
                 case 2:
-                    yield _judged(prediction, other)
+                    yield _judged(prediction, PAIRS[other])
                 case 3:
                     yield _one_off(pair)
 
 
 def _judged(prediction: str, pair: Mapping[str, Any], tolerance: float = 0.0) -> tuple[str, str]:
-    result = verdicts._judge(
-        prediction,
-        pair["gold"],
-        pair["type"],
-        tolerance,
-        pair.get("options"),
-        ask_worker=False,
-        question=pair.get("question", ""),
-    )
+    gold, options, question = pair["gold"], pair.get("options"), pair.get("question", "")
+    result = verdicts._judge(prediction, gold, pair["type"], tolerance, options, ask_worker=False, question=question)
+    return _as_texts(prediction, gold, result)
+
+
+def _as_texts(prediction: str, gold: object, result: verdicts.Judgement) -> tuple[str, str]:
     error = "" if result.relative_error is None else f" {result.relative_error:.2g}"
-    return f"{prediction!r} for {pair['gold']!r}", f"{result.answer_type} {result.verdict} {result.reason}{error}"
+    return f"{prediction!r} for {gold!r}", f"{result.answer_type} {result.verdict} {result.reason}{error}"
 
 
 def _one_off(pair: Mapping[str, Any]) -> tuple[str, str]:
     """The judgement of the prediction whose last digit is one more."""
     text = re.sub(r"\d(?=\D*$)", lambda digit: str((int(digit[0]) + 1) % 10), pair["prediction"])
-    return _judged(text, pair)
+    return _judged(text, pair, 0.05)
 
 
 def _read(text: str) -> tuple[str, str]:

@@ -14,14 +14,13 @@ from typing import Any
 import judgements
 import orjson
 import pytest
-from labelled_pairs import pairs_version, read_pairs
+from labelled_pairs import pairs_version
 
 from distill.answers import verdicts
-from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 Pair = Mapping[str, Any]
-ALL_PAIRS: list[Pair] = read_pairs()
+ALL_PAIRS: list[Pair] = judgements.PAIRS
 PAIRS = [pair for pair in ALL_PAIRS if pair["source"] == "suite"]
 ADVERSARIAL = [pair for pair in ALL_PAIRS if pair["source"] == "adversarial"]
 PARTS = sorted({(pair["source"], pair["part"]) for pair in ALL_PAIRS})
@@ -35,10 +34,8 @@ NEEDLESSLY_OPEN = 0.06
 
 @cache
 def verdict_at(index: int) -> str:
-    pair = ALL_PAIRS[index]
-    return judge(
-        pair["prediction"], pair["gold"], pair["type"], options=pair.get("options"), question=pair.get("question", "")
-    ).verdict
+    judged, asks_voter = judgements.without_vote(index)
+    return (judgements.judge_pair(ALL_PAIRS[index]) if asks_voter else judged).verdict
 
 
 def shares(source: str, part: str) -> Counter[str]:
@@ -161,7 +158,10 @@ def test_what_careful_readers_leave_open_is_seldom_decided() -> None:
     assert len(decided) <= 0.06 * len(open_pairs), [ALL_PAIRS[index] for index in decided]
 
 
-def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction() -> None:
+def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verdicts, "_judge", cache(verdicts._judge))  # each direction is judged once
     for pair in PAIRS:
         one, other, kind = pair["gold"], pair["prediction"], pair["type"]
         there, back = verdicts.equivalent(one, other, kind), verdicts.equivalent(other, one, kind)
