@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,6 +68,10 @@ class Commands(TyperGroup):
 
 def _refused(error: OSError) -> StorageError:
     """What the operating system refuses (a disk, a file), with the place in the code that asked for it."""
+    from distill.artifacts.files import TAKEN, taken
+
+    if error.errno in TAKEN:
+        return taken(error.filename)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return StorageError(
         f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "
@@ -184,6 +189,10 @@ def main() -> None:
         say(traceback.format_exc())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(code))  # another signal does not wait for threads
+    if interrupts.is_noted():  # one of them may never end
+        last = threading.Timer(interrupts.left_s(), os._exit, (code,))
+        last.daemon = True
+        last.start()
     _code.append(code)
     sys.exit(code)
 

@@ -41,7 +41,7 @@ def _numbers(*names: str) -> frozenset[int]:
 
 _NO_LINKS: Final = _numbers("EPERM", "EACCES", "EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EINVAL", "EXDEV", "EMLINK")
 """Errors of a file system that gives no file, or not this one, a second name."""
-_TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST")
+TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY")
 _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
     (_numbers("EMFILE", "ENFILE"), "raise the limit of open files (ulimit -n)"),
@@ -113,17 +113,22 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _TAKEN:
-            raise StorageError(
-                f"{path}: a file stands where a folder has to be, or a folder for a file; "
-                "move it away, or choose another place"
-            ) from error
+        if error.errno in TAKEN:
+            raise taken(path) from error
         if not (remedy := storage_remedy(error)):
             raise
         raise StorageError(
             f"{path}: cannot write: {os.strerror(error.errno or 0)}; finished work is intact, "
             f"{remedy} and run the same command again"
         ) from error
+
+
+def taken(path: Path | str) -> StorageError:
+    """What to say of one of the errors `TAKEN` at this path."""
+    return StorageError(
+        f"{path}: a file stands where a folder has to be, or a folder for a file; "
+        "move it away, or choose another place"
+    )
 
 
 def storage_remedy(error: OSError) -> str:
@@ -166,20 +171,40 @@ def _replace(new: Path, path: Path) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`."""
+    """A temporary folder that takes the name `out` when the block ends well. DataError if something is at `out`.
+
+    Of several processes one writes; the others get BusyError. What a killed one left is removed.
+    """
     if out.exists() and (not out.name or not out.is_dir() or any(out.iterdir())):  # "." has no name
         raise DataError(f"{out}: it already exists; give a new folder")
     temporary = out.with_name(f".{out.name}.tmp")
-    with storage_errors(out):
+    with storage_errors(out), _only_writer(out):
         shutil.rmtree(temporary, ignore_errors=True)
         try:
-            temporary.mkdir(parents=True)
+            temporary.mkdir()
             yield temporary
             if out.exists():
                 out.rmdir()
             temporary.rename(out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _only_writer(out: Path) -> Iterator[None]:
+    """Hold the name of a new folder by a lock file beside it, which is removed at the end."""
+    path = out.with_name(f".{out.name}{LOCK}")
+    make_folder(out.parent)
+    with path.open("ab") as file:
+        # A writer that ended just now has removed this lock file, and the next one has another.
+        is_there = try_lock(file.fileno()) and path.exists()
+        if not is_there or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            raise BusyError(f"{out}: another process is writing it; wait for it, or choose another place")
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows removes no open file
+                path.unlink()
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:

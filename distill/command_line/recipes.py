@@ -23,9 +23,8 @@ def list_recipes() -> None:
     """List the shipped recipes; `distill recipes` alone does it, too."""
     from distill.recipe.loading import shipped
 
-    for name, path in shipped().items():
-        purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        show(f"{name:<24} {purpose}")
+    purposes = {name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in shipped().items()}
+    show("\n".join(f"{name:<24} {purpose.lstrip('# ')}" for name, purpose in purposes.items()))
 
 
 @app.command("copy")

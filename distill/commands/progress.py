@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
-from io import StringIO, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -64,16 +64,8 @@ def _escape_lacking(error: UnicodeError) -> tuple[str, int]:
 
 def show(text: object) -> None:
     """Print a command's result to stdout. Raises StorageError when it cannot be written there."""
-    try:
-        sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise  # its reader has seen enough, as `head` has
-    except OSError as error:
-        raise StorageError(
-            f"stdout cannot be written ({error.strerror}); all files of the run are written: run the same command "
-            "again to see its result"
-        ) from None
+    sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
+    sys.stdout.flush()
 
 
 def show_json(value: Any) -> None:
@@ -123,30 +115,41 @@ class _Masked:
     """A text stream that masks known secrets in what is written to it.
 
     What `may_be_lost` is dropped when the stream fails: no run ends because its log's disk is full or its terminal is
-    gone.
+    gone. Any other stream that failed refuses all later text with the same error: a library may drop the first one.
     """
 
     def __init__(self, stream: TextIO, *, may_be_lost: bool = False) -> None:
         self._stream = stream
         self._may_be_lost = may_be_lost
+        self._failure: OSError | None = None
 
     def write(self, text: str) -> int:
+        if self._failure is not None:
+            raise self._failure
         with self._guarded():
             self._stream.write(redact.exact(text))
         return len(text)
 
     def flush(self) -> None:
-        with self._guarded():
-            self._stream.flush()
+        if self._failure is None:
+            with self._guarded():
+                self._stream.flush()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except OSError:
+        except BrokenPipeError as error:
             if not self._may_be_lost:
-                self._stream = StringIO()  # the end of the process flushes it again
+                self._failure = error  # its reader has seen enough, as `head` has
                 raise
+        except OSError as error:
+            if not self._may_be_lost:
+                self._failure = StorageError(
+                    f"stdout cannot be written ({error.strerror}); all files of the run are written: run the same "
+                    "command again to see its result"
+                )
+                raise self._failure from None
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NOTED_S = 60.0
+LAST_S = 10.0
+"""So long after an interrupt the threads of a command may go on: a request to a store gets its answer."""
 _changed = threading.Condition()
 _noted_until_s = 0.0
 _signal = int(signal.SIGINT)
@@ -45,6 +47,11 @@ def forget() -> None:
 
 def is_noted() -> bool:
     return time.monotonic() < _noted_until_s
+
+
+def left_s() -> float:
+    """The rest of `LAST_S` since an interrupt was noted."""
+    return max(0.0, _noted_until_s - NOTED_S + LAST_S - time.monotonic())
 
 
 @contextmanager

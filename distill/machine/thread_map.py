@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from distill.machine import interrupts
@@ -20,17 +20,23 @@ def thread_map(
     """`work` of every item, in their order.
 
     No more than `ahead` items are taken before their results are, so that few results wait in memory. The default is
-    one for each thread.
+    one for each thread. After an interrupt it does not wait for work that does not end, as code of a user may.
     """
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="map") as pool, interrupts.noted():
-        try:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="map")
+    try:
+        with interrupts.noted():
             for item in items:
                 waiting.append(pool.submit(work, item))
                 if len(waiting) == (ahead or threads):
-                    yield waiting.popleft().result()
+                    yield waiting[0].result()
+                    waiting.popleft()
             while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+                yield waiting[0].result()
+                waiting.popleft()
+    finally:
+        for future in waiting:
+            future.cancel()
+        if interrupts.is_noted():
+            wait(waiting, timeout=interrupts.left_s())
+        pool.shutdown(wait=not interrupts.is_noted())

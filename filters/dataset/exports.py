@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill import redact
-from distill.artifacts.files import storage_errors
+from distill.artifacts.files import new_folder, storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DATASET, by_number
 from distill.errors import DataError, RecipeError
@@ -69,10 +69,8 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
         )
     chosen = chosen_formats(formats, Path.cwd())
     require_finished(run, "filter", next_step="run `distill filter` first")
-    # "." has no name, and the folder is replaced.
-    if destination.exists() and (not destination.name or not destination.is_dir() or any(destination.iterdir())):
-        raise DataError(f"{destination}: it already exists; nothing was written, choose a new folder")
-    return write(run / "filter" / DATASET, destination, chosen, name=run.resolve().name)
+    with new_folder(destination) as folder:
+        return write(run / "filter" / DATASET, folder, chosen, name=run.resolve().name)
 
 
 def write(

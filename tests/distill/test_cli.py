@@ -184,6 +184,14 @@ def test_a_training_that_is_refused_after_the_comparison_of_data_leaves_no_run_b
     assert (tmp_path / "runs/mine/notes.txt").read_text() == "mine"
 
 
+def test_a_folder_in_the_place_of_a_file_is_named_with_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").touch()
+    (tmp_path / "generate/manifest.json").mkdir(parents=True)
+    done = CliRunner().invoke(cli.app, ["status", str(tmp_path)])
+    assert done.exit_code == 1
+    assert f"{tmp_path}/generate/manifest.json: a file stands where a folder has to be" in done.output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["status"], ["repair"], ["explain", "abc"], ["view"], ["export", "--out", "out"], ["ask", "a.png", "What?"]],

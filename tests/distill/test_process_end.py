@@ -1,6 +1,7 @@
 """How the process of a command ends: after signals, with streams that fail, in a folder that is gone."""
 
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,29 @@ def test_a_second_signal_does_not_wait_for_threads() -> None:
     assert (done.returncode, done.stderr) == (130, "distill: interrupted\n")
 
 
+def test_an_interrupted_command_waits_for_no_thread_that_does_not_end() -> None:
+    """As the import of a user's own file may: `check` and `generate` read rows by threads."""
+    script = (
+        "import os, signal, sys, threading, time\n"
+        "from distill.machine import interrupts, thread_map\n"
+        "interrupts.LAST_S = 0.5\n"
+        "def load(*_, **__):\n"
+        "    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    list(thread_map.thread_map(time.sleep, [100]))\n"
+        "sys.argv = ['distill', 'check', 'tiny']\n"
+        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
+        "from distill.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr) == (130, "distill: interrupted\n")
+
+
+def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
+    command = f"{shlex.quote(sys.executable)} -m distill recipes | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 1
+
+
 def test_a_signal_before_the_command_is_read_has_its_own_code() -> None:
     script = (
         "import os, signal, sys; sys.argv = ['distill', '--version']\nfrom distill import cli\n"
@@ -58,9 +82,12 @@ def test_a_signal_before_the_command_is_read_has_its_own_code() -> None:
     assert (done.returncode, done.stderr) == (143, "")
 
 
-def test_a_version_that_cannot_be_written_is_one_message() -> None:
+@pytest.mark.parametrize("asked", ["--version", "--help", "export --help"])
+def test_what_cannot_be_written_to_stdout_is_one_message(asked: str) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-m", "distill", "--version"], stdout=full, stderr=-1, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "distill", *asked.split()], stdout=full, stderr=subprocess.PIPE, check=False
+        )
     assert done.returncode == 1 and re.fullmatch(rb"distill: stdout cannot be written .*\n", done.stderr)
 
 

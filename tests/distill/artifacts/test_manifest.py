@@ -21,6 +21,7 @@ from distill.artifacts.files import (
     describe,
     directory_sha256,
     locked,
+    new_folder,
     remembered_sha256,
     run_holder,
     set_aside,
@@ -39,7 +40,8 @@ from distill.object_store.local_store import LocalStore
 
 def run_python(program: str, *arguments: Path | str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 # --- journals ---------------------------------------------------------------------------------------------------
@@ -311,6 +313,26 @@ def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> 
         assert f"process {os.getpid()} " in run_holder(tmp_path)
     assert not run_holder(tmp_path)
     with locked(tmp_path):
+        pass
+
+
+def test_a_new_folder_has_one_writer_and_what_a_killed_one_left_is_removed(tmp_path: Path) -> None:
+    out = tmp_path / "above" / "out"
+    program = (
+        "import sys; from pathlib import Path; from distill.artifacts.files import new_folder\n"
+        "with new_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'of the first').touch(); print(flush=True); sys.stdin.read()"
+    )
+    for killed in (True, False):
+        first = run_python(program, out)
+        assert first.stdout and first.stdout.readline()
+        with pytest.raises(BusyError, match="another process is writing it"), new_folder(out):
+            pass
+        if killed:
+            first.kill()
+        first.communicate()
+    assert [path.name for path in out.iterdir()] == ["of the first"] and list(out.parent.iterdir()) == [out]
+    with pytest.raises(DataError, match="give a new folder"), new_folder(out):
         pass
 
 

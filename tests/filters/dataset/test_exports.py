@@ -288,7 +288,7 @@ def test_the_guide_counts_the_texts_that_were_altered(exported):
 def test_an_export_overwrites_nothing_and_needs_a_finished_filter_stage(run, tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/thesis.txt").write_text("precious")
-    with pytest.raises(DataError, match="nothing was written"):
+    with pytest.raises(DataError, match="give a new folder"):
         exports.export(run, ["llava"], tmp_path / "taken")
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.txt"]
     with pytest.raises(StaleError, match="distill filter"):
@@ -308,7 +308,7 @@ def test_the_command_writes_what_is_named_and_says_where(run, exported, tmp_path
     assert [line["message"].split(" with")[0] for line in logged[-2:]] == ["export begins", "export ends"]
     assert (tmp_path / "out/ms-swift.jsonl").read_bytes() == (exported[0] / "ms-swift.jsonl").read_bytes()
     again = CliRunner().invoke(cli.app, [*command, "--dataset", "llava"])
-    assert again.exit_code == 2 and "choose a new folder" in again.output
+    assert again.exit_code == 2 and "give a new folder" in again.output
 
 
 def test_large_series_are_cut_into_tars_and_few_files_are_open_at_once(run, tmp_path, monkeypatch):
@@ -400,7 +400,7 @@ def test_examples_on_which_a_form_fails_are_left_out_and_counted(run, tmp_path, 
 
 def test_the_folder_of_the_terminal_is_no_new_folder(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="choose a new folder"):
+    with pytest.raises(DataError, match="give a new folder"):
         exports.export(run, ALL, Path())
 
 
