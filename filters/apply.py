@@ -37,7 +37,7 @@ from filters.signals import registry, schema
 from filters.signals.base import Extractor
 from filters.signals.schema import MODELS
 from filters.tables import measure
-from filters.tables.fork_server import count_planned, workers_for
+from filters.tables.fork_server import count_traces, workers_for
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import PlannedTraces, index
@@ -91,7 +91,7 @@ def apply(
         for left in folder.rglob(".*.tmp"):
             if left.is_file():  # by a run that was killed
                 left.unlink()
-        with Workers(recipe.filter.workers or workers_for(count_planned(run / "generate"))) as workers:
+        with Workers(recipe.filter.workers or workers_for(count_traces(run / "generate"))) as workers:
             dataset = dataset or LocalDataset(recipe)
             if measured is None:
                 traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows, workers)

@@ -141,17 +141,22 @@ class ResultWriter:
         from filters.report import page
 
         give_back_memory()
+        checking = self.workers.beside(
+            lambda: dataset_checks.measure(self._database(), self.traces, self.recipe.filter.select, self.workers)
+        )
         database = self._database()
         counted = funnel.measure(database)
         give_back_memory()
         found = self._diagnose(database, counted)
         arm_rows = ablation_sets.write(database, self.folder / ARM_DATASETS, self.recipe.seed)
         give_back_memory()
-        health = dataset_checks.measure(database, self.traces, self.recipe.filter.select, self.workers)
-        write_json(self.folder / HEALTH, health.as_fields() | {"diagnosis": found})
         known = card_facts.facts(database)
         give_back_memory()
-        page.write(self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, health, found)
+        page.write(
+            self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, checking.result, found
+        )
+        health = checking.result()
+        write_json(self.folder / HEALTH, health.as_fields() | {"diagnosis": found})
         agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
         return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
 

@@ -93,7 +93,7 @@ def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None
         fingerprint=fingerprint(fields),
         fields=fields,
         inputs={"samples.parquet": samples_content(folder / "samples.parquet")},
-        counts={"planned": traces},
+        counts={"traces": traces},
         outputs=outputs,
     ).write(folder)
 

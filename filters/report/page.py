@@ -4,7 +4,7 @@ A module for each section (`filters.report.*`) computes its numbers in the datab
 decision is made here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,10 @@ def write(
     index: PlannedTraces,
     funnel: Funnel,
     path: Path,
-    health: Health,
+    health: Callable[[], Health],
     findings: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write the page of a database with `signals` and `decisions`."""
+    """Write the page of a database with `signals` and `decisions`. `health` is called last: it may have to wait."""
     facts = table.gather(database, registry.schemas(recipe))
     select = recipe.filter.select
     unit = _unit(facts)
@@ -59,7 +59,6 @@ def write(
         other_pages=html.other_pages(path, path.parent.parent),
         figures=_figures(facts, funnel, unit),
         findings=findings,
-        health=health,
         steps=STEPS,
         funnel=[(step, funnel.total[step]) for step in STEPS],
         groups=[("teacher", list(funnel.by_teacher.items())), ("domain", list(funnel.by_domain.items()))],
@@ -82,6 +81,7 @@ def write(
         selected=selected,
         dropped=dropped,
         examples=examples.load(facts, index, ids),
+        health=health(),
     )
     html.write_page(path, path.parent.parent, page)
 

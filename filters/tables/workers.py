@@ -34,7 +34,7 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: ProcessPoolExecutor | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads: ThreadPoolExecutor | None = None
         if count > 1:
             fork_server.start()
 
@@ -44,8 +44,8 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        if self._thread is not None:
-            self._thread.shutdown()  # its work waits for nothing any more
+        if self._threads is not None:
+            self._threads.shutdown()  # their work waits for nothing any more
 
     def beside(self, work: Callable[[], Result]) -> Future[Result]:
         """Start `work`, which hands tasks to the processes, and go on; if none has started, it is done at once.
@@ -56,8 +56,8 @@ class Workers:
             done: Future[Result] = Future()
             done.set_result(work())
             return done
-        self._thread = self._thread or ThreadPoolExecutor(1)
-        return self._thread.submit(work)
+        self._threads = self._threads or ThreadPoolExecutor(2)
+        return self._threads.submit(work)
 
     def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """`work` of every task, in the order of the tasks; few more tasks are made than are worked on.

@@ -12,7 +12,7 @@ from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import MANIFEST
 from filters import apply, write_result
 from filters.dataset import ablation_sets, card_facts, writer
-from filters.decisions import decide, funnel
+from filters.decisions import dataset_checks, decide, funnel
 from filters.report import page
 from filters.tables.signal_database import ranges
 
@@ -41,7 +41,7 @@ def test_databases_of_the_result_have_a_thread_for_each_worker(run, monkeypatch)
 
     monkeypatch.setattr(decide, "connect", counted)
     apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
-    assert threads_of_databases == [1, 1, 1], "of the decisions, of the report, of the dataset"
+    assert threads_of_databases == [1, 1, 1, 1], "of the decisions, of the dataset, of the checks, of the report"
 
 
 def test_freed_memory_goes_back_between_each_two_steps(run, monkeypatch):
@@ -82,11 +82,12 @@ def test_results_do_not_depend_on_how_many_traces_are_counted_or_sorted_at_once(
     assert whole | {name: b""} == parts | {name: b""}
 
 
-def test_rows_are_written_before_the_decisions_are_counted(run, monkeypatch):
-    """Other machines wait until they can write rows."""
+def test_rows_are_written_and_checked_before_the_decisions_are_counted(run, monkeypatch):
+    """Other machines wait until they can write rows, and processes of this one check while this one counts."""
     order = []
-    start, measure = writer.LocalDataset.start, funnel.measure
+    start, check, measure = writer.LocalDataset.start, dataset_checks.measure, funnel.measure
     monkeypatch.setattr(writer.LocalDataset, "start", lambda *arguments: (order.append("rows"), start(*arguments))[1])
+    monkeypatch.setattr(dataset_checks, "measure", lambda *arguments: (order.append("checks"), check(*arguments))[1])
     monkeypatch.setattr(funnel, "measure", lambda *arguments: (order.append("counts"), measure(*arguments))[1])
     apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
-    assert order == ["rows", "counts"]
+    assert order == ["rows", "checks", "counts"]

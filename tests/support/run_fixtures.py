@@ -135,7 +135,7 @@ def generate_folder(
         fingerprint=fingerprint(fields),
         fields=fields,
         inputs={"samples.parquet": samples_content(folder / "samples.parquet")},
-        counts={"planned": len(traces)},
+        counts={"traces": len(traces)},
         outputs={str(path.relative_to(folder)): describe(path) for path in sorted(folder.glob("*/*.jsonl"))},
     ).write(folder)
     return folder
