@@ -21,7 +21,7 @@ from distill import packages
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError
-from distill.machine import interrupts
+from distill.machine import gpu_memory, interrupts
 from distill.machine.child_process import interrupt
 from distill.redact import encodable
 from student.distributed import processes
@@ -51,6 +51,10 @@ class Commands(TyperGroup):
             raise  # the reader of stdout has seen enough; typer ends the command
         except OSError as error:
             self._end(ctx, _refused(error))
+        except RuntimeError as error:
+            if not gpu_memory.is_out_of_memory(error):
+                raise
+            self._end(ctx, gpu_memory.explained(error))
         except KeyboardInterrupt:
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():

@@ -13,6 +13,7 @@
     ├── StorageError        a disk or an object store refuses a request
     │   └── StoreUnavailable  an object store does not answer now; the request may be sent again
     ├── BusyError           another process works on the same run
+    ├── OutOfMemory         the memory of the GPU does not hold one row of the work
     └── CircuitOpen         too many requests failed; stopped to save money   exit 3
 
 A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
@@ -90,6 +91,10 @@ class StoreUnavailable(StorageError):
 
 class BusyError(DistillError):
     """Another process works on the same run directory."""
+
+
+class OutOfMemory(DistillError):
+    """The memory of the GPU does not hold the work, not even one row of it."""
 
 
 class CircuitOpen(DistillError):

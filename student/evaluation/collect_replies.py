@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
 from distill.artifacts.manifest import fingerprint
 from distill.errors import ModelError, RecipeError
+from distill.machine.gpu_memory import FittingBatches
 from distill.rationale import STYLES, Style, split
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
@@ -90,7 +92,12 @@ class Engines:
 
 Key = tuple[str, bool, str]
 """A student's key, whether the images were left out, and the question's id."""
-OnReplies = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
+
+
+class OnReplies(Protocol):
+    """Gets the replies to some questions, and what else the progress line is to say."""
+
+    def __call__(self, question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]], **facts: str) -> None: ...
 
 
 def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
@@ -200,8 +207,10 @@ def _require_vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
 def _recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> OnReplies:
     """A function that journals replies and reports progress."""
     done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
+    notices: dict[str, str] = {}
 
-    def on_replies(question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
+    def on_replies(question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]], **facts: str) -> None:
+        notices.update(facts)
         for sample, reply in replies:
             key = {"student": work.evaluated.key, "without_image": question_set.without_image, "sample_id": sample.id}
             # A stage that is trained again with the same settings keeps its key.
@@ -210,8 +219,9 @@ def _recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> On
         done[question_set.without_image] += len(replies)
         stage = f"eval {work.evaluated.arm}{f' {NO_IMAGE}' if question_set.without_image else ''}"
         total = len(question_set.samples)
-        if replies:
-            on_progress(Progress(stage=stage, done=done[question_set.without_image], total=total, unit="questions"))
+        if replies or facts:
+            counts = {"done": done[question_set.without_image], "total": total}
+            on_progress(Progress(stage=stage, **counts, unit="questions", facts=notices))
 
     return on_replies
 
@@ -228,17 +238,16 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
         student, processor = students.load_student(recipe, work.evaluated)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     prompter = _prompter(recipe, work.evaluated, session, student, processor)
+    fitting = FittingBatches(lambda text: on_replies(question_set, (), now=text))
+
+    def ask(asked: QuestionSet, part: "generation.Batch") -> list["generation.Reply"]:
+        most, draw = recipe.eval.max_new_tokens, _draw(recipe, asked, part)
+        return generation.generate_replies(student, prompter, asked.samples, part, max_new_tokens=most, draw=draw)
+
     for question_set, batch, missing in _batches(recipe, work, prompter, on_replies):
         started = time.perf_counter()
         with hide_library_output():
-            replies = generation.generate_replies(
-                student,
-                prompter,
-                question_set.samples,
-                batch,
-                max_new_tokens=recipe.eval.max_new_tokens,
-                draw=_draw(recipe, question_set, batch),
-            )
+            replies = fitting.run(batch, partial(ask, question_set))
         seconds = (time.perf_counter() - started) / len(batch)
         on_replies(
             question_set,
@@ -250,9 +259,7 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
         )
 
 
-def _draw(
-    recipe: Recipe, question_set: QuestionSet, batch: Sequence[tuple[int, list[int]]]
-) -> "generation.Draw | None":
+def _draw(recipe: Recipe, question_set: QuestionSet, batch: "generation.Batch") -> "generation.Draw | None":
     """How the replies to a batch are drawn: from its questions and the recipe's seed; None: greedily."""
     from student.inference.generation import Draw
 

@@ -15,7 +15,8 @@ import torch
 from transformers import PreTrainedModel, ProcessorMixin
 from transformers.utils import logging as transformers_logging
 
-from distill.errors import DataError, DistillError
+from distill.errors import DataError
+from distill.machine.gpu_memory import FittingBatches
 from student.data.collate import Collator, InputForm, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.images import ImageStore
@@ -235,18 +236,14 @@ class LikelihoodScorer:
     @torch.inference_mode()
     def _scores(self, collator: Collator, examples: Examples, indexes: Sequence[int]) -> dict[int, Scores]:
         """One forward pass over some rows."""
-        layout = collator(indexes)
-        try:
+
+        def scores(batch: Sequence[int]) -> list[tuple[int, Scores]]:
+            layout = collator(batch)
             surprisals, ranks = response_scores(self._model, layout)
-        except torch.OutOfMemoryError:
-            tokens = sum(len(examples.rows[index].ids) for index in indexes)
-            raise DistillError(
-                f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
-                f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
-                f"filter.student.max_length ({self._limits.max_length:,}) and run again"
-            ) from None
-        bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
-        return {index: (surprisals[begin:end], ranks[begin:end]) for index, (begin, end) in bounds}
+            bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
+            return [(index, (surprisals[begin:end], ranks[begin:end])) for index, (begin, end) in bounds]
+
+        return dict(FittingBatches().run(indexes, scores))
 
 
 def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:

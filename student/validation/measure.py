@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from distill.errors import DataError, ImageError, TooFewRows
+from distill.machine.gpu_memory import FittingBatches
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.validation import Validation
 from distill.types import Sample
@@ -231,11 +233,13 @@ def measure(
 def ask_questions(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
     """A judged reply to every question, in the order of the questions."""
     asked: dict[str, dict[str, Any]] = {}
+    fitting = FittingBatches()
+    ask = partial(
+        generate_replies, model, questions.prompter, questions.samples, max_new_tokens=questions.max_new_tokens
+    )
     for batch in questions.batches:
         with _attending(model, "sdpa"):
-            replies = generate_replies(
-                model, questions.prompter, questions.samples, batch, max_new_tokens=questions.max_new_tokens
-            )
+            replies = fitting.run(batch, ask)
         for (index, _), reply in zip(batch, replies, strict=True):
             asked[questions.samples[index].id] = asdict(reply)
     asked = with_unfinished_rationales(asked, "plain" if questions.plain else "think")
@@ -262,10 +266,11 @@ def held_out_loss(model: PreTrainedModel, held: HeldOut) -> dict[str, Any]:
     """Mean over all response tokens of the rows kept out, each token counted once."""
     surprisal, right, tokens = 0.0, 0, 0
     for batch in held.batches:
-        surprisals, ranks = response_scores(model, held.collate(batch))
-        surprisal += float(surprisals.sum())
-        right += int((ranks == 1).sum())
-        tokens += len(surprisals)
+        passes = FittingBatches().run(batch, lambda rows: [response_scores(model, held.collate(rows))])
+        for surprisals, ranks in passes:
+            surprisal += float(surprisals.sum())
+            right += int((ranks == 1).sum())
+            tokens += len(surprisals)
     return {"loss": surprisal / tokens, "token_accuracy": right / tokens, "response_tokens": tokens}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 import student_worlds as worlds
+import torch
 from safetensors.torch import load_file, save_file
 
 from distill.artifacts.files import describe
@@ -32,6 +33,7 @@ from student import evaluate as evaluation
 from student.evaluate import evaluate
 from student.evaluation import collect_replies
 from student.evaluation.students import arms_of, evaluated_students
+from student.inference import generation
 from student.inference.reply_metrics import columns, shown_metrics
 from student.inference.scoring import score_reply
 from student.train import train
@@ -184,6 +186,23 @@ def test_an_interrupted_evaluation_goes_on_and_ends_with_the_same_bytes(evaluate
     for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
         assert untimed(predictions(place, name)) == untimed(predictions(evaluated, name))
     assert metrics(place)["deltas"] == metrics(evaluated)["deltas"]
+
+
+def test_questions_that_memory_does_not_hold_at_once_are_asked_in_smaller_batches(
+    evaluated: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own, facts = generation.reply_ids, []
+
+    def ids(model: Any, prompter: Any, samples: Any, batch: Any, **settings: Any) -> list[list[int]]:
+        if len(batch) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return own(model, prompter, samples, batch, **settings)
+
+    monkeypatch.setattr(generation, "reply_ids", ids)
+    recipe = load(place / "recipe.toml")
+    evaluate(recipe, place / "run", on_progress=lambda progress: facts.append(dict(progress.facts)))
+    assert {"now": "out of memory with 5 in a batch: from here on 2"} in facts
+    assert untimed(predictions(place)) == untimed(predictions(evaluated))
 
 
 def test_other_settings_are_named_and_fresh_keeps_the_last_result(evaluated: Path, tmp_path: Path):

@@ -6,7 +6,6 @@ processes cannot do this one by one, because they wait for each other's gradient
 settings to change.
 """
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from distill.errors import DistillError
+from distill.machine import gpu_memory
 from student.distributed import processes
 from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepData
 
@@ -59,9 +59,7 @@ class Halving:
             raise DistillError(
                 f"step {step} does not fit the memory with one row a pass either ({reason}); {_REMEDY}"
             )
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        gpu_memory.free_unused()
         self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._data.parts} passes")
 
     def _made(self, step: int) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class EmbeddedEngine:
             settings.checkpoint,
             max_pixels=settings.max_pixels,
             folders=Folders(patience_s=settings.patience_s, say=settings.say),
+            say=settings.say,
         )
 
     async def answer(self, get: Get, done: Done) -> None:

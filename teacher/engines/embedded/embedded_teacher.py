@@ -8,7 +8,7 @@ what a server does better: tensor parallelism, paged attention, models larger th
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,12 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from distill.chat_templates import with_fixed_date
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
-from distill.machine import hub
+from distill.machine import gpu_memory, hub
 from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
-from teacher.engines.connect import Done
+from teacher.engines.connect import Done, say_nothing
 from teacher.engines.embedded import given_texts
 from teacher.engines.embedded.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
@@ -52,9 +52,19 @@ class EmbeddedTeacher:
     default_batch = 64
     """Sequences in a batch where the recipe does not say."""
 
-    def __init__(self, teacher: Teacher, path: str, *, max_pixels: int, folders: Folders | None = None) -> None:
-        """`folders` knows how long images that are away are waited for."""
-        self.teacher = teacher
+    def __init__(
+        self,
+        teacher: Teacher,
+        path: str,
+        *,
+        max_pixels: int,
+        folders: Folders | None = None,
+        say: Callable[[str], None] = say_nothing,
+    ) -> None:
+        """`folders` knows how long images that are away are waited for; `say` gets a line where memory is full."""
+        self.teacher, self._say = teacher, say
+        self._size = teacher.max_in_flight or self.default_batch
+        self._has_answered = False
         self._max_pixels = max_pixels
         self._folders = folders or Folders(patience_s=Generate().patience_s)
         self.model, self.processor = _load(teacher, path)
@@ -80,16 +90,15 @@ class EmbeddedTeacher:
         """
         for request in requests:
             if request.given is not None:
-                done(request, self._score(request, request.given))
+                done(request, self._score_fitting(request, request.given))
                 pulse()
         requests = [request for request in requests if request.given is None]
-        size = self.teacher.max_in_flight or self.default_batch
         # Attempts with other sampling values cannot share a batch.
         for sampling in dict.fromkeys(request.sampling for request in requests):
             questions = self._questions(request for request in requests if request.sampling == sampling)
             questions.sort(key=lambda question: (len(question.refs), len(question.text)))
-            for batch in _batches(questions, size):
-                self._answer_batch(self._readable(batch, done), done, pulse)
+            for batch in _batches(questions, self._size):
+                self._answer_fitting(self._readable(batch, done), done, pulse)
 
     def _questions(self, requests: Iterable[Request]) -> list[_Question]:
         """The distinct prompts of some requests."""
@@ -133,6 +142,54 @@ class EmbeddedTeacher:
             except ImageError as error:
                 if not self._folders.wait(ref, error):
                     raise
+
+    def _answer_fitting(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
+        """Answer a batch; where memory does not hold it, what is left of it in halves. Later batches are as small."""
+        count = sum(len(question.requests) for question in questions)
+        if count > self._size:
+            for batch in _batches(questions, self._size):
+                self._answer_fitting(batch, done, pulse)
+            return
+        left = {request.id: request for question in questions for request in question.requests}
+
+        def note(request: Request, completion: Completion) -> None:
+            left.pop(request.id)
+            self._has_answered = self._has_answered or not completion.error
+            done(request, completion)
+
+        try:
+            self._answer_batch(questions, note, pulse)
+            return
+        except RuntimeError as error:
+            refused = self._too_large(error, alone=len(left) == 1)
+        # Only here is the error gone, and with it the tensors of the batch that failed.
+        gpu_memory.free_unused()
+        if len(left) == 1:
+            done(left.popitem()[1], refused)
+            return
+        self._size = max(1, count // 2)
+        self._say(f"teacher '{self.teacher.name}': out of memory with {count} in a batch: from here on {self._size}")
+        for question in questions:
+            question.requests = [request for request in question.requests if request.id in left]
+        for batch in _batches([question for question in questions if question.requests], max(1, len(left) // 2)):
+            self._answer_fitting(batch, done, pulse)
+
+    def _score_fitting(self, request: Request, given: str) -> Completion:
+        """As `_score`; an error where memory does not hold this text, but held others."""
+        try:
+            completion = self._score(request, given)
+        except RuntimeError as error:
+            completion = self._too_large(error, alone=True)
+        self._has_answered = self._has_answered or not completion.error
+        return completion
+
+    def _too_large(self, error: RuntimeError, *, alone: bool) -> Completion:
+        """The error of a request that memory does not hold `alone`. Raises where none before it was answered."""
+        if not gpu_memory.is_out_of_memory(error):
+            raise error
+        if alone and not self._has_answered:
+            raise gpu_memory.explained(error) from None
+        return Completion(error=f"refused_request: the GPU's memory does not hold it alone: {first_line(error)}")
 
     def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
         if not questions:
@@ -282,7 +339,7 @@ def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Questi
             if batch and (len(requests) > room or len(batch[0].refs) != len(question.refs)):
                 yield batch
                 batch, room = [], size
-            batch.append(_Question(text=question.text, refs=question.refs, requests=requests))
+            batch.append(replace(question, requests=requests))
             room -= len(requests)
     if batch:
         yield batch

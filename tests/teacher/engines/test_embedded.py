@@ -1,7 +1,8 @@
 """The embedded engine against transformers itself, on small random models."""
 
+import inspect
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 
 from distill.data.images.image_files import sha256
-from distill.errors import ModelError
+from distill.errors import ModelError, OutOfMemory
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
@@ -72,6 +73,64 @@ def ask(
     engine.answer(asked, lambda request, done: found.__setitem__(request.id, done), lambda: pulses.append(1))
     assert len(found) == len(asked)
     return found
+
+
+def hold(engine: EmbeddedTeacher, most: Callable[[torch.Tensor], bool]) -> list[int]:
+    """Give a teacher a memory that holds what `most` says of the input ids of a pass; rows of each pass tried."""
+    own, tried = engine.model.forward, []
+
+    def forward(input_ids: torch.Tensor, **inputs: Any) -> Any:
+        tried.append(len(input_ids))
+        if not most(input_ids):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore text.")
+        return own(input_ids, **inputs)
+
+    forward.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]
+    engine.model.forward = forward
+    return tried
+
+
+def test_answers_of_a_batch_that_memory_does_not_hold_come_in_smaller_ones(
+    model: Path, pictures: list[ImageRef]
+) -> None:
+    who = teacher(samples=2, temperature=0.9)
+    asked = wanted(who, pictures[:2])
+    lines: list[str] = []
+    engine = EmbeddedTeacher(who, str(model), max_pixels=10**8, say=lines.append)
+    tried = hold(engine, lambda ids: len(ids) <= 3)
+    found: dict[str, Completion] = {}
+    engine.answer(asked, lambda request, done: found.__setitem__(request.id, done), lambda: None)
+    whole = ask(model, who, asked)
+    assert {name: done.text for name, done in found.items()} == {name: done.text for name, done in whole.items()}
+    assert not any(done.error for done in found.values())
+    assert tried[0] == 8 and tried.count(8) == 1, "a size that did not fit was tried again"
+    assert lines[0] == "teacher 't': out of memory with 16 in a batch: from here on 8"
+
+
+def test_a_request_that_memory_does_not_hold_alone_is_refused_and_one_that_comes_first_ends_the_run(
+    model: Path, pictures: list[ImageRef]
+) -> None:
+    who = teacher(temperature=0.0)
+    asked = wanted(who, pictures[:1])
+    engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
+    longest = max(len(engine.render(request.prompt)) for request in asked)
+    widths: list[int] = []
+    hold(engine, lambda ids: widths.append(ids.shape[1]) or True)
+    engine.answer(asked, lambda request, done: None, lambda: None)
+    engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
+    hold(engine, lambda ids: ids.shape[1] < max(widths))
+    found: dict[str, Completion] = {}
+    engine.answer(asked, lambda request, done: found.__setitem__(request.id, done), lambda: None)
+    refused = {name for name, done in found.items() if done.error}
+    assert refused == {request.id for request in asked if len(engine.render(request.prompt)) == longest}
+    (name,) = refused
+    assert found[name].error.startswith(
+        "refused_request: the GPU's memory does not hold it alone: CUDA out of memory"
+    )
+    engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
+    hold(engine, lambda ids: False)
+    with pytest.raises(OutOfMemory, match="max_in_flight"):
+        engine.answer(asked, lambda request, done: None, lambda: None)
 
 
 def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, pictures: list[ImageRef]) -> None:
