@@ -37,10 +37,6 @@ _ALL_BUT = re.compile(
     r"\b(?:anything|everything|nothing|all|any|every \w+) (?:but|except|other than)\b", re.IGNORECASE
 )
 _AND_NOT = re.compile(r",? (?:and |but )?not .+$")
-_FOREIGN_CHOSEN = re.compile(
-    r"(?:(?<!不)选择?|(?<!不)選(?:択肢)?|正确(?:答案|选项)[是为])\s?[:：]?\s?\(?([A-Z])\)?"
-    r"(?!\s?(?:不|或|和|、[A-Z]\b))(?![A-Za-z])"
-)
 _FOREIGN_REJECTED = re.compile(
     r"(?:不选|不選|排除|而不是|不是)([A-Z])"
     r"|([A-Z])\)?(?:项|选项)?(?:不正确|不对|错误|是错|不是|不符合|は違|は誤|ではな)"
@@ -131,12 +127,10 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
             for letter, option in zip(LETTERS, options, strict=False)
             if (meant := _PREDICATE.fullmatch(option)) is not None and tokens(meant["rest"]) == said
         }
-    if by_text or (by_text := _letters_by_value(text, options) or _letters_by_quantifier(text, options)):
+    if by_text or (by_text := _letters_by_value(text, options)):
         return by_text
     if (concluding := _SO.search(text)) is not None:
         return {concluding[1]}
-    if not text.isascii() and len(foreign := set(_FOREIGN_CHOSEN.findall(text))) == 1:
-        return foreign
     affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected_letters(text)
     if len(affirmed) == 1:
         return affirmed
@@ -277,22 +271,6 @@ def covers_others(options: Sequence[str], letter: str) -> bool:
     """Whether an option is about the others: all of the above."""
     index = LETTERS.index(letter)
     return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
-
-
-_ABOVE = re.compile(r"(?:all|both|none|neither|any|either) of (?:the above|these|them|those)(?: \w+)?", re.IGNORECASE)
-
-
-def _letters_by_quantifier(text: str, options: Sequence[str]) -> set[str]:
-    """The one option that says "all of the above" or the like in other words."""
-    if _ABOVE.fullmatch(text) is None:
-        return set()
-    quantifier = text.split()[0].lower()
-    letters = {
-        letter
-        for letter, option in zip(LETTERS, options, strict=False)
-        if _ABOVE.fullmatch(option) and option.split()[0].lower() == quantifier
-    }
-    return letters if len(letters) == 1 else set()
 
 
 def _other_option_after_letter(rest: str, letter: str, options: Sequence[str]) -> set[str]:

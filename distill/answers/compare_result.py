@@ -13,13 +13,17 @@ class CompareResult:
     can_be_mathematics: bool = False
 
 
-def correct(reason: str) -> CompareResult:
-    return CompareResult(verdict="correct", reason=reason)
+def correct(reason: str, relative_error: float | None = None) -> CompareResult:
+    return CompareResult(verdict="correct", reason=reason, relative_error=relative_error)
 
 
-def wrong(reason: str) -> CompareResult:
-    return CompareResult(verdict="wrong", reason=reason)
+def wrong(reason: str, relative_error: float | None = None, *, can_be_mathematics: bool = False) -> CompareResult:
+    return CompareResult(
+        verdict="wrong", reason=reason, relative_error=relative_error, can_be_mathematics=can_be_mathematics
+    )
 
 
-def undecided(reason: str) -> CompareResult:
-    return CompareResult(verdict="undecided", reason=reason)
+def undecided(reason: str, relative_error: float | None = None, *, can_be_mathematics: bool = False) -> CompareResult:
+    return CompareResult(
+        verdict="undecided", reason=reason, relative_error=relative_error, can_be_mathematics=can_be_mathematics
+    )

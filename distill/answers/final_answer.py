@@ -54,16 +54,6 @@ _SHORT = 60
 """Short answers come again and again. A long one is asked for by each signal that reads it."""
 
 
-@lru_cache(maxsize=8192)
-def _remembered(text: str) -> FinalAnswer:
-    return _found(text)
-
-
-@lru_cache(maxsize=64)
-def _remembered_long(text: str) -> FinalAnswer:
-    return _found(text)
-
-
 def _found(text: str) -> FinalAnswer:
     if not text.isascii() and _SURROGATE.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -100,6 +90,7 @@ def _found(text: str) -> FinalAnswer:
     return _limited(text, marked=marked)
 
 
+_remembered, _remembered_long = lru_cache(maxsize=8192)(_found), lru_cache(maxsize=64)(_found)
 _LOOKED_BACK: Final = 60
 _DENIED_CUE = re.compile(
     r"(?:\bnot|n['’]t|\bnever|\bfalse|\buntrue|\bdoubt\w*|\bunlikely|\bif|\bwhether|\bunsure)\b[^.!?\n,;:]*$",

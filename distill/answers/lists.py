@@ -82,12 +82,6 @@ def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False,
     brackets = (text[:1], gold[:1])
     if numeric and len(gold_items) == 2 and "{" in brackets and {*brackets} & {"(", "["}:
         return undecided("interval_or_pair")
-    if numeric and len(gold_items) == 2 and sorted(brackets) == ["(", "["]:
-        in_order = _combine_item_results(
-            judge_item(stated_item, gold_item)
-            for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
-        )
-        return undecided("interval_or_pair") if in_order.verdict == "correct" else in_order
     if numeric and (ordered or (gold[:1] == "(" and gold[-1:] == ")")):
         return _combine_item_results(
             judge_item(stated_item, gold_item)

@@ -142,7 +142,7 @@ def _compare_numbers(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
         if (factored := _compare_factorial_sign(text, gold)) is not None:
             return factored
         if text_answers.looks_mathematical(text):
-            return replace(undecided("expression"), can_be_mathematics=True)
+            return undecided("expression", can_be_mathematics=True)
         finding = next(iter(findings.values()))
         return (
             undecided("several_numbers")
@@ -248,8 +248,8 @@ def _compare_several_numbers(
         open_still = explain_undecided_numbers(text, numbers, gold.quantity.value)
         if open_still is not None:
             return replace(open_still, can_be_mathematics=mathematical)
-        return replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
-    return replace(undecided("several_numbers"), can_be_mathematics=mathematical)
+        return wrong("none_of_several_numbers", can_be_mathematics=mathematical)
+    return undecided("several_numbers", can_be_mathematics=mathematical)
 
 
 def _is_same_ratio(text: str, gold: GoldAnswer) -> bool:
@@ -285,7 +285,7 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     if result.verdict == "correct" and gold.question and _counts_another_colour(text, gold.question):
         return undecided("other_colour")
     if result.verdict == "correct" and turns_around(text, gold.question):
-        return replace(wrong("other_sign"), relative_error=result.relative_error)
+        return wrong("other_sign", result.relative_error)
     if result.verdict != "wrong" or gold.quantity.unit or gold.quantity.currency or gold.quantity.percent:
         return result
     if (

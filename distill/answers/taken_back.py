@@ -84,8 +84,6 @@ def with_doubt(result: CompareResult, doubt: str | None) -> CompareResult:
 
 def reason_to_doubt(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None:
     """The reason to doubt an answer that agrees with the gold; None without one."""
-    if text == gold.text:
-        return None
     if gold.answer_type == "number" and _TWO_SIGNS.search(text) and not _TWO_SIGNS.search(gold.text):
         return "two_signs"
     if numeric and _DENIES_A_CONCLUSION.search(text):

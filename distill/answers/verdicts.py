@@ -28,7 +28,7 @@ from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.numbers.ratios import compare_ratios, compare_shares
 from distill.answers.numbers.solution_sets import compare_intervals, compare_limits
 from distill.answers.texts import text_answers
-from distill.answers.texts.answer_sentences import bold_part, stated_parts
+from distill.answers.texts.answer_sentences import stated_parts
 from distill.answers.texts.asked_roles import is_about_another
 from distill.answers.texts.yes_or_no import is_polar
 from distill.answers.year_answers import compare_year
@@ -193,7 +193,7 @@ def _compare_said(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Com
     result = taken_back.with_doubt(_compare_final(final, gold, ask_worker=ask_worker), doubt)
     is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE and not declines(final.text)
     if is_open and _is_worded(gold.answer_type):
-        result = taken_back.with_doubt(_compare_stated_parts(prediction, final, gold) or result, doubt)
+        result = taken_back.with_doubt(_compare_stated_parts(final, gold) or result, doubt)
     if is_open and result.verdict != "correct":
         result = _compare_conclusion(final, gold) or result
     if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
@@ -224,15 +224,14 @@ _OF_THE_WHOLE: Final = frozenset({text_answers.ROLES_TURNED, lists.OTHER_ORDER})
 """Findings that a part of a sentence would hide: who acts, and which item belongs to which thing asked for."""
 
 
-def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
+def _compare_stated_parts(final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a sentence states; None if no stated part equals it."""
     if is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
     if is_about_another(final.text, gold.text, gold.question):
         return None
-    bold = bold_part(prediction) if "**" in prediction and not final.marked else None
     affirmed = taken_back.without_denied(final.text)
-    for part in filter(None, (*stated_parts(final.text), bold, affirmed, *stated_parts(affirmed))):
+    for part in filter(None, (*stated_parts(final.text), affirmed, *stated_parts(affirmed))):
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
@@ -252,7 +251,7 @@ def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult |
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
         if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:
-            result = (_is_worded(gold.answer_type) and _compare_stated_parts(part, said, gold)) or result
+            result = (_is_worded(gold.answer_type) and _compare_stated_parts(said, gold)) or result
         if result.verdict == "correct":
             return result
         if gold.answer_type == "text" and text_answers.concludes(said.text, gold.text, gold.question):
@@ -280,7 +279,7 @@ _NEW_LINE = re.compile(r"(?<=[^\s,;:])[ \t]*\n\s*")
 
 def _same_text(gold: GoldAnswer) -> CompareResult:
     numeric = gold.answer_type in ("number", "percent", "money") and gold.quantity is not None
-    return CompareResult(verdict="correct", reason="same_text", relative_error=0.0 if numeric else None)
+    return correct("same_text", 0.0 if numeric else None)
 
 
 def _compare_time(text: str, gold: GoldAnswer) -> CompareResult:

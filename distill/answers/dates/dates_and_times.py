@@ -16,6 +16,7 @@ from distill.answers.numbers.number_words import SMALL, TENS
 from distill.answers.numbers.quantities import read_quantities
 from distill.answers.numbers.ratios import are_same_ratios
 from distill.answers.texts.text_answers import without_number
+from distill.answers.words.tokens import MONTHS
 from distill.answers.words.word_classes import affirms
 
 
@@ -209,26 +210,8 @@ def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
     return correct("same_times") if verdicts == {True} else undecided("time_left_open")
 
 
-_MONTHS: Final = {
-    name: number
-    for number, names in enumerate(
-        (
-            ("january", "jan"),
-            ("february", "feb"),
-            ("march", "mar"),
-            ("april", "apr"),
-            ("may",),
-            ("june", "jun"),
-            ("july", "jul"),
-            ("august", "aug"),
-            ("september", "sep", "sept"),
-            ("october", "oct"),
-            ("november", "nov"),
-            ("december", "dec"),
-        ),
-        start=1,
-    )
-    for name in names
+_MONTHS: Final = {name: number for number, month in enumerate(MONTHS, start=1) for name in (month, month[:3])} | {
+    "sept": 9
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DAY_RANGES = tuple(

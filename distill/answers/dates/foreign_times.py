@@ -183,19 +183,12 @@ def _value(word: str) -> int | None:
     if word.isdigit():
         return int(word) if len(word) <= 2 else None
     values = [value for value, *_ in numerals(word)] or [item.value for item in foreign_numbers(word)]
-    small = {
-        "una": 1,
-        "un": 1,
-        "une": 1,
-        "ein": 1,
-        "eins": 1,
-        "uma": 1,
-        "due": 2,
-        "dix": 10,
-        "six": 6,
-        "elf": 11,
-        "once": 11,
-    }
     if not values:
-        return small.get(word.lower())
+        return _SMALL.get(word.lower())
     return int(values[0]) if values[0] == int(values[0]) and len(values) == 1 else None
+
+
+_SMALL: Final = {
+    **dict.fromkeys(("una", "un", "une", "ein", "eins", "uma"), 1),
+    **{"due": 2, "six": 6, "dix": 10, "elf": 11, "once": 11},
+}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from distill.answers.compare_result import CompareResult, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.measure_units import may_be_symbol, size_in
 from distill.answers.numbers.quantities import Quantity
 from distill.answers.numbers.units import loosely_equal, unit_factor
@@ -27,7 +27,7 @@ def compare_quantities(
     if bare_share and _compare_values(_as_percent(predicted), gold, tolerance).verdict != "wrong":
         return undecided("percent_or_share")
     if same.verdict == "wrong" and abs(predicted.value) == abs(gold.value) and _SIGN_IN_WORDS.search(text):
-        return replace(undecided("sign_in_words"), relative_error=same.relative_error)
+        return undecided("sign_in_words", same.relative_error)
     if (
         predicted.currency
         and gold.currency
@@ -36,8 +36,6 @@ def compare_quantities(
     ):
         dollars = predicted.currency.endswith("D") and gold.currency.endswith("D")
         return _undecided_unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
-    if {predicted.currency or predicted.unit, gold.currency or gold.unit} == {"GBP", "pound"}:
-        return same
     if predicted.unit and gold.unit and predicted.unit != gold.unit:
         predicted_factor, gold_factor = unit_factor(predicted.unit), unit_factor(gold.unit)
         if predicted_factor and gold_factor and predicted_factor[0] == gold_factor[0]:
@@ -139,7 +137,7 @@ def _compare_percent_with_plain(
     plain, percent = (predicted, gold) if gold.percent else (gold, predicted)
     is_fraction = plain.decimals is None and 0 < abs(plain.value) < 1 and not (plain.unit or plain.currency)
     if is_fraction and percent.value == plain.value * 100 and not percent.unit:
-        return CompareResult(verdict="correct", reason="same_share", relative_error=0.0)
+        return correct("same_share", 0.0)
     unit_without_sign = predicted.unit or predicted.currency if gold.percent else gold.unit or gold.currency
     if same.verdict == "correct" and not unit_without_sign:
         if gold.percent or gold_type == "percent":
@@ -147,7 +145,7 @@ def _compare_percent_with_plain(
         if gold_type == "number" and abs(gold.value) > 1:
             # Golds of charts leave the sign out; up to one they may be a share.
             return replace(same, reason="percent_sign_added")
-        return replace(undecided("percent_or_number"), relative_error=same.relative_error)
+        return undecided("percent_or_number", same.relative_error)
     predicted_percent, gold_percent = (
         (_as_percent(predicted), gold) if gold.percent else (predicted, _as_percent(gold))
     )
@@ -184,25 +182,20 @@ def _compare_values(predicted: Quantity, gold: Quantity, tolerance: Decimal) -> 
     if not difference or (not exact and difference <= _TINY * abs(gold.value)):
         alike = predicted.others and (predicted.value, predicted.others) == (gold.value, gold.others)
         if (predicted.certain and gold.certain) or alike or predicted.foreign or gold.foreign:
-            return CompareResult(verdict="correct", reason="equal", relative_error=error)
-        return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+            return correct("equal", error)
+        return undecided("ambiguous_separator", error)
     if difference <= tolerance * abs(gold.value):
-        return CompareResult(verdict="correct", reason="within_tolerance", relative_error=error)
+        return correct("within_tolerance", error)
     if {predicted.value, *predicted.others} & {gold.value, *gold.others}:
         if predicted.foreign or gold.foreign:
-            return CompareResult(verdict="correct", reason="equal", relative_error=0.0)
-        return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+            return correct("equal", 0.0)
+        return undecided("ambiguous_separator", error)
     if _is_rounding(predicted, gold):
-        if (
-            gold.decimals is None
-            and gold.value != round(gold.value, _MANY_PLACES)
-            and _digits(predicted) >= _SURE_DIGITS
-        ):
-            return CompareResult(verdict="correct", reason="rounded", relative_error=error)
-        return CompareResult(verdict="undecided", reason="rounded", relative_error=error)
+        is_fraction = gold.decimals is None and gold.value != round(gold.value, _MANY_PLACES)
+        return (correct if is_fraction and _digits(predicted) >= _SURE_DIGITS else undecided)("rounded", error)
     if _is_rounding(gold, predicted):
-        return CompareResult(verdict="undecided", reason="more_precise", relative_error=error)
-    return CompareResult(verdict="wrong", reason="other_value", relative_error=error)
+        return undecided("more_precise", error)
+    return wrong("other_value", error)
 
 
 _MANY_PLACES: Final = 9

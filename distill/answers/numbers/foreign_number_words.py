@@ -190,7 +190,6 @@ _SCALES: Final = {"सौ": 100, "हज़ार": 1000, "हजार": 1000, 
     **{"тысяча": 1000, "тысячи": 1000, "тысяч": 1000, "миллион": 10**6, "миллиона": 10**6, "миллионов": 10**6},
     **{"مليون": 10**6, "ملايين": 10**6, "مليار": 10**9},
 }
-_DUALS: Final = frozenset({"مئتان", "مئتين", "مائتان", "الفان"})
 _HINDI_HALVES: Final = {"डेढ़": Decimal("1.5"), "ढाई": Decimal("2.5")}
 _QUARTERS: Final = {"साढ़े": Decimal("0.5"), "सवा": Decimal("0.25"), "पौने": Decimal("-0.25")}
 _ARABIC_MARKS = re.compile("[\u064b-\u065f\u0640]")
@@ -254,8 +253,6 @@ def _named(raw: str) -> tuple[str, Decimal] | None:
             return "shift", _QUARTERS[name]
         if name in _HINDI_HALVES:
             return "number", _HINDI_HALVES[name]
-        if name in _DUALS:
-            return "number", Decimal(_SCALES[name])
         if name in _SCALES:
             return "scale", Decimal(_SCALES[name])
         if name in _BY_NAME:

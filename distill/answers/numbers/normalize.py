@@ -70,7 +70,6 @@ _SPACED_POWER = re.compile(r"(?<=[^\W\d_])\s+\^(?=\s?\{?-?\d)")
 _POWER_AFTER = re.compile(r"(?<=\d)(\s?)(mm|cm|dm|m|km|ft|in|yd|mi)([23])\b")
 """25 cm2."""
 _PER = re.compile(r"\b([a-zA-Z]+)(?: per | ?/ ?)([a-zA-Z]+)( squared| cubed)?\b")
-_POWER_WORD = re.compile(r"\b([a-zA-Z]+) (squared|cubed)\b")
 _INVERSE = re.compile(r"\b(k?m|cm|kg|g|mol)\s?[·*×.]?\s?(s|h|m|l|L)\s?\^\s?\{?-([123])\}?")
 """m s^{-2}."""
 _DOTTED_SCALE = re.compile(r"\b(Mio|Mrd|Tsd|Bio|mln|mld|mrd|mio)\.")
@@ -104,8 +103,6 @@ _ERAS: Final = {"令和": 2018, "平成": 1988, "昭和": 1925, "大正": 1911, 
 _MONEY_WORD = re.compile(
     r"(?i:dollar|franc|peso|kron|koruna|lira|rupee|zloty|rea[li]|rand|pound|yen|yuan|won|r[ou]{1,2}ble|riyal|dirham|forint)"
 )
-_MONEY_INSIDE = re.compile(r"([$€£])\s?\((\d[\d.,]*)\)")
-"""A loss in a table: $(250) like ($250)."""
 _SIGN_AFTER = re.compile(r"(?<![\w$.,])(\d[\d.,]*) ?\$(?![\w$])")
 """12,50 $; two signs may be those around a formula."""
 _SIGN_INSIDE = re.compile(r"(?<![\w.,])(\d[\d.]*) ?(€|£|\$|euros?\b|kr\b) ?(\d\d)(?![\w.,%]| ?[€£$])")
@@ -143,8 +140,8 @@ def _han_value(digits: str) -> Decimal:
 def _units_in_symbols(text: str) -> str:
     """One spelling of compound units and scale words: m/s^2 for meters per second squared, 25 cm^2 for 25 cm2."""
     text = _POWER_AFTER.sub(r"\1\2^\3", text)
-    if " per " in text or "quared" in text or "ubed" in text or "/" in text:
-        text = _POWER_WORD.sub(_with_power, _PER.sub(_ratio_of_units, text))
+    if " per " in text or "/" in text:
+        text = _PER.sub(_ratio_of_units, text)
     if "^" in text:
         text = _INVERSE.sub(lambda unit: f"{unit[1]}/{unit[2]}" + (f"^{unit[3]}" if unit[3] != "1" else ""), text)
     for pattern, symbol in _UNIT_WORDS:
@@ -188,11 +185,6 @@ def _ratio_of_units(match: re.Match[str]) -> str:
     return f"{above}/{below}{power}"
 
 
-def _with_power(match: re.Match[str]) -> str:
-    symbol = unit_symbol(unit_name(match[1].lower()))
-    return f"{symbol}^{2 if match[2] == 'squared' else 3}" if symbol else match[0]
-
-
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -225,8 +217,6 @@ def normalise(text: str) -> str:
     text = _units_in_symbols(text) if any(map(str.isdigit, text)) or "quare" in text else text
     if " and a half" in text:
         text = _AND_A_HALF.sub(r"1.5 \1s", text)
-    if ")" in text and _MONEY_INSIDE.search(text):
-        text = _MONEY_INSIDE.sub(r"(\1\2)", text)
     if text.count("$") == 1:
         text = _SIGN_AFTER.sub(r"$\1", text)
     if "€" in text or "£" in text or "$" in text or "euro" in text:

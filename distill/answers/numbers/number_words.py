@@ -21,30 +21,26 @@ PARTS: Final = {
     **{"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
     **{"eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12, "sixteenth": 16, "hundredth": 100, "thousandth": 1000},
 }
-_K, _M, _G, _T = (Decimal(10) ** power for power in (3, 6, 9, 12))
-SCALES: Final[dict[str, Decimal]] = {
-    "hundred": Decimal(100),
-    "dozen": Decimal(12),
-    "lakh": Decimal(10**5),
-    "crore": Decimal(10**7),
-    **dict.fromkeys(["thousand", "tausend", "tsd", "duizend", "mila", "тысяча", "тысяч", "тысячи", "тыс"], _K),
-    **dict.fromkeys(["million", "mn", "mln", "mio", "mil", "millionen", "millones", "millón"], _M),
-    **dict.fromkeys(["milione", "milioni", "milhão", "milhões"], _M),
-    **dict.fromkeys(["miljoen", "miljoner", "milhoes", "millon", "миллион", "миллиона", "миллионов", "млн"], _M),
-    **dict.fromkeys(
-        ["billion", "bn", "bln", "milliard", "milliarde", "milliarden", "miliardi", "mrd", "миллиард", "миллиарда"],
-        _G,
-    ),
-    **dict.fromkeys(["миллиардов", "млрд"], _G),
-    **dict.fromkeys(["trillion", "tn", "trn"], _T),
-    **{"百": Decimal(100), "千": _K, "천": _K, "万": Decimal(10**4), "萬": Decimal(10**4), "만": Decimal(10**4)},
-    **{"億": Decimal(10**8), "亿": Decimal(10**8), "억": Decimal(10**8), "兆": _T},
-    **{"सौ": Decimal(100), "हज़ार": _K, "हजार": _K, "लाख": Decimal(10**5), "करोड़": Decimal(10**7), "अरब": _G},
-    **{"ألف": _K, "آلاف": _K, "الف": _K, "مليون": _M, "ملايين": _M, "مليار": _G, "mille": _K},
-    **dict.fromkeys(("millions", "millionen", "milione", "miljoen"), _M),
-    **dict.fromkeys(("md", "mds", "bi", "bilhão", "bilhões", "bilhoes"), _G),
+_SCALES_TEXT: Final = """
+    12: dozen
+    1e2: hundred 百 सौ
+    1e3: thousand tausend tsd duizend mila тысяча тысяч тысячи тыс 千 천 हज़ार हजार ألف آلاف الف mille
+    1e4: 万 萬 만
+    1e5: lakh लाख
+    1e6: million mn mln mio mil millionen millones millón milione milioni milhão milhões miljoen miljoner
+    1e6: milhoes millon миллион миллиона миллионов млн مليون ملايين millions
+    1e7: crore करोड़
+    1e8: 億 亿 억
+    1e9: billion bn bln milliard milliarde milliarden miliardi mrd миллиард миллиарда миллиардов млрд अरब
+    1e9: مليار md mds bi bilhão bilhões bilhoes
+    1e12: trillion tn trn 兆
+"""
+SCALES: Final = {
+    word: Decimal(int(float(scale)))
+    for scale, _, words in (line.partition(":") for line in _SCALES_TEXT.strip().splitlines())
+    for word in words.split()
 }
-OTHER_SCALES: Final = {"mil": _K}
+OTHER_SCALES: Final = {"mil": Decimal(1000)}
 """Second readings: short for million in English, thousand in Spanish and Portuguese."""
 
 _ORDINAL_NAMES: Final = (

@@ -115,7 +115,6 @@ _LABEL = re.compile(
     r"|(?-i:\b[A-Za-z]*[a-z][A-Z][A-Za-z]*)\s*$",
     re.IGNORECASE,
 )
-_POINTS = re.compile(r"[\s-]points?\b")
 _IN_CENTS = re.compile(r"(?:cents?|centimes|c[eé]ntimos|centavos|centesimi|pence|paise|копе\w+|grosz\w*)\b|¢")
 _NEGATED = re.compile(
     r"(?:\b(?:not|except(?: for)?|rather than|instead of|cannot be|(?:anything|everything|nothing|all) but|other than"
@@ -246,9 +245,6 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
             tail.exact = False
         elif word in _PERCENTS:
             tail.percent = True
-            if (points := _POINTS.match(text, after.end())) is not None:
-                tail.unit, tail.end = "point", points.end()
-                break
         elif word in _CENTS and not tail.currency:
             tail.currency, tail.factor, tail.exact = "USD", tail.factor / 100, False
         elif word in CURRENCIES or after[1] in SYMBOLS:

@@ -5,88 +5,45 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
+_UNITS_TEXT: Final = """
+    length: mm millimeter millimetre 0.001; cm cms centimeter centimetre 0.01; m mtr meter metre 1
+    length: km kms kilometer kilometre 1000; in inch inches 0.0254; ft foot feet 0.3048; yd yard 0.9144
+    length: mi mile 1609.344
+    mass: mg milligram 0.000001; g gm gms gram 0.001; kg kgs kilogram kilo 1; tonne 1000
+    mass: lb lbs pound 0.45359237; oz ounce 0.028349523125
+    volume: ml milliliter millilitre 0.001; cl centiliter centilitre 0.01; dl deciliter decilitre 0.1
+    volume: hl hectoliter 100; pint pt 0.473176473; quart qt 0.946352946; l ltr liter litre 1
+    volume: m^3 meter^3 metre^3 1000; cm^3 centimeter^3 centimetre^3 0.001; cup 0.24; teaspoon tsp 0.005
+    volume: tablespoon tbsp 0.015; gallon gal 3.785411784
+    area: m^2 meter^2 metre^2 1; km^2 kilometer^2 kilometre^2 1000000; cm^2 centimeter^2 centimetre^2 0.0001
+    area: mm^2 0.000001; ft^2 foot^2 feet^2 0.09290304; in^2 inch^2 0.00064516; hectare ha 10000
+    area: acre 4046.8564224; mi^2 mile^2 2589988.110336
+    data: byte 1; kb kilobyte 1000; mb megabyte 1000000; gb gigabyte 1000000000; tb terabyte 1000000000000
+    energy: j joule 1; kj kilojoule 1000; mj megajoule 1000000; wh watthour watt-hour 3600
+    energy: mwh megawatthour megawatt-hour 3.6e9; gwh gigawatthour 3.6e12; twh 3.6e15; cal calorie 4.184
+    energy: kcal kilocalorie 4184; kwh kilowatthour kilowatt-hour 3600000
+    power: w watt 1; kw kilowatt 1000; mw megawatt 1000000; gw gigawatt 1000000000
+    voltage: v volt 1; mv millivolt 0.001; kv kilovolt 1000
+    current: amp ampere 1
+    frequency: hz hertz 1; khz kilohertz 1000; mhz megahertz 1000000; ghz gigahertz 1e9
+    calendar: month mo 1; year yr 12; decade 120; century 1200
+    speed: m/s meter/second meters/second 1
+    speed: km/h kph kmh kmph km/hr km/hour kilometer/hour kilometers/hour 0.2777777777777777777777777778
+    speed: mph mi/h mile/hour miles/hour 0.44704
+    acceleration: m/s^2 1
+    radian: radian rad 1
+    duration: ms millisecond 0.001; s sec secs second 1; min mins minute 60; h hr hrs hour 3600; day 86400
+    duration: week 604800
+    celsius: °c 1
+    fahrenheit: °f 1
+    angle: ° degree deg 1
+"""
+"""A dimension, and its units: their names and their size."""
 _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
-    name: (dimension, Decimal(factor))
-    for dimension, units in {
-        "length": {
-            "mm millimeter millimetre": "0.001",
-            "cm cms centimeter centimetre": "0.01",
-            "m mtr meter metre": "1",
-            "km kms kilometer kilometre": "1000",
-            "in inch inches": "0.0254",
-            "ft foot feet": "0.3048",
-            "yd yard": "0.9144",
-            "mi mile": "1609.344",
-        },
-        "mass": {
-            "mg milligram": "0.000001",
-            "g gm gms gram": "0.001",
-            "kg kgs kilogram kilo": "1",
-            "tonne": "1000",
-            "lb lbs pound": "0.45359237",
-            "oz ounce": "0.028349523125",
-        },
-        "volume": {
-            "ml milliliter millilitre": "0.001",
-            "cl centiliter centilitre": "0.01",
-            "dl deciliter decilitre": "0.1",
-            "hl hectoliter": "100",
-            "pint pt": "0.473176473",
-            "quart qt": "0.946352946",
-            "l ltr liter litre": "1",
-            "m^3 meter^3 metre^3": "1000",
-            "cm^3 centimeter^3 centimetre^3": "0.001",
-            **{"cup": "0.24", "teaspoon tsp": "0.005", "tablespoon tbsp": "0.015", "gallon gal": "3.785411784"},
-        },
-        "area": {
-            "m^2 meter^2 metre^2": "1",
-            "km^2 kilometer^2 kilometre^2": "1000000",
-            "cm^2 centimeter^2 centimetre^2": "0.0001",
-            **{"mm^2": "0.000001", "ft^2 foot^2 feet^2": "0.09290304", "in^2 inch^2": "0.00064516"},
-            **{"hectare ha": "10000", "acre": "4046.8564224", "mi^2 mile^2": "2589988.110336"},
-        },
-        "data": {
-            **{"byte": "1", "kb kilobyte": "1000", "mb megabyte": "1000000", "gb gigabyte": "1000000000"},
-            "tb terabyte": "1000000000000",
-        },
-        "energy": {
-            "j joule": "1",
-            "kj kilojoule": "1000",
-            "mj megajoule": "1000000",
-            "wh watthour watt-hour": "3600",
-            "mwh megawatthour megawatt-hour": "3.6e9",
-            "gwh gigawatthour": "3.6e12",
-            "twh": "3.6e15",
-            "cal calorie": "4.184",
-            "kcal kilocalorie": "4184",
-            "kwh kilowatthour kilowatt-hour": "3600000",
-        },
-        "power": {"w watt": "1", "kw kilowatt": "1000", "mw megawatt": "1000000", "gw gigawatt": "1000000000"},
-        "voltage": {"v volt": "1", "mv millivolt": "0.001", "kv kilovolt": "1000"},
-        "current": {"amp ampere": "1"},
-        "frequency": {"hz hertz": "1", "khz kilohertz": "1000", "mhz megahertz": "1000000", "ghz gigahertz": "1e9"},
-        "calendar": {"month mo": "1", "year yr": "12", "decade": "120", "century": "1200"},
-        "speed": {
-            "m/s meter/second meters/second": "1",
-            "km/h kph kmh kmph km/hr km/hour kilometer/hour kilometers/hour": "0.2777777777777777777777777778",
-            "mph mi/h mile/hour miles/hour": "0.44704",
-        },
-        "acceleration": {"m/s^2": "1"},
-        "radian": {"radian rad": "1"},
-        "duration": {
-            "ms millisecond": "0.001",
-            "s sec secs second": "1",
-            "min mins minute": "60",
-            "h hr hrs hour": "3600",
-            "day": "86400",
-            "week": "604800",
-        },
-        "celsius": {"°c": "1"},
-        "fahrenheit": {"°f": "1"},
-        "angle": {"° degree deg": "1"},
-    }.items()
-    for names, factor in units.items()
-    for name in names.split()
+    name: (dimension, Decimal(size))
+    for dimension, _, units in (line.strip().partition(": ") for line in _UNITS_TEXT.strip().splitlines())
+    for *names, size in map(str.split, units.split(";"))
+    for name in names
 }
 
 _PLURALS: Final = (
@@ -197,7 +154,7 @@ def unit_name(word: str) -> str:
 def loosely_equal(value: Decimal, unit: str, other_value: Decimal, other_unit: str) -> bool:
     """Whether two amounts in known units may be the same one by a conversion that is not one factor.
 
-    Fahrenheit and Celsius, months and days, degrees and radians, kilobytes of 1024.
+    Fahrenheit and Celsius, months and days, kilobytes of 1024.
     """
     factor, other_unit_factor = unit_factor(unit), unit_factor(other_unit)
     if factor is None or other_unit_factor is None:
@@ -210,11 +167,6 @@ def loosely_equal(value: Decimal, unit: str, other_value: Decimal, other_unit: s
     if kinds == {"calendar", "duration"}:
         size, other_size = (
             amount * (2629746 if unit_size[0] == "calendar" else 1)
-            for amount, unit_size in ((size, factor), (other_size, other_unit_factor))
-        )
-    elif kinds == {"angle", "radian"}:
-        size, other_size = (
-            amount * (Decimal("57.29578") if unit_size[0] == "radian" else 1)
             for amount, unit_size in ((size, factor), (other_size, other_unit_factor))
         )
     elif kinds != {"data"}:

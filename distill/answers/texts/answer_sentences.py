@@ -1,6 +1,6 @@
 """The part of one sentence that states its answer: Lufthansa of "The airline is Lufthansa, as written on the tail".
 
-Only the form of the sentence is read. The part is at the end, after a verb that states or names, or alone in bold.
+Only the form of the sentence is read. The part is at the end, after a verb that states or names.
 There is none if the words around it deny it, doubt it or contrast it with something else, or if the sentence makes
 a second statement.
 """
@@ -84,7 +84,6 @@ LED_IN = re.compile(
     re.IGNORECASE,
 )
 _BREAK = re.compile(r"[;!?\n()]|:(?=\s)|(?<!\b[A-Z])(?<!\b[A-Z][a-z])(?<!\b[A-Z][a-z]{2})\.(?=\s)")
-_BOLD = re.compile(r"\*\*(?P<bold>[^*\n]{1,120}?)[.:]?\*\*")
 _QUOTE_MARKS: Final = "\"'“”„‟‘’«»「」『』*_ "
 _WORD = re.compile(r"[\u0900-\u0963\u0970-\u097f]+|[^\W_]+(?:['’-][^\W_]+)*")
 _NAME_INSIDE = re.compile(r"(?<=[\w,] )[A-Z]")
@@ -100,29 +99,6 @@ def stated_parts(text: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(part for candidate in _parts(text) if (part := candidate.strip(_QUOTE_MARKS).rstrip(".。")))
     )
-
-
-def bold_part(prediction: str) -> str | None:
-    """The only words in bold of one sentence that states them: 42 of "The total is **42**."; else None."""
-    if len(prediction) > _LONGEST or prediction.count("**") != 2 or "\n" in prediction.strip():
-        return None
-    match = _BOLD.search(prediction)
-    if match is None:
-        return None
-    before, after = prediction[: match.start()], prediction[match.end() :].strip(" .")
-    if not before.strip() or not _states_one_thing(before, match["bold"]) or _adds_content(after):
-        return None
-    return match["bold"].strip(_QUOTE_MARKS) if _ends_in_a_verb(before) else None
-
-
-def _ends_in_a_verb(before: str) -> bool:
-    """Whether the words in bold follow the verb, with at most an article between."""
-    before = re.sub(r"(?:\b(?:the|an?|el|la|le|il|der|die|das)\s)$", "", before, flags=re.IGNORECASE)
-    return any(match.end() == len(before) for pattern in (_ENGLISH, _FOREIGN) for match in pattern.finditer(before))
-
-
-def _adds_content(after: str) -> bool:
-    return bool(after) and _ASIDE.fullmatch(" " + after) is None and _ASIDE.fullmatch(after) is None
 
 
 def _parts(text: str) -> Iterator[str]:

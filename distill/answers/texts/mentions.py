@@ -136,22 +136,12 @@ def ends_with(sentence: str, gold: str, question: str) -> bool:
     if not affirms(" ".join(word for word in outside if word not in _LINKING)):
         return False
     return any(
-        _is_no_part(read.words, inside.start)
-        and (inside.stop == len(read.words) or _is_free_after(read, inside.stop, gold_words, repeated))
+        (inside.stop == len(read.words) or _is_free_after(read, inside.stop, gold_words, repeated))
         and not names_rival(read, inside, gold_words, repeated)
         for inside in gold_places(read, gold_words)
     )
 
 
-def _is_no_part(words: Sequence[str], place: int) -> bool:
-    """Whether no preposition makes the words at `place` a part of another thing: nothing left of the milk."""
-    before = [word for word in words[:place] if word not in ARTICLES - {"that"}]
-    if not before or before[-1] not in TIED - {"and"}:
-        return True
-    return before[-1] == "of" and before[-2:-1] != [] and before[-2] in KINDS | _WHOLES
-
-
-_WHOLES: Final = frozenset({"that", "made", "kind", "type", "possession", "full", "bunch", "can"})
 _LINKING: Final = frozenset({"what", "who", "which", "so", "also", "and", "both", "only", "while"})
 
 
@@ -179,7 +169,6 @@ _HEDGED = re.compile(
 _HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _TAKEN_BACK = re.compile(r"\b(?:not|no|or|never|wrong|incorrect)\b|n't\b", re.IGNORECASE)
 _TITLED = re.compile(r"\b(Mrs?|Ms|Dr|Prof|St|Jr|Sr|Inc|Co|Corp|Ltd|Mt|vs)\.(?=\s)")
-_SO = re.compile(r"(?:so|thus|therefore|hence),? ", re.IGNORECASE)
 _CONTRACTED = re.compile(r"\b(he|she|it|that|there|this|what|who)['’]s\b", re.IGNORECASE)
 _OWNER_AT_END = re.compile(r"(?<=\w)['’]s[.!]?$")
 _JOINED = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
@@ -210,8 +199,6 @@ _BE: Final = frozenset({"is", "are", "was", "were"})
 
 def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
     sentence = sentence.rstrip(" .!;。")
-    if (concluding := _SO.match(sentence)) is not None:
-        sentence = sentence[concluding.end() :]
     head = _ADDED.sub("", sentence)
     added = " ".join(re.findall(r"[\w'’]+", sentence[len(head) :])[2:])
     read = read_sentence(head)
@@ -299,8 +286,6 @@ def _is_free_before(read: Sentence, inside: range, gold: tuple[str, ...], repeat
         before = words[index - 1] if index else ""
         return before in kinds or before in ("made", "kind", "type", "because")
     is_last = inside.stop == len(words)
-    if repeated and is_last and len(gold) == 1 and _is_modifier(read, index, inside.start):
-        return True
     is_verb = len(gold) == 1 and words[place].endswith(("s", "ed")) and gold[0].endswith("ing")
     if is_last and (is_verb or word in PRONOUNS):
         return word not in TIED  # the boy runs
@@ -328,17 +313,6 @@ _MATERIALS_TEXT: Final = "brick wicker concrete denim tennis baseball basketball
 _MATERIALS: Final = frozenset(_MATERIALS_TEXT.split())
 """What a thing is of or for: a brick wall, a tennis ball."""
 _SHADES: Final = frozenset({"dark", "light", "bright", "pale", "deep", "wide", "fresh", "cell", "big"})
-
-
-def _is_modifier(read: Sentence, index: int, place: int) -> bool:
-    """Whether a plain word only describes the one at `place`: a grizzly bear, it is wide open."""
-    return (
-        place == index + 1
-        and read.written[place].isalpha()
-        and read.written[place].islower()
-        and is_adjective(read, index)
-        and (index == 0 or read.words[index - 1] in ARTICLES | _BE)
-    )
 
 
 def is_adjective(read: Sentence, index: int) -> bool:

@@ -27,7 +27,7 @@ from distill.answers.words.basic_words import FOREIGN_FILLERS, is_same_word, is_
 from distill.answers.words.other_scripts import other_scripts
 from distill.answers.words.person_names import names_person, same_person, without_title
 from distill.answers.words.place_names import with_country
-from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing, without_accents
+from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing
 from distill.answers.words.spelling_variants import compare_spellings, same_things
 from distill.answers.words.tokens import tokens as tokens
 from distill.answers.words.tokens import unabbreviated
@@ -69,7 +69,7 @@ def without_number(text: str) -> CompareResult:
         return undecided("none_there")
     if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
         return undecided("number_in_words")
-    return CompareResult(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
+    return wrong("no_number", can_be_mathematics=looks_mathematical(text))
 
 
 def _nearly_a_number(word: str) -> bool:
@@ -87,7 +87,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         words, gold_words = unabbreviated(words), unabbreviated(gold_words)
     if words == gold_words or _full_names(words) == _full_names(gold_words):
         if mathematical and _symbols(text) != _symbols(gold):
-            return CompareResult(verdict="undecided", reason="expression", can_be_mathematics=True)
+            return undecided("expression", can_be_mathematics=True)
         same_symbols = bool(gold_words) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(gold_words) == 1 and (polar := compare_polar(text, tokens(text), gold_words[0], question)) is not None:
@@ -104,20 +104,13 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     if (stated := compare_with_denied(text, gold, gold_words)) is not None:
         return stated
     if not words or not gold_words:
-        return CompareResult(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
-    same_set = sorted(words) == sorted(gold_words)
-    if "and" in gold_words and same_set and set(_joined(words)) == set(_joined(gold_words)):
-        return correct("same_words_in_other_order")
+        return undecided("nothing_to_compare", can_be_mathematics=mathematical)
     if _same_turned(words, gold_words) or _same_with_year(words, gold_words):
         return correct("same_words_in_other_order")
     if _same_letters(words, gold_words) or text.replace(".", "").casefold() == gold.replace(".", "").casefold():
         return correct("same_letters")
     if (respelled := compare_spellings(text, gold, words, gold_words, question)) is not None:
         return respelled
-    if not (text.isascii() and gold.isascii()) and without_accents(text.casefold()) == without_accents(
-        gold.casefold()
-    ):
-        return undecided("accents_differ")
     plain = text if _DIGIT.search(gold) else _FIGURE.sub("", text)
     forms = _forms(gold, question)
     if not mathematical and any(_states(plain, form, question) for form in forms):
@@ -252,11 +245,6 @@ def _same_with_year(words: Sequence[str], gold_words: Sequence[str]) -> bool:
 _TWO: Final = 2
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _FEW: Final = 3
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """The parts of "x and y"."""
-    return " ".join(words).split(" and ")
 
 
 def _compare_assigned(text: str, gold: str) -> CompareResult | None:

@@ -112,8 +112,6 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
     said = [word for word in words if word not in _SMALL_WORDS]
     asked = tokens(question[:_LONGEST_QUESTION])
     denied = any(word in NEGATIONS or word.endswith("n't") for word in words)
-    if not said and denied:
-        return "no"  # It is not.
     if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
         return None
     if _QUANTIFIERS & {*asked} - {*words}:

@@ -14,7 +14,6 @@ from distill.answers.numbers import expressions, foreign_number_words, measure_u
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.repeated_numbers import is_year
 from distill.answers.texts import other_words, text_answers
-from distill.answers.texts.answer_sentences import bold_part
 from distill.answers.texts.other_words import _may_be_short_for
 from distill.answers.texts.stated_polarity import stated_polarity
 from distill.answers.words import place_names
@@ -199,8 +198,8 @@ def test_scales_and_parts_in_words_have_their_value(text: str, gold: str) -> Non
 
 
 def test_words_in_bold_after_a_verb_are_a_stated_part() -> None:
-    assert bold_part("The winner is **Torre Azul**.") == "Torre Azul"
-    assert bold_part("The **Torre Azul** is not the winner.") is None
+    assert judge("The winner is **Torre Azul**.", "Torre Azul").verdict == "correct"
+    assert judge("The **Torre Azul** is not the winner.", "Torre Azul").verdict != "correct"
 
 
 def test_as_many_capitals_as_words_are_all_their_initials_or_no_abbreviation() -> None:

@@ -39,48 +39,31 @@ _NAMES: Final = {
     word: {operation for operation, words in _NAMED.items() if word in words.split()}
     for word in " ".join(_NAMED.values()).split()
 }
-_HIDDEN: Final[dict[str, tuple[float, ...]]] = {
-    **dict.fromkeys(("dozen", "dozens"), (12.0,)),
-    **dict.fromkeys(("pair", "pairs", "both", "couple", "twice", "double", "half", "twins", "doubled"), (2.0,)),
-    **dict.fromkeys(("week", "weeks", "weekly"), (7.0, 52.0)),
-    **dict.fromkeys(("month", "months", "monthly"), (12.0, 30.0)),
-    **dict.fromkeys(("year", "years", "yearly", "annual"), (12.0, 365.0)),
-    **dict.fromkeys(("hour", "hours", "h", "minute", "minutes", "min", "seconds"), (60.0,)),
-    **dict.fromkeys(("day", "days", "daily"), (24.0, 7.0)),
-    **dict.fromkeys(("cents", "cent", "cm", "m", "metres", "meters"), (100.0,)),
-    **dict.fromkeys(("km", "kg", "g", "ml", "l", "litres", "liters"), (1000.0,)),
-    **dict.fromkeys(
-        (
-            "one",
-            "another",
-            "itself",
-            "herself",
-            "himself",
-            "single",
-            "including",
-            "inclusive",
-            "driver",
-            "apart",
-            "posts",
-            "poles",
-            "trees",
-            "cut",
-            "cuts",
-            "pieces",
-            "floor",
-            "floors",
-            "gaps",
-        ),
-        (1.0,),
-    ),
-    **dict.fromkeys(("triangle", "angle", "angles"), (180.0, 360.0, 90.0)),
-    **dict.fromkeys(("quarter", "quarters"), (4.0, 25.0)),
-    **dict.fromkeys(("dime", "dimes"), (10.0,)),
-    **dict.fromkeys(("nickel", "nickels"), (5.0,)),
-    **dict.fromkeys(("third", "thirds", "triple", "triples"), (3.0,)),
-    **dict.fromkeys(("whole", "pie", "circle"), (100.0, 360.0)),
-    **dict.fromkeys(("hexagon",), (6.0,)),
-    **dict.fromkeys(("square", "squares", "sides"), (4.0,)),
+_HIDDEN_TEXT: Final = """
+    12: dozen dozens
+    2: pair pairs both couple twice double half twins doubled
+    7 52: week weeks weekly
+    12 30: month months monthly
+    12 365: year years yearly annual
+    60: hour hours h minute minutes min seconds
+    24 7: day days daily
+    100: cents cent cm m metres meters
+    1000: km kg g ml l litres liters
+    1: one another itself herself himself single including inclusive driver apart posts poles trees cut cuts pieces
+    1: floor floors gaps
+    180 360 90: triangle angle angles
+    4 25: quarter quarters
+    10: dime dimes
+    5: nickel nickels
+    3: third thirds triple triples
+    100 360: whole pie circle
+    6: hexagon
+    4: square squares sides
+"""
+_HIDDEN: Final = {
+    word: tuple(map(float, numbers.split()))
+    for numbers, _, words in (line.partition(":") for line in _HIDDEN_TEXT.strip().splitlines())
+    for word in words.split()
 }
 """Numbers that a word brings in."""
 _UNKNOWN: Final = word_set(
