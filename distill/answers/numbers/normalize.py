@@ -70,6 +70,7 @@ _SPACED_POWER = re.compile(r"(?<=[^\W\d_])\s+\^(?=\s?\{?-?\d)")
 _POWER_AFTER = re.compile(r"(?<=\d)(\s?)(mm|cm|dm|m|km|ft|in|yd|mi)([23])\b")
 """25 cm2."""
 _PER = re.compile(r"\b([a-zA-Z]+)(?: per | ?/ ?)([a-zA-Z]+)( squared| cubed)?\b")
+_POWER_WORD = re.compile(r"\b([a-zA-Z]+) (squared|cubed)\b")
 _INVERSE = re.compile(r"\b(k?m|cm|kg|g|mol)\s?[·*×.]?\s?(s|h|m|l|L)\s?\^\s?\{?-([123])\}?")
 """m s^{-2}."""
 _DOTTED_SCALE = re.compile(r"\b(Mio|Mrd|Tsd|Bio|mln|mld|mrd|mio)\.")
@@ -140,8 +141,8 @@ def _han_value(digits: str) -> Decimal:
 def _units_in_symbols(text: str) -> str:
     """One spelling of compound units and scale words: m/s^2 for meters per second squared, 25 cm^2 for 25 cm2."""
     text = _POWER_AFTER.sub(r"\1\2^\3", text)
-    if " per " in text or "/" in text:
-        text = _PER.sub(_ratio_of_units, text)
+    if " per " in text or "quared" in text or "ubed" in text or "/" in text:
+        text = _POWER_WORD.sub(_with_power, _PER.sub(_ratio_of_units, text))
     if "^" in text:
         text = _INVERSE.sub(lambda unit: f"{unit[1]}/{unit[2]}" + (f"^{unit[3]}" if unit[3] != "1" else ""), text)
     for pattern, symbol in _UNIT_WORDS:
@@ -183,6 +184,11 @@ def _ratio_of_units(match: re.Match[str]) -> str:
         return match[0]
     power = {" squared": "^2", " cubed": "^3"}.get(match[3] or "", "")
     return f"{above}/{below}{power}"
+
+
+def _with_power(match: re.Match[str]) -> str:
+    symbol = unit_symbol(unit_name(match[1].lower()))
+    return f"{symbol}^{2 if match[2] == 'squared' else 3}" if symbol else match[0]
 
 
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
