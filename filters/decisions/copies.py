@@ -97,10 +97,13 @@ def _choose(
     connection: duckdb.DuckDBPyConnection, kind: CopyKind, traces: str, drops: Sequence[str], judged: bool
 ) -> int:
     """Make a table of the copies that take the place of their preferred one; returns how many there are."""
-    # A trace with the same words as one that repeats the preferred trace names that one.
     connection.execute(f"""
         CREATE OR REPLACE TEMP TABLE copies AS
         SELECT DISTINCT {kind.key} AS unit, {kind.original} AS named FROM {traces} WHERE {kind.is_copy}""")
+    ((copies,),) = connection.execute("SELECT count(*) FROM copies").fetchall()
+    if not copies:
+        return 0
+    # A trace with the same words as one that repeats the preferred trace names that one.
     connection.execute("""
         CREATE OR REPLACE TEMP TABLE units AS
         WITH copies AS (

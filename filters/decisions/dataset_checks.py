@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from distill.answers.consistency import Conclusion
 
 SAMPLE = 4000
-_BATCH = 250
+_BATCH = 100
 """Traces whose conclusions a process compares at once; each takes the answer judge about a millisecond."""
 
 WRONG_LIMIT = 0.05

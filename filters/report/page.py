@@ -36,7 +36,7 @@ def write(
     health: Callable[[], Health],
     findings: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write the page of a database with `signals` and `decisions`. `health` is called last: it may have to wait."""
+    """Write the page of a database with `signals` and `decisions`. The template calls `health`, which may wait."""
     facts = table.gather(database, registry.schemas(recipe))
     select = recipe.filter.select
     unit = _unit(facts)
@@ -81,7 +81,7 @@ def write(
         selected=selected,
         dropped=dropped,
         examples=examples.load(facts, index, ids),
-        health=health(),
+        health=health,
     )
     html.write_page(path, path.parent.parent, page)
 
