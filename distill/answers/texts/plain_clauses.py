@@ -42,7 +42,6 @@ from distill.answers.words.word_classes import (
     ATTACHES,
     COLOURS,
     COPIES,
-    FAILING,
     GERMAN,
     JOINS,
     KINDS,
@@ -313,8 +312,6 @@ def _is_known_before(clause: _Clause, start: int, written: Sequence[str]) -> boo
         return False  # she teaches cooking
     if verb == 0 or not (looks_like_verb(word) or read.words[verb - 1] in _BE) or read.words[verb - 1] in ARTICLES:
         return False
-    if word in FAILING or read.written[verb][0].isupper():
-        return False
     between = [index for index in before if index > verb]
     if any(read.words[index] in _BE | TIED - OPEN_PREPOSITIONS - clause.asked for index in between):
         return False
@@ -364,8 +361,6 @@ _FOREIGN_OF: Final = frozenset({"de", "du", "des", "del", "da", "do", "von"})
 def _describes_behind(clause: _Clause) -> bool:
     """Whether a last word is an adjective of a Romance language: un cheval brun, un verde claro."""
     read, word = clause.read, clause.read.words[clause.inside.stop]
-    if not read.written[clause.inside.stop].islower():
-        return False
     gold = " ".join(read.words[index] for index in clause.inside)
     if is_colour(gold):
         return word in SHADES

@@ -71,7 +71,6 @@ _ENDINGS: Final = ("です", "色", "的", "了", "边", "侧", "面", "側", "�
 def states_in_han(text: str, gold: str, question: str = "") -> bool:
     """Whether a text says no more than the gold text in a sentence, or else only what the question says."""
     core = gold.strip("。 ")
-    core = core.lstrip("在向") or core
     for ending in _ENDINGS:
         core = core.removesuffix(ending) or core
     text = _LED_IN.sub("", _COUNTED_OUT.sub("", text.strip()))

@@ -55,10 +55,6 @@ attaches: above across against along am around at auf aus avec behind bei below 
 open_prepositions: about als as at auf aus avec by com comme como con d da dans de del des di do du en for from im
     in inside into mit nach of on onto par por sur through to via von with within zum zur;
 moving: about from into onto to;
-failing: attacked attacks avoided avoids beat beats canceled cancelled crossed crosses dislikes dropped drops
-    excluded excludes faces facing followed follows forgets forgot hates hides ignored ignores imitates lacked
-    lacks leaves left loses lost mimics missed misses passed passes preceded precedes prevented prevents refused
-    refuses rejected rejects removed removes resembles served stopped stops surrounded surrounds threatens;
 placing: atrás bajo debajo delante derrière detrás devant embaixo hinter neben sopra sotto sous unter vor über;
 asks_for_any: did do does doing get had has have having look looking looks see seen show shown use used uses using;
 copies: drawing figure image logo painting photo photograph picture statue symbol view;
@@ -114,8 +110,6 @@ OPEN_PREPOSITIONS: Final = _CLASSES["open_prepositions"]
 """Prepositions between a verb and its answer that do not change the answer."""
 MOVING: Final = _CLASSES["moving"]
 """Prepositions that make of a thing another one: the book is about Stephen King."""
-FAILING: Final = _CLASSES["failing"]
-"""Verbs whose object is not what a question asks for."""
 PLACING: Final = _CLASSES["placing"]
 """Prepositions of place in other languages."""
 ASKS_FOR_ANY: Final = _CLASSES["asks_for_any"]
