@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from distill import packages
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
-from distill.errors import DistillError, StorageError
+from distill.errors import DistillError, StorageError, first_line
 from distill.machine import gpu_memory, interrupts
 from distill.machine.child_process import interrupt
 from distill.redact import encodable
@@ -31,6 +31,12 @@ _code: list[int] = []
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin anew."""
+_NO_ROOM = ("can't start new thread", "not enough memory", "Out of Memory Error")
+"""What Python, torch and DuckDB say in errors of their own kinds where memory or threads are limited."""
+_NEEDS_ROOM = (
+    "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
+    "(ulimit -v, ulimit -u, or that of the container), then run the same command again"
+)
 
 
 class Commands(TyperGroup):
@@ -51,10 +57,11 @@ class Commands(TyperGroup):
             raise  # the reader of stdout has seen enough; typer ends the command
         except OSError as error:
             self._end(ctx, _refused(error))
-        except RuntimeError as error:
-            if not gpu_memory.is_out_of_memory(error):
+        except Exception as error:
+            full = gpu_memory.explained(error) if gpu_memory.is_out_of_memory(error) else _no_room(error)
+            if full is None:
                 raise
-            self._end(ctx, gpu_memory.explained(error))
+            self._end(ctx, full)
         except KeyboardInterrupt:
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
@@ -70,12 +77,22 @@ class Commands(TyperGroup):
         ctx.exit(error.exit_code)
 
 
+def _no_room(error: Exception) -> DistillError | None:
+    """What to say of an error that a limit of memory or threads made; None for any other error."""
+    if not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_ROOM):
+        return None
+    return DistillError(_NEEDS_ROOM.format(error=first_line(error)))
+
+
 def _refused(error: OSError) -> StorageError:
     """What the operating system refuses (a disk, a file), with the place in the code that asked for it."""
-    from distill.artifacts.files import TAKEN, taken
+    from distill.artifacts.files import TAKEN, storage_remedy, taken
 
     if error.errno in TAKEN:
         return taken(error.filename)
+    if error.filename and (remedy := storage_remedy(error)):
+        text = f"{error.filename}: {error.strerror}; what was written before stays valid: {remedy}"
+        return StorageError(f"{text} and run the same command again")
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return StorageError(
         f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "

@@ -15,8 +15,10 @@ from typing import Any
 from distill.artifacts.files import locked
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import MANIFEST, Manifest, finished
+from distill.data import sources
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.types import ProgressCallback, unwatched
 from teacher.agent import Agent, NoMorePlans
 from teacher.engines.outage import Dependency, Failure, Say
@@ -56,6 +58,7 @@ def generate(
     when another process works on the run.
     """
     folder = Path(run) / "generate"
+    sources.require_there(recipe, ASKED)
     models = question_plan.check_teachers(recipe)
     fields = question_plan.result_settings(recipe, models)
     started = time.monotonic()

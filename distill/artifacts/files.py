@@ -46,7 +46,9 @@ _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
     (_numbers("EMFILE", "ENFILE"), "raise the limit of open files (ulimit -n)"),
     (_numbers("ENAMETOOLONG"), "choose a place with a shorter name"),
-    (_numbers("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM"), "free space (or fix the permissions)"),
+    (_numbers("ENOSPC", "EDQUOT"), "free space"),
+    (_numbers("ENOLCK", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"), "choose a place on a file system that has locks"),
+    (_numbers("EROFS", "EACCES", "EPERM"), "fix the permissions"),
     (
         _numbers(
             *("EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "ENODEV", "ENXIO", "ENOLINK"),
@@ -249,16 +251,20 @@ def locked(run: Path) -> Iterator[None]:
     with storage_errors(run):
         make_folder(run)
         file = (run / LOCK).open("ab", buffering=0)
-    with file:
         lock_file(file, run, holder=run_holder(run))
-        with _holder_noted(file):
-            yield
+    with file, _holder_noted(file):
+        yield
 
 
 def lock_file(file: IO[bytes], path: Path, *, holder: str = "") -> None:
     """Lock an open file for `path`, or close it and raise BusyError."""
-    if not try_lock(file.fileno()):
-        file.close()
+    is_locked = False
+    try:
+        is_locked = try_lock(file.fileno())
+    finally:
+        if not is_locked:
+            file.close()
+    if not is_locked:
         raise BusyError(f"{path}: another process is working here{holder}; wait for it, or choose another --run")
 
 

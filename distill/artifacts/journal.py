@@ -5,6 +5,7 @@ A torn last line is cut off when a journal is opened again. Every line has a che
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,12 +25,18 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> None:
         file.writelines(map(seal, records))
 
 
+def _write_copy(path: Path) -> None:
+    """Replace a file by a copy, so that its other names keep what it holds now."""
+    with atomic_path(path) as temporary:
+        shutil.copy2(path, temporary)
+
+
 class Journal:
     """An append-only JSONL file: whole lines with checksums, fsynced at most `flush_interval_s` after a write.
 
-    Opening cuts a torn last line off, and adds checksums to a file that has none. One writer a file: a second
-    open fails with BusyError through a lock that dies with its process. One thread appends; another one may call
-    `flush`. StorageError when the file is deleted, replaced or shortened while it is open.
+    Opening cuts a torn last line off, adds checksums to a file that has none, and copies one with several names. One
+    writer a file: a second open fails with BusyError through a lock that dies with its process. One thread appends;
+    another one may call `flush`. StorageError when the file is deleted, replaced or shortened while it is open.
     """
 
     def __init__(self, path: Path, *, flush_interval_s: float = 0.2) -> None:
@@ -39,10 +46,11 @@ class Journal:
             make_folder(path.parent)
             self._lock = _lock_beside(path) if HIDES_LOCKED_BYTES else None
             self._file = self._open()
-            if is_plain(path):
+            is_linked = os.fstat(self._file.fileno()).st_nlink > 1  # a copy of the run by `cp -al` has it, too
+            if is_plain(path) or is_linked:
                 if self._lock is not None:
                     self._file.close()  # Windows replaces no open file
-                write_jsonl(path, read_jsonl(path))
+                write_jsonl(path, read_jsonl(path)) if is_plain(path) else _write_copy(path)
                 self._file.close()
                 self._file = self._open()
             self._written = self._end = cut_torn_tail(self._file)

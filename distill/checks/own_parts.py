@@ -6,6 +6,7 @@ What fails on some rows is counted by its stage, so it is a warning here; what f
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +14,17 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.ideal_traces import ideal_trace
 from distill.checks.results import CheckResult, fine, problem, warning
+from distill.data import formats, sources
+from distill.data.formats import ParsedRow, RowError
 from distill.data.images import image_files
 from distill.data.source_answer_types import answer_type_of, load_type
+from distill.data.sources import SourceRow
 from distill.errors import DistillError, RecipeError
 from distill.extensions import FAILURES, describe
 from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED
-from distill.types import Sample, Trace
+from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED, FORMAT_NAMES, DataSource
+from distill.types import BadRow, Sample, Trace
 from filters.dataset import writer
 from filters.dataset.export_formats import FORMATS, DatasetRow, ExportFormat, ExportImage, chosen_formats
 from filters.dataset.exports import record_of
@@ -36,6 +40,8 @@ _SECONDS = 2.0
 _LONGEST = 5.0
 """For the two calls with one row, of processor time or of waiting."""
 _SENTENCES = 4
+_ROWS = 32
+"""Rows that a data format is tried on."""
 
 
 def check_prompts(context: CheckContext) -> Iterator[CheckResult]:
@@ -79,6 +85,22 @@ def _decided(made: Any, gold: str) -> bool | None:
     if same is False:
         raise ValueError(f"the gold answer {gold!r:.60} is wrong where a teacher gives this very answer")
     return same
+
+
+def check_formats(context: CheckContext) -> Iterator[CheckResult]:
+    """Data formats from outside: the same questions at each reading. Rows that fail are counted by the survey."""
+    for name, source in context.recipe.data.items():
+        if source.format in FORMAT_NAMES or name not in context.uses or context.readable(name) is None:
+            continue
+        rows = islice(sources.rows(sources.locate(context.recipe, name)), _ROWS)
+        yield from _tried(context, f"data.{name}.format", source.format, partial(_parsed, source), [*rows], "rows")
+
+
+def _parsed(source: DataSource, row: SourceRow | BadRow) -> ParsedRow | str:
+    try:
+        return formats.parse(row.values, source) if isinstance(row, SourceRow) else row.detail
+    except RowError as error:
+        return describe(error)
 
 
 def check_signals(context: CheckContext) -> Iterator[CheckResult]:

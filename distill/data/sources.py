@@ -129,6 +129,12 @@ def is_there(recipe: Recipe, name: str) -> bool:
     return is_store_address(source) or recipe.local(_folder_and_pattern(recipe, source)[0]).exists()
 
 
+def require_there(recipe: Recipe, name: str) -> None:
+    """Raises DataError for a source that is not there and no name of the hub, without a download."""
+    if not is_there(recipe, name) and not is_hub_name(settings(recipe, name)):
+        locate(recipe, name)
+
+
 def _folder_and_pattern(recipe: Recipe, source: str) -> tuple[str, str]:
     """A source such as shards/*.tar as the folder before the first wildcard and what follows; else no pattern."""
     wildcard = re.search(r"[*?]", source)

@@ -72,6 +72,20 @@ def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
     assert done.returncode == 0 and done.stdout.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("error", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
+def test_a_limit_of_memory_or_threads_is_one_message(error: str) -> None:
+    script = (
+        "import sys\ndef load(*_, **__):\n"
+        f"    raise {error}\n"
+        "sys.argv = ['distill', 'check', 'tiny']\n"
+        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
+        "from distill.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r"distill: the system gives no more memory or threads \(.+\); .*ulimit -v.*\n", done.stderr)
+
+
 def test_a_signal_before_the_command_is_read_has_its_own_code() -> None:
     script = (
         "import os, signal, sys; sys.argv = ['distill', '--version']\nfrom distill import cli\n"

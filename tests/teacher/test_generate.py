@@ -102,6 +102,9 @@ def test_a_finished_stage_is_returned_at_once_without_server_or_torch(world: Wor
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [first.created, "False"]
+    world.source = "gone.jsonl"
+    with pytest.raises(DataError, match="does not exist"):
+        world.generate()
 
 
 def test_appended_rows_are_the_only_ones_asked(world: World) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from distill.artifacts import files
 from distill.artifacts import manifest as artifacts
 from distill.artifacts.files import (
     Output,
@@ -55,6 +56,16 @@ def test_records_come_back_in_order_and_appending_continues(tmp_path: Path) -> N
         journal.append({"c": [1.5, None]})
     assert list(read_jsonl(path)) == [{"a": "ü\n", "b": 1}, {"c": [1.5, None]}]
     assert path.read_bytes().startswith(b'{"a":')
+
+
+def test_a_copy_of_a_run_by_hard_links_leaves_the_journals_of_the_first_alone(tmp_path: Path) -> None:
+    first, copy = tmp_path / "first.jsonl", tmp_path / "copy.jsonl"
+    with Journal(first) as journal:
+        journal.append({"a": 1})
+    os.link(first, copy)
+    with Journal(copy) as journal:
+        journal.append({"a": 2})
+    assert [*read_jsonl(first)] == [{"a": 1}] and [*read_jsonl(copy)] == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize("torn", [b'{"a"', b"{", b'{"a": 3}', b"\0" * 70_000])
@@ -333,6 +344,18 @@ def test_a_new_folder_has_one_writer_and_what_a_killed_one_left_is_removed(tmp_p
         first.communicate()
     assert [path.name for path in out.iterdir()] == ["of the first"] and list(out.parent.iterdir()) == [out]
     with pytest.raises(DataError, match="give a new folder"), new_folder(out):
+        pass
+
+
+def test_a_file_system_without_locks_is_named_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> bool:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files, "try_lock", refuse)
+    where = f"{tmp_path}: .* choose a place on a file system that has locks"
+    with pytest.raises(StorageError, match=where), locked(tmp_path):
         pass
 
 

@@ -59,6 +59,13 @@ KINDS = {
         'part = UserMetric(name="own_m", label="m", kind="mean", value=lambda sample, prediction: BODY)\n',
     ),
 }
+FORMAT = """
+from distill.data.formats import ImageCell, ParsedRow, RowQuestion
+
+def part(values, source):
+    image = ImageCell(column="image", index=0, value=values["image"])
+    return ParsedRow(images=(image,), questions=(RowQuestion(text=BODY, answers=("7",)),))
+"""
 RIGHT = {
     "prompt": "sample.question",
     "answer_type": "prediction == gold",
@@ -123,6 +130,21 @@ def test_a_part_that_fails_on_some_rows_is_a_warning_with_their_number(world: Pa
 def test_a_part_with_another_value_at_each_call_is_a_warning(world: Path, kind: str, body: str) -> None:
     (found,) = checked(world, kind, body)
     assert found.state == "warning" and "another value at the second call" in found.message
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [('f"Again {next(calls)}?"', 1), ('values["question"]', 0), ('"Which?" if len(values) else boom()', 0)],
+)
+def test_a_data_format_with_other_questions_at_each_reading_is_a_warning(world: Path, body: str, count: int) -> None:
+    (world / "mine.py").write_text(HEAD + FORMAT.replace("BODY", body))
+    values = check_world.values()
+    values["data"]["questions"]["format"] = "mine.py:part"
+    check_world.save(world, values)
+    load_anew()
+    found = check_recipe(load(world / "recipe.toml"), world / "run", checks=CHECKS).results
+    assert [result.state for result in found] == ["warning"] * count
+    assert all("another value at the second call for" in result.message for result in found)
 
 
 def test_a_signal_that_waits_is_a_warning_and_no_other_check_waits_for_it(
