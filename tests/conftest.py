@@ -202,6 +202,20 @@ def vllm_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def short_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line in the place of the report, which takes a third of the time of a small filter run.
+
+    For tests that look at other files; `tests/filters/report`, `tests/filters/test_apply.py` and tests that compare a
+    store with a folder (`tests/filters/test_filter_store_run.py`) write whole reports.
+    """
+    import run_fixtures
+
+    from filters.report import page
+
+    monkeypatch.setattr(page, "write", run_fixtures.short_report)
+
+
+@pytest.fixture
 def place(world: Path, tmp_path: Path) -> Path:
     """A copy of the world for one test."""
     return Path(shutil.copytree(world, tmp_path / "w"))

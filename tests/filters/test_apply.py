@@ -3,16 +3,15 @@ import hashlib
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from killed import die_in_turn
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.artifacts.files import locked
@@ -358,18 +357,18 @@ def test_one_process_at_a_time_works_on_a_run(world):
 
 
 SLOW = """
-import sys, time
-from pathlib import Path
-from distill.recipe import load
-from filters.tables import measure
+import time
 from filters.apply import apply
+from filters.tables import measure
 real = measure.measure_partition
 def slow(task):
     time.sleep(0.05)
     return real(task)
-measure.measure_partition = slow
-print("started", flush=True)
-apply(load(sys.argv[1]), Path(sys.argv[2]))
+def work(recipe, run, delay_s):
+    measure.measure_partition = slow
+    threading.Timer(float(delay_s), die).start()
+    apply(load(recipe), Path(run))
+    time.sleep(60)
 """
 
 
@@ -378,13 +377,7 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(world):
     settings = recipe(tmp_path, "[filter]\npartition_rows = 2\n")
     apply(settings, run_of(world))
     run = run_of(world, "killed")
-    environment = {**os.environ, "PYTHONPATH": str(Path(measure.__file__).parents[2])}
-    for delay_s in (0.1, 0.4, 0.7, 1.0):
-        command = [sys.executable, "-c", SLOW, str(settings.path), str(run)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-            process.stdout.readline()
-            time.sleep(delay_s)
-            process.send_signal(signal.SIGKILL)
+    die_in_turn(SLOW, *((settings.path, run, delay_s) for delay_s in (0.1, 0.4, 0.7, 1.0)))
     apply(settings, run)
     assert digests(run) == digests(tmp_path / "run")
     assert not list((run / "filter").rglob("*.tmp"))

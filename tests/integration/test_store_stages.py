@@ -330,6 +330,7 @@ def test_s3_that_fails_meanwhile_holds_the_stages_that_pull_brings(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_report")
 @LONG
 def test_one_command_does_all_stages_in_a_store_and_nothing_the_second_time(place: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (place / "questions.jsonl").read_text().splitlines()]

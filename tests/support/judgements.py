@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import orjson
 from labelled_pairs import read_pairs
@@ -42,8 +41,12 @@ def judge_pair(pair: Mapping[str, Any]) -> verdicts.Judgement:
 @cache
 def without_vote(index: int) -> tuple[verdicts.Judgement, bool]:
     """The judgement of a pair without the symbolic voter, and whether the voter is asked about it otherwise."""
-    with mock.patch.object(math_worker, "vote_on_expressions", return_value=None) as vote:
-        return judge_pair(PAIRS[index]), vote.called
+    asked: list[str] = []
+    vote, math_worker.vote_on_expressions = math_worker.vote_on_expressions, lambda said, gold: asked.append(said)
+    try:
+        return judge_pair(PAIRS[index]), bool(asked)
+    finally:
+        math_worker.vote_on_expressions = vote
 
 
 def signal_versions() -> dict[str, str]:

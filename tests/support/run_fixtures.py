@@ -165,3 +165,8 @@ def small_world(pictures: Path, questions: int = 6) -> tuple[list[Sample], list[
             ),
         ]
     return samples, traces
+
+
+def short_report(*arguments: Any) -> None:
+    """In the place of `filters.report.page.write`: a line."""
+    next(argument for argument in arguments if isinstance(argument, Path)).write_text("a report\n")

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import batch_server
+import forked
 import pytest
 import store_servers
 import stub_server
@@ -98,7 +98,7 @@ generate_in_store(load(Path(path)), address, Path(scratch))
 
 def killed(world: World, address: str, scratch: Path, key: str = "never") -> "subprocess.Popen[bytes]":
     """An agent that is killed right after it has written an object whose name contains `key`."""
-    command = [sys.executable, "-c", KILLED, str(world.recipe().path), address, str(scratch), key]
+    command = [forked.interpreter(), "-c", KILLED, str(world.recipe().path), address, str(scratch), key]
     return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], stderr=subprocess.PIPE)
 
 
@@ -151,6 +151,7 @@ def test_an_agent_that_is_killed_at_a_call_of_the_api_costs_nothing(
         require_equal(world, store, tmp_path / "pulled", server)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_agents_that_work_at_the_same_time_pay_nothing_twice(world: World, server: Any, tmp_path: Path) -> None:
     recipe, address = world.recipe(), f"file://{tmp_path / 'store'}"
     server.looks_until_done = 10

@@ -28,6 +28,7 @@ from filters.store_run import filter_in_store
 from teacher.agent import Agent
 from teacher.store_run import generate_in_store
 
+pytestmark = pytest.mark.usefixtures("short_report")
 RUN = f"s3://{BUCKET}/run"
 
 

@@ -64,6 +64,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_store_run_that_goes_on_elsewhere_equals_a_run_in_a_folder(
     world: World, url: str, endpoint: str, tmp_path: Path
 ) -> None:

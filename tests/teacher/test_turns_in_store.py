@@ -108,6 +108,7 @@ def begin(world: World, store: LocalStore) -> None:
         generate_in_store(world.recipe(), store.address, store.folder.with_name("scratch"), on_progress=stop)
 
 
+@pytest.mark.usefixtures("short_report")
 def test_a_run_goes_on_elsewhere_in_the_round_where_it_stopped_and_each_server_starts_once(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

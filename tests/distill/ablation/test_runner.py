@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from run_fixtures import short_report
 from typer.testing import CliRunner
 
 from distill.ablation import arm_job, arms, runner
@@ -26,6 +27,7 @@ from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.trace_records.human_labels import LabelJournal
 from distill.types import unwatched
+from filters.report import page
 
 ROOT = Path(__file__).parents[3]
 TINY = ROOT / "recipes" / "tiny"
@@ -108,7 +110,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path
     """A recipe beside its run, with every arm of it."""
     folder = tmp_path_factory.mktemp("ablation")
     (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    ablate(loading.load(folder / "mine.toml"), folder / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "write", short_report)  # of the filter of each arm
+        ablate(loading.load(folder / "mine.toml"), folder / "run")
     return folder
 
 

@@ -1,6 +1,5 @@
 """What training chooses and calls on a GPU, as far as a machine without one can tell; the rest: `make gpu-check`."""
 
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -131,25 +130,28 @@ def test_layers_that_take_rows_one_by_one_read_their_sizes_once(monkeypatch):
     assert len(reads) == 1
 
 
-def check_of_a_card(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    script = ROOT / "benchmarks" / "train" / "gpu_check.py"
-    return subprocess.run(
-        [sys.executable, script, "--dry-run", "--out", out, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT}:{script.parent}", "PATH": "/usr/bin:/bin"},
-    )
+GPU_CHECK = """
+import multiprocessing, sys
+folder, python, *sys.argv[1:] = sys.argv[1:]
+sys.path.insert(0, folder)
+multiprocessing.set_executable(python)  # each check is a fork that has loaded the libraries, started as always
+import gpu_check
+gpu_check.main()
+"""
+
+
+def check_of_a_card(out: Path, *options: str) -> forked.Ended:
+    folder = ROOT / "benchmarks" / "train"
+    return forked.run(GPU_CHECK, folder, forked.interpreter(), "--dry-run", "--out", out, *options)
 
 
 def test_the_check_of_a_card_goes_through_without_one(tmp_path: Path):
     done = check_of_a_card(tmp_path, "--only", "attention", "head")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.codes == [0], done.stdout + done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", "attention"], ["ok", "head"]]
 
 
 def test_a_check_of_a_card_that_does_not_end_in_time_is_a_problem(tmp_path: Path):
     done = check_of_a_card(tmp_path, "--only", "head", "--minutes", "0")
-    assert done.returncode == 1
+    assert done.codes == [1]
     assert done.stdout.split()[:2] == ["problem", "head"] and "did not end in time" in done.stdout
