@@ -30,7 +30,7 @@ _code: list[int] = []
 """The exit code of this process, once it is known."""
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
-"""Commands that keep what they did; the others begin anew."""
+"""Commands that keep what they did; the others begin again."""
 _NO_ROOM = ("can't start new thread", "not enough memory", "Out of Memory Error")
 """What Python, torch and DuckDB say in errors of their own kinds where memory or threads are limited."""
 _NEEDS_ROOM = (

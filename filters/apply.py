@@ -63,7 +63,7 @@ def apply(
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
 
-    A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
+    A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides again;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
     asked, say, or failed ones again. Signals that need a model come from `measurers`, by name
     (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. With

@@ -323,7 +323,7 @@ def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) 
 def _write_piece(task: tuple[Path, pa.ChunkedArray, RowsTask]) -> tuple[Path, dict[str, str]]:
     """Write the rows of a partition for one file, and give the questions whose images cannot be read.
 
-    Where there are some, the traces are selected anew and the file is not used.
+    Where there are some, the traces are selected again and the file is not used.
     """
     path, places, rows = task
     unreadable: dict[str, str] = {}

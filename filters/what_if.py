@@ -42,7 +42,7 @@ class LastTraces:
         self._key: tuple[Any, ...] = ()
 
     def of(self, folder: Path, columns: pa.Schema, threads: int | None) -> PolicyArrays:
-        """The traces of a filter folder, read anew where another stage has finished or other columns are known."""
+        """The traces of a filter folder, read again where another stage has finished or other columns are known."""
         status = (folder / MANIFEST).stat()
         key = (folder, status.st_ino, status.st_mtime_ns, status.st_size, tuple(columns.names))
         if key != self._key:

@@ -45,7 +45,7 @@ def train(
 ) -> Manifest:
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
 
-    `jobs` stages are trained at a time, each in a process that begins anew (a script that calls this needs its
+    `jobs` stages are trained at a time, each in a new process (a script that calls this needs its
     `if __name__ == "__main__"`) with its share of the cores, and a card of its own if there are several; a stage
     waits for the one that it starts from.
 

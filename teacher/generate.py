@@ -33,7 +33,7 @@ _SHORTEST_CHECK_S = 0.2
 _IMAGE_CHECK_S = (0.5, 15.0)
 """Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
-    "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
+    "run again with --fresh to plan again (traces that are the same by content are kept and not asked again), "
     "or choose another --run"
 )
 
@@ -48,7 +48,7 @@ def generate(
 ) -> Manifest:
     """Let the teachers of a recipe answer [data.questions]; traces go to `<run>/generate/<teacher>/`.
 
-    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans anew after settings
+    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans again after settings
     have changed and asks again for traces that ended in an error; traces that are still wanted are kept, the others
     stay in the journals unused. A finished stage with the same settings, source and limit is returned as it is, after
     asking again what failed for a passing reason if its server is there.

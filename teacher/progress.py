@@ -44,7 +44,7 @@ class GenerateProgress:
         self._done += there + elsewhere
 
     def begin_round(self) -> None:
-        """Count traces, tokens and seconds anew: other teachers work from now on, at another rate."""
+        """Count traces, tokens and seconds again: other teachers work from now on, at another rate."""
         self._resumed, self._tokens, self._without_usage, self._planned = self._done, 0, 0, 0
         self._started = time.monotonic()
 

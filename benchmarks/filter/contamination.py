@@ -4,7 +4,7 @@
 
 A test set of so many questions about charts, photographs, documents and plain text (tests/support/question_edits.py
 and tests/support/planted_leaks.py say which); each is planted once as it is and twice edited, its picture saved or
-resized anew, among questions that look like it: about the same picture with a number, a name, a thing, a colour or an
+resized, among questions that look like it: about the same picture with a number, a name, a thing, a colour or an
 opposite exchanged or a negation added, and the same words about another picture. A third of all questions come
 without gold answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of
 a sample with four traces, and of the index, for a test set of `large` questions.

@@ -214,7 +214,7 @@ def run(root: Path, name: str, group: MutantGroup, count: int, seed: int) -> flo
         sys.exit(f"{name}: its tests fail without any change")
     noted = json.loads(report.read_bytes())
     usual_s = sum(noted["times"].values())
-    alive, anew = [], noted["killed"].count(None)
+    alive, again = [], noted["killed"].count(None)
     for mutant, killed in zip(chosen, noted["killed"], strict=True):
         if killed is None:
             with written(mutant):
@@ -227,7 +227,7 @@ def run(root: Path, name: str, group: MutantGroup, count: int, seed: int) -> flo
     share = killed_count / max(1, len(chosen))
     print(f"{name}: {killed_count} of {len(chosen)} killed ({share:.1%}), drawn from {all_of_them}", flush=True)
     took_s = time.monotonic() - begun
-    print(f"  {usual_s:.0f} s for the tests unchanged, {took_s:.0f} s in all, {anew} loaded anew", flush=True)
+    print(f"  {usual_s:.0f} s for the tests unchanged, {took_s:.0f} s in all, {again} loaded again", flush=True)
     return share
 
 

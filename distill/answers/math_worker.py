@@ -62,7 +62,7 @@ def _as_latex(text: str) -> str:
 
 
 class _Worker:
-    """One worker process of this process; started anew after a kill and after a fork."""
+    """One worker process of this process; started again after a kill and after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -57,7 +57,7 @@ def _changed_servers(recipe: Recipe, run: Path) -> str:
             lines.append(
                 f"warning: {', '.join(changed)} of teachers.{teacher.name}.server has other content than when the "
                 "traces were made: `distill generate` and `distill run` refuse this run until it is set back, or "
-                f"until {folder} is moved away to ask the teacher anew"
+                f"until {folder} is moved away to ask the teacher again"
             )
     return "\n".join(lines)
 

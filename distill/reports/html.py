@@ -74,7 +74,7 @@ def other_pages(page: Path, run: Path) -> list[tuple[str, str]]:
 
 
 def write_page(path: Path, run: Path, text: str) -> None:
-    """Write a page of a run, and anew the page that links all of them."""
+    """Write a page of a run, and again the page that links all of them."""
     write_text(path, text)
     write_links(run)
 

@@ -153,7 +153,7 @@ def _resampled_medians(values: Sequence[float], rng: "np.random.Generator") -> "
 
 
 def _resampled_accuracy(answers: Answers, rng: "np.random.Generator") -> "Values":
-    """Seeds drawn anew, then their answers; the mean of the seeds."""
+    """Seeds drawn again, then their answers; the mean of the seeds."""
     import numpy as np
 
     chosen = rng.integers(len(answers), size=(REPLICATES, len(answers)))

@@ -207,7 +207,7 @@ def _variances(groups: Sequence[Sequence[Observation]]) -> "Values":
 
 
 def _resampled(groups: Sequence[Sequence[Observation]], rng: "np.random.Generator", replicates: int) -> "Values":
-    """Errors of all observations in each replicate: seeds drawn anew, then their answers. Shape (observations, R)."""
+    """Errors of all observations in each replicate: seeds resampled, then their answers. Shape (observations, R)."""
     import numpy as np
 
     rows = []

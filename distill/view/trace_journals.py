@@ -43,7 +43,7 @@ class TraceJournals:
     def more(self, at_most: int) -> bool:
         """Append what was written since, so many records at most; whether nothing is left.
 
-        Where a journal was written anew, all are read again.
+        Where a journal was written again, all are read again.
         """
         if not all(map(self._is_as_read, self._last)):
             self._forget()

@@ -66,7 +66,7 @@ class TraceTable:
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._labels: dict[str, str] = {}
         self._opened = 0
-        """Changes whenever the run is read anew: columns and rows may be others since."""
+        """Changes whenever the run is read again: columns and rows may be others since."""
         self._open()
 
     def _require_run(self, step: str) -> None:

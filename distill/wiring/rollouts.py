@@ -5,7 +5,7 @@ RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures,
 RUN/score/TEACHER-DIGEST.jsonl       the teacher's scores, as for stages with `visual`
 
 The digest is of all that replies come from, the student's weights too, so those of another student are never taken
-for its own. Every part resumes: replies and scores are journaled, and the rows are written anew from the replies.
+for its own. Every part resumes: replies and scores are journaled, and the rows are written again from the replies.
 """
 
 import hashlib

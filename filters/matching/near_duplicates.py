@@ -96,11 +96,11 @@ class LshIndex:
         except FileNotFoundError:
             return index
         except orjson.JSONDecodeError as error:
-            raise DataError(f"{folder / _INDEX}: not valid JSON ({error}); remove {folder} to index anew") from None
+            raise DataError(f"{folder / _INDEX}: not valid JSON ({error}); remove {folder} to index again") from None
         if saved["made_by"] != index._made_by():
             raise StaleError(
                 f"{folder} was made by {saved['made_by']}, this is {index._made_by()}; signatures of different "
-                "schemes cannot be compared: remove the folder to index anew"
+                "schemes cannot be compared: remove the folder to index again"
             )
         for name in saved["segments"]:
             index.segments.append(_load_segment(folder / name, len(index)))
@@ -140,7 +140,7 @@ class LshIndex:
         self._save()
 
     def keep(self, kept: NDArray[np.bool_], read: Read) -> None:
-        """Remove all other texts and find pairs anew: removed texts may have connected a component.
+        """Remove all other texts and find pairs again: removed texts may have connected a component.
 
         `read` gets the row numbers after the removal.
         """
@@ -343,7 +343,7 @@ def _load_segment(folder: Path, first: int) -> Segment:
     try:
         parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder}: cannot be read ({error}); remove {folder.parent} to index anew") from None
+        raise DataError(f"{folder}: cannot be read ({error}); remove {folder.parent} to index again") from None
     return Segment(name=folder.name, first=first, **parts)
 
 

@@ -177,7 +177,7 @@ class BatchPlan:
         return self._shared([[rows[index] for index in indexes] for indexes in bins])
 
     def _divided(self, bins: list[MicroBatch]) -> Step:
-        """The bins of a step for the processes; packed anew where their number does not give each as many."""
+        """The bins of a step for the processes; packed again where their number does not give each as many."""
         if len(bins) % self._processes == 0:
             return self._shared(bins)
         return self._dealt([row for rows in bins for row in rows])

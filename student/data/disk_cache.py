@@ -118,7 +118,7 @@ class DiskCache:
         for line in complete_lines.splitlines():
             try:
                 name, start, length, checksum, facts, *own = stated = orjson.loads(line)
-            except (ValueError, TypeError):  # zeros that a power cut left; the entry is computed anew
+            except (ValueError, TypeError):  # zeros that a power cut left; the entry is computed again
                 continue
             is_whole = own == [_checksum(stated[:-1])] if own else all(isinstance(each, int) for each in stated[1:4])
             if not is_whole:  # lines of earlier versions have no checksum

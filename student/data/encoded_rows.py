@@ -1,7 +1,7 @@
 """The rows of a stage as tokens, in one file that all processes of a machine map, so none holds them in its memory.
 
 One process encodes and writes; memory stays flat, since the operating system pages rows in as steps need them. The
-file lives as long as its stage trains and is written anew by the next command. Does not encode
+file lives as long as its stage trains and is written again by the next command. Does not encode
 (student/data/encode.py) or choose rows (student/data/batch_plan.py).
 """
 

@@ -102,7 +102,7 @@ class TokenStore:
         if result is None:
             raise StorageError(
                 f"{self._cache.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
-                "command again, which computes them anew"
+                "command again, which computes them again"
             )
         return unpack(*result)
 

@@ -161,7 +161,7 @@ def frozen_digests(model: nn.Module, parts: Parts) -> dict[str, str]:
     """Name to SHA-256 of every frozen tensor that a checkpoint would hold.
 
     Buffers (running statistics) and the scales of 4-bit weights count as frozen where their role is not trained in
-    full. What a model computes anew, such as tables of rotations, is not covered.
+    full. What a model computes again, such as tables of rotations, is not covered.
     """
     # With keep_vars parameters come as themselves and say whether they are trained.
     tensors = {name: value for name, value in model.state_dict(keep_vars=True).items() if torch.is_tensor(value)}

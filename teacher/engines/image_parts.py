@@ -38,7 +38,7 @@ _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 8 << 10
 """What an entry takes beside its URL, about; paths alone are short."""
 _AHEAD, _AHEAD_EACH = 256, 32
-"""For so many requests images are prepared ahead, anew after so many: a thread's answer takes as long as some 50
+"""For so many requests images are prepared ahead, again after so many: a thread's answer takes as long as some 50
 requests when this process is busy."""
 _AHEAD_BYTES = _CACHE_BYTES // 4
 _LOOK_AGAIN_S = 0.25

@@ -192,7 +192,7 @@ class Dependency:
             say(text)
 
     def log_failures(self) -> None:
-        """Report how many tries failed, by kind, and begin to count anew."""
+        """Report how many tries failed, by kind, and begin to count again."""
         if self._failures:
             kinds = ", ".join(f"{kind} {count:,}" for kind, count in self._failures.most_common())
             log.warning("%s: %s failed tries: %s", self.name, f"{self._failures.total():,}", kinds)

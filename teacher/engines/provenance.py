@@ -112,7 +112,7 @@ def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:
         )
 
 
-_OR_ELSE = "choose another --run, or move the folder away to have its questions answered anew"
+_OR_ELSE = "choose another --run, or move the folder away to have its questions answered again"
 
 
 def _format_options(options: dict[str, list[str]]) -> str:

@@ -25,7 +25,7 @@ class Completion:
     prompt_tokens: int = 0
     image_tokens: int = 0
     cached_tokens: int | None = None
-    """Prompt tokens that were not computed anew; None when the engine does not say."""
+    """Prompt tokens that were not computed again; None when the engine does not say."""
     completion_tokens: int = 0
     reasoning_tokens: int | None = None
     """None when the engine does not count them apart."""

@@ -293,7 +293,7 @@ def teacher_policies(
 def collect_final_traces(
     plan: QuestionPlan, policies: Mapping[str, TeacherPolicy], indexes: Mapping[str, TraceIndex]
 ) -> FinalTraces:
-    """The final traces of every sample, worked out anew: for a run in which teachers were not there."""
+    """The final traces of every sample, worked out again: for a run in which teachers were not there."""
     finals = FinalTraces([policy.teacher for policy in policies.values()], indexes)
     for sample in plan.read():
         for policy in policies.values():

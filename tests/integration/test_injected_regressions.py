@@ -289,7 +289,7 @@ def test_the_rule_that_the_warning_names_ends_it(good: tuple[list[Sample], list[
 
 
 def leaked(folder: Path, styles: ModuleType) -> tuple[list[Sample], list[Trace]]:
-    """Test questions as training questions: as they are, in other words, with the picture saved anew."""
+    """Test questions as training questions: as they are, in other words, with the picture saved again."""
     found = []
     for place, sample in enumerate(list(reader.samples(recipe_in(folder), "test"))[:12]):
         (ref,) = sample.images

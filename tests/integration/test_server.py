@@ -1,4 +1,4 @@
-"""A real vLLM server that a run starts itself: asked, killed, started anew, ended without a trace of it."""
+"""A real vLLM server that a run starts itself: asked, killed, started again, ended without a trace of it."""
 
 import asyncio
 import json

@@ -44,6 +44,6 @@ def test_changes_that_a_test_finds_are_killed_and_others_are_listed(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     # The limit, its comparison and its result are found; no test looks at the next grade.
     assert "grades: 3 of 6 killed (50.0%), drawn from 6" in done.stdout
-    assert "1 loaded anew" in done.stdout
+    assert "1 loaded again" in done.stdout
     assert done.stdout.count("  alive  grade.py:8  ") == 3
     assert (root / "grade.py").read_text() == MODULE

@@ -39,7 +39,7 @@ def dataset(place: Path) -> Path:
 
 
 def edit(place: Path, *rows: dict[str, Any]) -> None:
-    """Write the dataset anew, with these values in its first rows."""
+    """Write the dataset again, with these values in its first rows."""
     found = pq.read_table(dataset(place)).to_pylist()
     for row, columns in zip(found, rows, strict=False):
         row |= columns

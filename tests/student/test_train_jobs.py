@@ -67,7 +67,7 @@ from pathlib import Path
 from distill import jobs
 from distill.recipe import load
 from student.train import train
-# Forks of this process, which has the libraries; tests/distill/test_jobs.py starts processes anew.
+# Forks of this process, which has the libraries; tests/distill/test_jobs.py starts new processes.
 jobs.get_context = lambda method: multiprocessing.get_context("fork")
 reports = []
 note = lambda report: reports.append([report.stage, report.done])

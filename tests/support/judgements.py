@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:tests/support python tests/support/judgements.py
 
-writes tests/data/judgements.json anew. Raise the version of every signal in SIGNALS first: run directories keep
+writes tests/data/judgements.json again. Raise the version of every signal in SIGNALS first: run directories keep
 verdicts, and a verdict of another judge is stale. The judgements are those of the labelled pairs, of predictions
 beside the gold answer of another pair, of both texts in each other's place, and of numbers that are one off, with a
 tolerance. The symbolic voter is not asked, because it has limits of time.

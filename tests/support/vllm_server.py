@@ -33,7 +33,7 @@ get_context = multiprocessing.get_context
 multiprocessing.get_context = lambda method=None: get_context("fork" if method == "spawn" else method)
 """
 )
-"""What vLLM needs on a CPU; and its engine is forked from its server. On a CPU vLLM starts it anew, and loading the
+"""What vLLM needs on a CPU; and its engine is forked from its server. On a CPU vLLM starts it again, and loading the
 libraries a second time takes seven of the 17 CPU seconds of a start."""
 
 

@@ -97,7 +97,7 @@ _NUMBER = re.compile(
     (?P<suffix>[KkMBTmbt](?![\w'-]))?(?!(?<=[12]\d\d0)'?s\b)""",
     re.VERBOSE,
 )
-# No unit has more letters: a text without spaces would be read anew to its end after each of its numerals.
+# No unit has more letters: a text without spaces would be read again to its end after each of its numerals.
 _AFTER = re.compile(
     r"\s?-?\s?([\u0900-\u0963\u0970-\u097f]+|%|[¢€£₽₺₴₪₫₦฿₱₩]|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]{1,64}(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
 )

@@ -195,7 +195,7 @@ class EquationReader:
         text = self.sentence
         last = side.tokens[-1] if side.tokens else ""
         if last == ")" and len(self.chain) == 1 and not side.operators:
-            self.chain = [side := Side()]  # "(1) 3 + 4 = 7" begins anew
+            self.chain = [side := Side()]  # "(1) 3 + 4 = 7" begins a new one
         elif last == "u" and len(self.chain) == 1 and not side.operators:
             self.chain = [side := Side()]  # "5 boxes hold 24 * 5 = 120 cans"
         elif last in _ENDS:

@@ -7,7 +7,7 @@ from pydantic import model_validator
 from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Section, key
 
 _CONTENT = "the content of a directory; for a hub name the name"
-_CARD = "it changes only the model card of an export, which each export writes anew"
+_CARD = "it changes only the model card of an export, which each export writes again"
 
 
 class StudentCard(LicensedCard):

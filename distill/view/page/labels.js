@@ -49,7 +49,7 @@ async function drawAgreement() {
     (judged.labels < judged.enough ? ` Label ${judged.enough} or more before you trust these rates.` : "");
 }
 
-// A field that keeps what a person writes until it is sent, whatever the page draws anew.
+// A field that keeps what a person writes until it is sent, whatever the page draws again.
 function draft(field, of, text) {
   const key = `${field.name} ${of}`;
   field.value = drafts.get(key) ?? text;

@@ -137,5 +137,5 @@ def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
             raise
         raise DataError(
             f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder "
-            f"{checkpoint.parent} and run the same command again, which begins the stage anew"
+            f"{checkpoint.parent} and run the same command again, which starts the stage over"
         ) from error

@@ -2,7 +2,7 @@
 
 What is submitted is written down first (`batch_records.py`), and stays there. So a run that was killed at any moment
 finds its batches again and pays for none twice: a request that lies in a known batch is answered from that batch's
-files, and is sent anew only if they hold no answer.
+files, and is sent again only if they hold no answer.
 
 A row's failure counts only if another row of the same batch has passed, as everywhere (`teacher.engines.outage`). A
 batch that failed as a whole, or expired, says nothing about its rows: they go into the next one.

@@ -292,7 +292,7 @@ class ConnectionPool:
         try:
             return await asyncio.shield(self._look_up)
         except asyncio.CancelledError:
-            self._look_up = None  # a name server may be silent: the next connection asks anew
+            self._look_up = None  # a name server may be silent: the next connection asks again
             raise
 
     async def _tunnel(self, connection: HttpConnection, proxy: SplitResult, limit_s: float) -> None:

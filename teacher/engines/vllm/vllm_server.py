@@ -98,7 +98,7 @@ class Servers:
         await asyncio.gather(*(replica.close() for replica in self._replicas))
 
     async def revive(self, url: str) -> bool:
-        """Have a replica that broke a connection answer again, started anew if it has to be.
+        """Have a replica that broke a connection answer again, started again if it has to be.
 
         True when it was down and is up again; False when it was healthy all the time, so that the cause is elsewhere.
         Callers share one restart. Raises TeacherError when it has crashed more often than `restarts` allows.

@@ -74,9 +74,9 @@ def test_a_filter_stage_that_could_not_be_read_once_is_read_the_next_time(
     apply(recipe(tmp_path), run)
 
     def moved(*_: object, **__: object) -> None:
-        raise DataError("filter is made anew at this moment")
+        raise DataError("filter is made again at this moment")
 
-    with monkeypatch.context() as patched, pytest.raises(DataError, match="anew"):
+    with monkeypatch.context() as patched, pytest.raises(DataError, match="again"):
         patched.setattr(trace_table, "require_finished", moved)
         table.refresh()
     table.refresh()

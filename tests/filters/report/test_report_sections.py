@@ -1,4 +1,4 @@
-"""What the report's sections count is what filtering anew, or counting by hand, gives."""
+"""What the report's sections count is what filtering again, or counting by hand, gives."""
 
 from collections import Counter
 from dataclasses import replace

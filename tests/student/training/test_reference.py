@@ -1,4 +1,4 @@
-"""The reference of a preference stage is read where it was stored whole, and computed anew where it was not."""
+"""The reference of a preference stage is read where it was stored whole, and computed again where it was not."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,12 +30,12 @@ def test_a_damaged_file_is_computed_anew_wherever_it_is_damaged(tmp_path: Path, 
 
     monkeypatch.setattr(reference, "reference_log_probs", compute)
     assert [read(), read()] == [True, False]
-    whole, anew = path.read_bytes(), 0
+    whole, again = path.read_bytes(), 0
     for place in range(0, len(whole), 7):
         for damaged in (whole[:place], whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]):
             path.write_bytes(damaged)
-            anew += read()
-    assert anew > len(whole) / 7
+            again += read()
+    assert again > len(whole) / 7
 
 
 def test_a_reference_of_other_rows_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

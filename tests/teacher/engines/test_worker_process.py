@@ -56,7 +56,7 @@ def test_a_request_that_has_the_process_for_itself_meets_no_other_one(tmp_path: 
     async def take(name: str, *, alone: bool) -> None:
         async with process.alone() if alone else process.shared():
             inside.add(name)
-            for _ in range(10):  # the process is started anew
+            for _ in range(10):  # the process is started again
                 await asyncio.sleep(0)
                 if alone:
                     met.append(inside - {name})
