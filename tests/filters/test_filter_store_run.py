@@ -82,11 +82,10 @@ def test_a_run_in_a_store_is_filtered_as_one_in_a_folder(world: World, tmp_path:
 @pytest.mark.usefixtures("short_report")
 def test_partitions_of_a_folder_and_units_of_a_store_change_no_byte(tmp_path: Path, url: str) -> None:
     world = World(tmp_path)
-    world.add_rows(48, images=48)
-    world.rows = [row | {"answer": None} for row in world.rows]  # no trace is dropped for its answer
+    world.add_rows(160, images=160)
     world.add_teacher(url, samples=1, max_in_flight=32)
     found: dict[str, dict[str, str]] = {}
-    for unit_rows, units in ((48, 1), (16, 4), (4, 15)):  # one of 16 partitions has no question
+    for unit_rows, units in ((160, 1), (64, 4), (4, 64)):
         sections(world, unit_rows)
         store, address = LocalStore(tmp_path / f"store-{unit_rows}"), f"file://{tmp_path / f'store-{unit_rows}'}"
         generate_in_store(world.recipe(), address, tmp_path / f"scratch-{unit_rows}")
@@ -94,9 +93,9 @@ def test_partitions_of_a_folder_and_units_of_a_store_change_no_byte(tmp_path: Pa
         assert read_run_state(store).measured == units
         pull_stage(store, "filter", tmp_path / f"pulled-{unit_rows}" / "filter")
         found[f"store {unit_rows}"] = outputs(tmp_path / f"pulled-{unit_rows}")
-    for partition_rows, partitions in ((48, 1), (12, 4), (3, 16)):
-        assert partition_count(48, partition_rows) == partitions
-        sections(world, 48)
+    for partition_rows, partitions in ((160, 1), (40, 4), (3, 64)):
+        assert partition_count(160, partition_rows) == partitions
+        sections(world, 160)
         world.head += f"\n[filter]\npartition_rows = {partition_rows}"
         found[f"folder {partition_rows}"] = local(world, store, tmp_path / f"plain-{partition_rows}")
     names = {name for files in found.values() for name in files if name.startswith("dataset/")}
