@@ -3,10 +3,8 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,14 +37,14 @@ if __name__ == "__main__":
 """
 
 
-def output_of(code: str, tmp_path: Path, folder: Path, *arguments: str, python: str = "") -> str:
+def output_of(code: str, tmp_path: Path, folder: Path, *arguments: str) -> str:
     """What a script prints that is run in this working folder."""
     script = tmp_path / "scripts/script.py"
     script.parent.mkdir(exist_ok=True)
     script.write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [python or sys.executable, str(script), *arguments],
+        [sys.executable, str(script), *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -65,39 +63,6 @@ def test_processes_give_results_in_order_and_run_no_file_of_the_working_folder(t
 
 def test_work_beside_the_caller_shares_the_processes_and_ends_with_them(tmp_path):
     assert output_of(BESIDE, tmp_path, tmp_path) == "9\n[2, 1, 0, 1] 9\nno end True\n"
-
-
-STARTED = """
-import os, sys, threading
-from multiprocessing import forkserver
-from filters.tables import fork_server
-if __name__ == "__main__":
-    forked, second = sys.argv[1] == "forked", threading.Event()
-    if not forked:
-        threading.Thread(target=second.wait).start()
-    fork_server.start()
-    server = forkserver._forkserver._forkserver_pid
-    from filters.tables.workers import Workers  # Arrow starts a thread
-    with Workers(2) as workers:
-        results = list(workers.map(abs, range(-2, 2)))
-    is_fork = open("/proc/self/cmdline").read() == open(f"/proc/{server}/cmdline").read()
-    print(is_fork, results, server, flush=True)
-    second.set()
-    os._exit(0)
-"""
-"""Says whether the process that workers come from is a fork of this one, and its id."""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="no fork of a process of unknown threads")
-@pytest.mark.parametrize("kind", ["forked", "threads"])
-def test_workers_come_from_a_fork_of_a_process_of_one_thread_which_ends_with_it(tmp_path, kind):
-    python = str(Path(sys.prefix) / "bin/python")  # what stands for it in tests has threads
-    is_fork, *result, server = output_of(STARTED, tmp_path, tmp_path, kind, python=python).split()
-    assert (is_fork, "".join(result)) == (str(kind == "forked"), "[2,1,0,1]")
-    end = time.monotonic() + 60
-    while Path(f"/proc/{server}").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{server}").exists()
 
 
 LOADED = """
