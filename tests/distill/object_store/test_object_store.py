@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_read_is_an_error_of_storage_and_holds_no_fewer_
     for name, ask in patched.items():
         with monkeypatch.context() as patch:
             patch.setattr(os, name, refuse)
-            with pytest.raises(StorageError, match=rf"cannot .*/a.*: {os.strerror(number)}; .*(free|see) "):
+            with pytest.raises(StorageError, match=rf"cannot .*/a.*: {os.strerror(number)}; .*(fix|see) "):
                 ask()
     for name, ask in {"open": lambda: store.read("a/b"), "stat": lambda: store.look_up("a/b")}.items():
         with monkeypatch.context() as patch:
