@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from distill.machine import interrupts
 
@@ -33,8 +33,9 @@ os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 # takes longer than most tests.
 os.fsync = lambda descriptor: None  # type: ignore[assignment]
 
-# The same examples in every run: a failure can be looked at again, and no change is blamed for another's.
-settings.register_profile("same", derandomize=True)
+# The same examples in every run: a failure can be looked at again, and no change is blamed for another's. No limit of
+# time: a busy machine would break it.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
 SLOWEST = (

@@ -204,7 +204,7 @@ def _is_running(process: int) -> bool:
 
 
 @given(st.text(max_size=80), st.text(max_size=80))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_two_texts_get_a_verdict(prediction: str, gold: str) -> None:
     judged = verdicts._judge(prediction, gold, None, 0.0, None, ask_worker=False)
     assert judged.verdict in (CORRECT, WRONG, UNDECIDED)
@@ -214,14 +214,14 @@ def test_any_two_texts_get_a_verdict(prediction: str, gold: str) -> None:
     st.text(alphabet="0123456789.,:%$/- ()ABCabc½−\\{}^", min_size=1, max_size=20),
     st.sampled_from(sorted(verdicts.TYPES)),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_an_answer_always_agrees_with_itself(text: str, kind: str) -> None:
     if text.strip():
         assert verdicts._judge(text, text, kind, 0.0, None, ask_worker=False).verdict == CORRECT
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=2))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_number_is_the_same_with_and_without_separators(value: Decimal) -> None:
     assert judge(f"{value:,}", str(value), "number").verdict == CORRECT
     assert judge(str(value + 1), str(value), "number").verdict == WRONG

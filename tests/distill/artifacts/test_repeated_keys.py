@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import orjson
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distill.artifacts.repeated_keys import repeated_key
@@ -26,7 +26,6 @@ def written(value: Any) -> str:
     return json.dumps(value)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_a_repeated_key_is_found_where_a_reader_of_pairs_finds_one(value: Any) -> None:
     text, repeated = written(value), []

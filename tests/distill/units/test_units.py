@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_in_memory import MemoryStore
 
@@ -63,7 +63,7 @@ class Worker:
         self.commit = attempt.commit({"traces": len(texts)})
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     schedule=st.lists(st.integers(0, 3), max_size=60),
     let_in=st.lists(st.integers(0, 7), max_size=60),

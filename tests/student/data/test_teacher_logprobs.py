@@ -168,7 +168,7 @@ def test_a_repeated_passage_aligns_with_its_first_occurrence() -> None:
 IDS = st.lists(st.integers(0, 3) | st.sampled_from([0xD800, 151_645]), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(IDS, IDS)
 def test_aligned_tokens_are_equal_and_in_order_in_runs_long_enough(ours: list[int], theirs: list[int]) -> None:
     places = align(np.array(ours, np.int32), np.array(theirs, np.int32))
