@@ -79,6 +79,7 @@ GROUPS = {
         tests=(
             "tests/recipes/test_recipe_keys.py",
             "tests/distill/recipe/test_effects.py",
+            "tests/distill/artifacts/test_files.py",
             "tests/distill/artifacts/test_manifest.py",
             "tests/filters/tables/test_measure.py",
             "tests/teacher/engines/test_choices.py",

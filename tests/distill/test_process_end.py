@@ -34,36 +34,37 @@ def test_an_interrupted_command_ends_without_taking_modules_apart_and_with_its_o
     assert done.stderr == "distill: interrupted\n"
 
 
-def test_a_second_signal_does_not_wait_for_threads() -> None:
+def checked(load: str) -> tuple[int, str]:
+    """Exit code and stderr of `distill check` whose reading of the recipe is this body of a function."""
     script = (
         "import os, signal, sys, threading, time\n"
-        "def load(*_, **__):\n"
-        "    again = lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGINT), time.sleep(60))\n"
-        "    threading.Thread(target=again).start()\n"
-        "    raise KeyboardInterrupt\n"
+        f"def load(*_, **__):\n{load}"
         "sys.argv = ['distill', 'check', 'tiny']\n"
         "import distill.recipe.loading; distill.recipe.loading.load = load\n"
         "from distill.__main__ import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
-    assert (done.returncode, done.stderr) == (130, "distill: interrupted\n")
+    return done.returncode, done.stderr
+
+
+def test_a_second_signal_does_not_wait_for_threads() -> None:
+    ended = checked(
+        "    again = lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGINT), time.sleep(60))\n"
+        "    threading.Thread(target=again).start()\n"
+        "    raise KeyboardInterrupt\n"
+    )
+    assert ended == (130, "distill: interrupted\n")
 
 
 def test_an_interrupted_command_waits_for_no_thread_that_does_not_end() -> None:
     """As the import of a user's own file may: `check` and `generate` read rows by threads."""
-    script = (
-        "import os, signal, sys, threading, time\n"
-        "from distill.machine import interrupts, thread_map\n"
-        "interrupts.LAST_S = 0.5\n"
-        "def load(*_, **__):\n"
+    ended = checked(
+        "    from distill.machine import interrupts, thread_map\n"
+        "    interrupts.LAST_S = 0.5\n"
         "    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "    list(thread_map.thread_map(time.sleep, [100]))\n"
-        "sys.argv = ['distill', 'check', 'tiny']\n"
-        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
-        "from distill.__main__ import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
-    assert (done.returncode, done.stderr) == (130, "distill: interrupted\n")
+    assert ended == (130, "distill: interrupted\n")
 
 
 def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
