@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers.utils import is_liger_kernel_available
 
-from distill.errors import DistillError, ModelError
+from distill.errors import DistillError, ModelError, first_line
 from distill.recipe.sections.stages import Stage
 from student.distributed import processes
 from student.models import kernels
@@ -68,7 +68,7 @@ def choose(
                 )
         except Exception as error:
             # A kind that fails here, for want of a compiler or of memory, is no choice; the reason is kept.
-            left_out[kind] = str(error).strip().partition("\n")[0] or type(error).__name__
+            left_out[kind] = first_line(error)
             full = full or (kind == "none" and isinstance(error, torch.OutOfMemoryError))
         finally:
             student.zero_grad(set_to_none=True)

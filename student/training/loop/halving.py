@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from distill.errors import DistillError
+from distill.errors import DistillError, first_line
 from distill.machine import gpu_memory
 from student.distributed import processes
 from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepData
@@ -43,7 +43,7 @@ class Halving:
             try:
                 return passes(item[MICRO_BATCHES])
             except torch.OutOfMemoryError as error:
-                reason = str(error).strip().partition("\n")[0]
+                reason = first_line(error)
             # Only here is the error gone, and with it the tensors of the pass that failed.
             undo()
             self._halve(item, reason)
