@@ -8,6 +8,7 @@ import ast
 import hashlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -136,7 +137,11 @@ def code_of(loaded: Any) -> str | None:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What code from outside returns. Raises its Exceptions as they are, CodeEnded for all else but Ctrl-C."""
+    """What code from outside returns. Raises its Exceptions as they are, CodeEnded for all else but Ctrl-C.
+
+    Where it changes the working folder, that is taken back: a relative --run would lie elsewhere.
+    """
+    folder = _working_folder()
     try:
         return function(*arguments)
     except (Exception, KeyboardInterrupt):
@@ -145,6 +150,15 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         if type(error).__module__.startswith("distill."):  # a time limit of this project
             raise
         raise CodeEnded(describe(error)) from error
+    finally:
+        if folder and _working_folder() != folder:
+            os.chdir(folder)
+
+
+def _working_folder() -> str:
+    with suppress(FileNotFoundError):  # it was deleted
+        return str(Path.cwd())
+    return ""
 
 
 def call_fault(function: Any, *arguments: str) -> str:
@@ -205,6 +219,8 @@ def _address(loaded: Any) -> tuple[str, str]:
 
 def _from_file(path: Path, name: str, where: str) -> tuple[Any, str]:
     try:
+        if path.exists() and not path.is_file():
+            raise OSError(0, "it is no file")  # a FIFO would be waited for
         source = path.read_bytes()
     except OSError as error:
         raise RecipeError(f"{where}: {path} cannot be read ({error.strerror}); correct the path") from None

@@ -9,6 +9,7 @@ written is left out, and the run goes on. Does not hold what a model wrote, nor 
 import logging
 import os
 import platform
+import shutil
 import sys
 import time
 import traceback
@@ -218,6 +219,11 @@ def _append(path: Path, lines: bytes) -> None:
     """Append whole lines by one write, which the system does not mix with that of another process."""
     with ExitStack() as opened:
         file = opened.enter_context(path.open("ab+", buffering=0))
+        if os.fstat(file.fileno()).st_nlink > 1 and not HIDES_LOCKED_BYTES:
+            own = path.with_name(f".{path.name}.{os.getpid()}")
+            shutil.copy2(path, own)  # a copy of the run by `cp -al` has this file, too
+            own.replace(path)
+            file = opened.enter_context(path.open("ab+", buffering=0))
         size = file.tell()
         if size and size + len(lines) > MOST_BYTES:
             _set_aside(path, file)

@@ -24,7 +24,7 @@ import orjson
 from distill import redact
 from distill.errors import BusyError, DataError, StorageError
 from distill.local_paths import refuse_address
-from distill.machine.file_locks import try_lock
+from distill.machine.file_locks import HIDES_LOCKED_BYTES, try_lock
 
 LOCK: Final = ".lock"
 _HOLDER_BYTES: Final = 400
@@ -41,6 +41,7 @@ def _numbers(*names: str) -> frozenset[int]:
 
 _NO_LINKS: Final = _numbers("EPERM", "EACCES", "EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EINVAL", "EXDEV", "EMLINK")
 """Errors of a file system that gives no file, or not this one, a second name."""
+_NO_SYNC: Final = _numbers("EINVAL", "EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY")
 _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
@@ -77,6 +78,12 @@ def link_or_copy(path: Path | str, new: Path | str) -> None:
         if error.errno not in _NO_LINKS:
             raise
         shutil.copy2(path, new)
+
+
+def unlink_others(path: Path) -> None:
+    """Replace a file by a copy, so that its other names keep what it holds now."""
+    with atomic_path(path) as temporary:
+        shutil.copy2(path, temporary)
 
 
 def describe(path: Path, count: int | None = None) -> Output:
@@ -234,12 +241,15 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the names in a folder are on disk."""
+    """Wait until the names in a folder are on disk, where the file system can tell (some network drives cannot)."""
     if not _HAS_FOLDERS_TO_SYNC:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
     finally:
         os.close(descriptor)
 
@@ -250,10 +260,19 @@ def locked(run: Path) -> Iterator[None]:
     refuse_address(run)
     with storage_errors(run):
         make_folder(run)
-        file = (run / LOCK).open("ab", buffering=0)
-        lock_file(file, run, holder=run_holder(run))
+        file = _lock_of(run)
+        if os.fstat(file.fileno()).st_nlink > 1 and not HIDES_LOCKED_BYTES:
+            with file:
+                (run / LOCK).unlink()  # a copy of the run by `cp -al` has this file, too
+            file = _lock_of(run)
     with file, _holder_noted(file):
         yield
+
+
+def _lock_of(run: Path) -> IO[bytes]:
+    file = (run / LOCK).open("ab", buffering=0)
+    lock_file(file, run, holder=run_holder(run))
+    return file
 
 
 def lock_file(file: IO[bytes], path: Path, *, holder: str = "") -> None:

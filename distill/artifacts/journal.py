@@ -5,13 +5,12 @@ A torn last line is cut off when a journal is opened again. Every line has a che
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
-from distill.artifacts.files import LOCK, atomic_path, lock_file, make_folder, storage_errors, sync
+from distill.artifacts.files import LOCK, atomic_path, lock_file, make_folder, storage_errors, sync, unlink_others
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
 from distill.artifacts.layout import RECIPE
 from distill.errors import DataError, StorageError
@@ -23,12 +22,6 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> None:
     """A whole file of records, one a line, each with its checksum."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.writelines(map(seal, records))
-
-
-def _write_copy(path: Path) -> None:
-    """Replace a file by a copy, so that its other names keep what it holds now."""
-    with atomic_path(path) as temporary:
-        shutil.copy2(path, temporary)
 
 
 class Journal:
@@ -50,7 +43,7 @@ class Journal:
             if is_plain(path) or is_linked:
                 if self._lock is not None:
                     self._file.close()  # Windows replaces no open file
-                write_jsonl(path, read_jsonl(path)) if is_plain(path) else _write_copy(path)
+                write_jsonl(path, read_jsonl(path)) if is_plain(path) else unlink_others(path)
                 self._file.close()
                 self._file = self._open()
             self._written = self._end = cut_torn_tail(self._file)

@@ -115,7 +115,8 @@ def locate(recipe: Recipe, name: str) -> SourceTable:
         files = tuple(dataset_files(source, path, where, _nearest_path(path)))
         table = SourceTable(label=source.source, kind="arrow", files=files, root=files[0].parent, hub=source.source)
     else:
-        raise DataError(f"{where}: {path} does not exist{_nearest_path(path)}; paths are relative to the recipe")
+        fault = "is no file or folder" if path.exists() else f"does not exist{_nearest_path(path)}"
+        raise DataError(f"{where}: {path} {fault}; paths are relative to the recipe")
     if stored:
         address_of = stored_tables.address_of
         label, root = address_of(Path(table.label)), address_of(table.root)

@@ -135,6 +135,8 @@ def find(path_or_name: str | Path) -> Path:
         inside = sorted(path.glob("*.toml"), key=lambda file: (file.name != "recipe.toml", file.name))
         hint = f"did you mean {as_argument(inside[0])}? Otherwise " if inside else ""
         raise RecipeError(f"{path} is a directory; {hint}give a TOML file or one of: {', '.join(names)}")
+    if path.exists():
+        raise RecipeError(f"{path} is a pipe or a device; save the recipe as a file: its paths are relative to it")
     nearest = nearest_name(str(path_or_name), list(names))
     hint = f"; did you mean {nearest!r}?" if nearest else ""
     raise RecipeError(

@@ -1,6 +1,7 @@
 """Code from outside the project: what is checked before it runs, and how its errors are written."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from distill import extensions
 from distill.answers.user_types import UserAnswerType
 from distill.data import formats, source_answer_types
-from distill.errors import RecipeError
+from distill.data.sources import locate
+from distill.errors import DataError, RecipeError
 from distill.extensions import PROMPTS, call_fault, describe, field_fault
 from distill.extensions import load as load_part
 from distill.recipe.loading import load
@@ -170,3 +172,26 @@ def test_an_error_is_described_whatever_its_text_is() -> None:
     assert describe(_Unspeakable()) == "_Unspeakable"
     assert describe(ValueError("half \ud800")) == "ValueError: half \ufffd"
     assert len(describe(ValueError("x" * 1_000_000))) == 500
+
+
+def test_code_that_changes_the_working_folder_moves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "mine.py").write_text("import os\nos.chdir('elsewhere')\ndef move(place):\n    os.chdir(place)\n")
+    monkeypatch.chdir(tmp_path)
+    move = load_part(PROMPTS, "mine.py:move", "prompt", tmp_path, lambda _: "").loaded
+    assert Path.cwd() == tmp_path
+    extensions.call(move, "elsewhere")
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.py")
+    os.mkfifo(folder / "pipe.jsonl")
+    with pytest.raises(RecipeError, match=r"pipe\.py cannot be read \(it is no file\)"):
+        load_part(PROMPTS, "pipe.py:two", "prompt", folder, lambda _: "")
+    with pytest.raises(RecipeError, match="is a pipe or a device; save the recipe as a file"):
+        load(folder / "pipe.py")
+    recipe = load(folder / "recipe.toml", {"data.questions.source": "pipe.jsonl"})
+    with pytest.raises(DataError, match=r"pipe\.jsonl is no file or folder"):
+        locate(recipe, "questions")

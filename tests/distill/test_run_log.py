@@ -154,6 +154,20 @@ def test_a_log_that_cannot_be_written_never_ends_a_run(tmp_path: Path, monkeypat
     assert messages(tmp_path)[1:3] == ["while the disk is full", "later"]
 
 
+def test_a_copy_of_a_run_by_hard_links_has_a_log_of_its_own(tmp_path: Path) -> None:
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    first.mkdir()
+    copy.mkdir()
+    with recording(first, "filter"):
+        pass
+    os.link(first / LOG, copy / LOG)
+    with recording(copy, "train"):
+        pass
+    begin_and_end = ["filter begins", messages(first)[1]]
+    assert messages(first) == begin_and_end and messages(copy)[:3] == [*begin_and_end, "train begins"]
+    assert {path.name for path in copy.iterdir()} == {LOG}
+
+
 def test_a_line_after_a_torn_one_stands_alone(tmp_path: Path) -> None:
     (tmp_path / LOG).write_bytes(b'{"message": "ha')
     with joined(tmp_path, "filter"):

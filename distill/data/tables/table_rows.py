@@ -54,7 +54,8 @@ def _parsed(text: bytes) -> Mapping[str, Any] | str:
         try:
             text.decode()
         except UnicodeDecodeError as wrong:
-            return f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line); convert the file with iconv"
+            fault = f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line)"
+            return f"{fault}; convert the file with iconv, or unpack it"
         return f"not valid JSON: {error}"
     return value if isinstance(value, dict) else f"a JSON object is needed, not {type(value).__name__}"
 

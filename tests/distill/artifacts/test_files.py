@@ -61,6 +61,29 @@ def test_a_copy_of_a_run_by_hard_links_leaves_the_journals_of_the_first_alone(tm
     assert [*read_jsonl(first)] == [{"a": 1}] and [*read_jsonl(copy)] == [{"a": 1}, {"a": 2}]
 
 
+def test_a_copy_of_a_run_by_hard_links_has_a_lock_of_its_own(tmp_path: Path) -> None:
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    with locked(first):
+        pass
+    copy.mkdir()
+    os.link(first / ".lock", copy / ".lock")
+    with locked(copy), locked(first), pytest.raises(BusyError, match="another process"), locked(copy):
+        pass
+
+
+def test_a_file_system_that_syncs_no_folders_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    write_text(tmp_path / "new" / "a.txt", "a")
+    assert (tmp_path / "new" / "a.txt").read_text() == "a"
+
+
 @pytest.mark.parametrize("torn", [b'{"a"', b"{", b'{"a": 3}', b"\0" * 70_000])
 def test_a_torn_last_line_is_cut_off_on_opening_and_never_joined(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "part.jsonl"
