@@ -19,6 +19,7 @@ from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.http.batch_records import BatchRecords
+from teacher.engines.outage import Say
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request
@@ -40,20 +41,6 @@ def getter(requests: Iterable[Request]) -> Get:
     return get
 
 
-def no_known_request() -> Request | None:
-    """No request is known to have been answered."""
-    return None
-
-
-def no_images(_: int) -> Iterable[ImageRef]:
-    """No image is known to come next."""
-    return ()
-
-
-def say_nothing(_: str) -> None:
-    """Drop a message."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """How a teacher is asked, whatever answers for it."""
@@ -65,11 +52,11 @@ class ClientSettings:
     """More failures than this among the last requests stop the run."""
     patience_s: float = Generate().patience_s
     """How long an outage may last."""
-    known_request: Callable[[], Request | None] = no_known_request
+    known_request: Callable[[], Request | None] = lambda: None
     """A request that was answered in an earlier run, to find out whether a server answers at all."""
-    upcoming: Upcoming = no_images
+    upcoming: Upcoming = lambda _: ()
     """Gives images to prepare ahead."""
-    say: Callable[[str], None] = say_nothing
+    say: Say = lambda _: None
     """Gets one line for each outage that is waited for and for each start."""
 
 
@@ -161,15 +148,12 @@ def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path
     """The settings of an engine as the recipe has them; `options` replace some of them."""
     generate = recipe.generate
     values: dict[str, Any] = {
-        "max_pixels": recipe.max_pixels,
+        "max_pixels": recipe.data.get(ASKED, recipe).max_pixels,
         "max_failure_share": generate.max_failure_share,
         "patience_s": generate.patience_s,
         "start_patience_s": generate.patience_s,
     }
-    if ASKED in recipe.data:
-        values["max_pixels"] = recipe.data[ASKED].max_pixels
-    values |= options
-    return EngineSettings(recipe=recipe, teacher=teacher, model=model, folder=folder, **values)
+    return EngineSettings(recipe=recipe, teacher=teacher, model=model, folder=folder, **(values | options))
 
 
 class ReadyRequests:

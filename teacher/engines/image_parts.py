@@ -30,7 +30,7 @@ from distill.errors import ImageError
 from distill.local_paths import is_store_address
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
-from teacher.engines.connect import Upcoming, no_images
+from teacher.engines.connect import Upcoming
 from teacher.engines.http.server_info import LOCAL_HOSTS
 from teacher.engines.image_folders import Folders, UnreadableError
 
@@ -38,8 +38,8 @@ _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 8 << 10
 """What an entry takes beside its URL, about; paths alone are short."""
 _AHEAD, _AHEAD_EACH = 256, 32
-"""For so many requests images are prepared ahead, again after so many: a thread's answer takes as long as some 50
-requests when this process is busy."""
+"""The images of the next 256 requests are prepared ahead, after every 32 requests: when this process is busy, a
+thread needs the time of some 50 requests."""
 _AHEAD_BYTES = _CACHE_BYTES // 4
 _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
@@ -60,17 +60,17 @@ class ImageParts:
         folders: Folders,
         *,
         max_pixels: int,
-        local_media: bool,
-        urls: tuple[str, ...],
+        urls: Sequence[str] = (),
         media_root: Path | None = None,
-        upcoming: Upcoming = no_images,
+        upcoming: Upcoming = lambda _: (),
     ) -> None:
-        """`local_media`: what answers may read image files: below `media_root`, or everywhere without it."""
-        nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
+        """Servers of the run may read files below `media_root`; without it those at `urls` are tried."""
         may_read = teacher.images == "file" or (
-            teacher.images == "auto" and teacher.capabilities.reads_files and (local_media or nearby)
+            teacher.images == "auto"
+            and teacher.capabilities.reads_files
+            and (media_root is not None or all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls))
         )
-        self._sure = teacher.images == "file" or local_media
+        self._sure = teacher.images == "file" or media_root is not None
         self.reads_paths: bool | None = may_read if self._sure or not may_read else None
         """Whether the server can read paths; None until that is known."""
         self._on_trial = False

@@ -65,6 +65,7 @@ class Failure(Exception):
         `wait_s`: the server asks to wait so long. `remedy`: what to change in the recipe, where that is the cause."""
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
+        self.detail = detail
         self.kind = kind or reason
         self.tries = tries
         self.wait_s = wait_s
@@ -90,11 +91,12 @@ class Dependency:
     def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
         self.passes = 0
-        self.last_failure: Failure | None = None
+        self._last_failure: Failure | None = None
         self._clock = clock
         self._failing_since: float | None = None
         self._last_failed = 0.0
         self._failing_rows: set[str] = set()
+        """Rows and controls that failed since the last pass."""
         self._first_tries: OrderedDict[str, str] = OrderedDict()
         self._reported = False
         self._failures: Counter[str] = Counter()
@@ -111,7 +113,7 @@ class Dependency:
         self._last_failed = self._clock()
         if self._failing_since is None:
             self._failing_since = self._last_failed
-        self.last_failure = failure
+        self._last_failure = failure
         self._failing_rows.add(row)
         self._failures[failure.kind] += 1
         if row not in self._first_tries:
@@ -134,11 +136,6 @@ class Dependency:
     def is_down(self) -> bool:
         """Whether it fails for all rows, as far as is known."""
         return len(self._failing_rows) >= _FAILING_ROWS
-
-    @property
-    def failing_rows(self) -> int:
-        """Rows and controls that failed since the last pass."""
-        return len(self._failing_rows)
 
     def pause_s(self, first_s: float, longest_s: float) -> float:
         """Seconds until the next look at something that fails: the longer it has failed, the more."""
@@ -170,24 +167,22 @@ class Dependency:
         Time alone proves nothing: where this machine stood still, it asks once more before the run stops. `idle`:
         nothing else is under way that may still pass. One row that fails while others are under way is no outage.
         """
-        if (
-            self._failing_since is None
-            or self.last_failure is None
-            or not (self.is_down or idle or self.failing_rows > 1)
-        ):
+        if self._failing_since is None or self._last_failure is None:
             return
-        if self.last_failure.of_the_request and not self.passes:
+        if not (self.is_down or idle or len(self._failing_rows) > 1):
+            return
+        if self._last_failure.of_the_request and not self.passes:
             patience_s = min(patience_s, _UNPROVEN_REFUSAL_S)
         waited_s = self._last_failed - self._failing_since
         if waited_s >= patience_s:
             raise CircuitOpen(
                 f"{self.name}: nothing has passed for {time_span(waited_s)} (generate.patience_s = "
-                f"{patience_s:g}); the last failure: {self.last_failure}\n"
+                f"{patience_s:g}); the last failure: {self._last_failure}\n"
                 "no row is blamed for it and finished traces are kept: repair it, then run the same command again"
             )
         if not self._reported and (self.is_down or idle):
             self._reported = True
-            text = f"waiting for {self.name}, for {time_span(patience_s)} at most: {self.last_failure}"
+            text = f"waiting for {self.name}, for {time_span(patience_s)} at most: {self._last_failure}"
             log.warning("%s", text)
             say(text)
 

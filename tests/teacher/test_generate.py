@@ -256,7 +256,7 @@ def test_teachers_whose_servers_run_one_after_the_other_finish_one_run(world: Wo
     with stub_server.serve(model="first") as url:
         world.add_teacher(url, "one", model="first")
         world.add_teacher("http://127.0.0.1:9/v1", "two", model="second")
-        with pytest.raises(CircuitOpen, match=r"teacher .two.: no answer from http://127\.0\.0\.1:9/v1") as caught:
+        with pytest.raises(CircuitOpen, match=r"teachers\.two: no answer from http://127\.0\.0\.1:9/v1") as caught:
             world.generate()
     assert "4 traces are finished and kept" in str(caught.value)
     assert Manifest.read(world.run / "generate") is None

@@ -26,10 +26,11 @@ from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
-from teacher.engines.connect import Done, say_nothing
+from teacher.engines.connect import Done
 from teacher.engines.embedded import given_texts
 from teacher.engines.embedded.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
+from teacher.engines.outage import Say
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
@@ -59,7 +60,7 @@ class EmbeddedTeacher:
         *,
         max_pixels: int,
         folders: Folders | None = None,
-        say: Callable[[str], None] = say_nothing,
+        say: Say = lambda _: None,
     ) -> None:
         """`folders` knows how long images that are away are waited for; `say` gets a line where memory is full."""
         self.teacher, self._say = teacher, say

@@ -62,7 +62,7 @@ class BatchEngine(HttpEngine):
         self._folder = settings.folder / BATCHES
         self._records = settings.batch_records or FolderRecords(self._folder)
         self._limits = settings.teacher.batch
-        self._breaker = Breaker.closed(settings.max_failure_share)
+        self._breaker = Breaker(settings.max_failure_share)
         where = self._client.replicas[0].url
         self._server = Dependency(f"the batches of teacher '{settings.teacher.name}' at {where}")
         self._rows = Dependency(f"the answers of teacher '{settings.teacher.name}' at {where}")
@@ -160,8 +160,7 @@ class BatchEngine(HttpEngine):
 
     def _hand_on(self, request: Request, completion: Completion, done: Done) -> None:
         done(request, completion)
-        if not completion.error.startswith("image:"):
-            self._breaker.record(self._rows.name, completion.error)
+        self._breaker.record(self._rows.name, completion.error)
 
     async def _pause(self) -> None:
         """Wait before rows are asked again of which none has passed. Raises CircuitOpen when that lasts too long."""

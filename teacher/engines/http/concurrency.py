@@ -30,9 +30,10 @@ _FLAT_OBSERVATIONS = 4
 """A queue counts once that number has not grown for so many looks; before, it is prompts still being read."""
 _RAMP = 2.0
 _BLIND_RAMP = 8.0
-"""At first, what a round of answers multiplies the requests in flight by that the last round has shown to pay."""
+"""Most that the limit grows in one round of answers while it rises with every answer, as a factor."""
 _MIN_SHARE = 0.35
-"""A round that brought less than this share of the answers a second that it might have brought ends that."""
+"""The limit no longer rises with every answer when more requests brought less than this share of the throughput that
+they would bring at a server with room for all of them."""
 _BEGUN_SHARE = 0.9
 """When the texts of this share of the requests in flight have begun, the server has room for more."""
 _LATE_BEGIN = 0.5

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from aiohappyeyeballs import AddrInfoType
@@ -25,23 +26,16 @@ async def resolve(host: str, port: int) -> list[AddrInfoType]:
     waits for the threads of its executor.
     """
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[AddrInfoType]] = loop.create_future()
-
-    def tell(addresses: list[AddrInfoType] | None, error: Exception | None) -> None:
-        if error is not None and not found.done():
-            found.set_exception(error)
-        elif addresses is not None and not found.done():
-            found.set_result(addresses)
+    found: asyncio.Future[Any] = loop.create_future()
 
     def ask() -> None:
-        addresses: Any = None
-        failure: Exception | None = None
         try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            tell = partial(found.set_result, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except Exception as error:
-            failure = error
+            tell = partial(found.set_exception, error)
         with suppress(RuntimeError):  # the loop is closed: no code waits any more
-            loop.call_soon_threadsafe(tell, addresses, failure)
+            loop.call_soon_threadsafe(lambda: found.done() or tell())
 
     threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
-    return await found
+    addresses: list[AddrInfoType] = await found
+    return addresses

@@ -62,14 +62,13 @@ class ChatClient:
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._revive = revive
-        self._breaker = Breaker.closed(settings.max_failure_share)
+        self._breaker = Breaker(settings.max_failure_share)
         self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
         self._images = ImageParts(
             teacher,
             self._folders,
             max_pixels=settings.max_pixels,
-            local_media=media_root is not None,
-            urls=tuple(urls),
+            urls=urls,
             media_root=media_root,
             upcoming=settings.upcoming,
         )
@@ -193,8 +192,7 @@ class ChatClient:
 
     def _hand_on(self, request: Request, finished: Completion, replica: Replica, done: Done) -> None:
         done(request, finished)
-        if not finished.error.startswith("image:"):
-            self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+        self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
 
     async def _ask_alone(self, request: Request) -> Completion:
         return (await self.ask(request, take_slot(self.replicas, request)))[0]

@@ -92,5 +92,7 @@ class HttpEngine:
         }
 
     async def close(self) -> None:
-        write_found(self._settings.folder, (replica.concurrency for replica in self._client.replicas))
-        await self._stack.aclose()
+        try:
+            write_found(self._settings.folder, (replica.concurrency for replica in self._client.replicas))
+        finally:
+            await self._stack.aclose()

@@ -16,15 +16,13 @@ from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.connect import ClientSettings, getter
-from teacher.engines.http.chat_protocol import api_key, parse_json
-from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
+from teacher.engines.http.chat_protocol import api_key
 from teacher.engines.http.http_client import ChatClient
-from teacher.engines.http.server_info import CHECK_TIMEOUT_S, moved_to, proxy_of, server_version
+from teacher.engines.http.server_info import server_info
+from teacher.engines.outage import Failure
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt
 from teacher.messages.request import Model, Request, single_request
-
-_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,43 +84,22 @@ def _as_teacher(name: str, student: AnyStudent, max_new_tokens: int) -> Teacher:
 
 async def check_server(name: str, student: AnyStudent) -> bool:
     """Whether the server is a vLLM, whose sampling can be stated in full. Raises ModelError, RecipeError."""
-    teacher = _as_teacher(name, student, max_new_tokens=1)
-    where, url = f"eval.students.{name}", teacher.urls[0]
+    teacher, where = _as_teacher(name, student, max_new_tokens=1), f"eval.students.{name}"
     key = api_key(teacher, where)
     headers = {"authorization": f"Bearer {key}"} if key else {}
-
-    address = f"{url}/models"
     try:
-        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
-    except CONNECTION_ERRORS as error:
-        raise ModelError(
-            f"{where}: no answer from {url} ({str(error) or type(error).__name__}); start its server, or correct "
-            "base_url, then run the same command again"
-        ) from None
-    status, listed = page.status, parse_json(page.body)
-    if moved := moved_to(page):
-        raise ModelError(f"{where}: {address} has moved{moved}; set base_url to where the server is now")
-    if status in (401, 403):
-        raise ModelError(
-            f"{where}: {url} refuses the key (HTTP {status}); set {where}.api_key_env to the name of the environment "
-            "variable that holds it"
-        )
-    if status == 404 and not url.endswith("/v1"):
-        raise ModelError(f"{where}: {url} has no list of models (HTTP 404); base_url usually ends in /v1")
-    if status != 200 and status != 404:
-        raise ModelError(
-            f"{where}: {url} answers HTTP {status}; wait until the server works, then run the same command again"
-        )
-    cards = listed.get("data") if isinstance(listed, dict) else None
-    served = [str(card["id"]) for card in cards or () if isinstance(card, dict) and "id" in card]
-    if served and student.model not in served:
-        raise ModelError(f"{where}: {url} does not serve {student.model!r}; it serves: {', '.join(served)}")
-    return bool(await server_version(headers, url))
+        info = await server_info(headers, teacher, _model(teacher), teacher.urls[0], where)
+    except (Failure, TeacherError) as error:
+        problem = error.detail if isinstance(error, Failure) else error
+        raise ModelError(f"{problem}; then run the same command again") from None
+    return info.engine["name"] == "vllm"
+
+
+def _model(teacher: Teacher) -> Model:
+    return Model(name=teacher.model, revision="", local=False)
 
 
 async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer: OnAnswer, max_pixels: int) -> None:
-    model = Model(name=teacher.model, revision="", local=False)
-
     def done(request: Request, completion: Completion) -> None:
         if completion.error.startswith("image:"):
             raise DataError(f"question {request.sample.id}: {completion.error}")
@@ -142,7 +119,7 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer:
             ),
         )
 
-    settings = ClientSettings(teacher=teacher, model=model, max_pixels=max_pixels, max_failure_share=1.0)
+    settings = ClientSettings(teacher=teacher, model=_model(teacher), max_pixels=max_pixels, max_failure_share=1.0)
     async with ChatClient(settings, urls=(url,)) as client:
         await client.answer(getter(_request(teacher, sample) for sample in samples), done)
 

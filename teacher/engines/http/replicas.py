@@ -36,9 +36,6 @@ class Replica:
     def free(self) -> bool:
         return self.in_flight < self.concurrency.limit
 
-    def rest(self, now: float) -> None:
-        self.broken_until = now + _REST_S
-
     def passed(self) -> None:
         self.passes += 1
         if self._failed_rows:
@@ -49,7 +46,7 @@ class Replica:
         """A row got no answer here; where the connection broke, it is the server's fault at once."""
         self._failed_rows.add(row)
         if connection or len(self._failed_rows) >= _FAILED_ROWS:
-            self.rest(now)
+            self.broken_until = now + _REST_S
 
     def score(self, key: bytes) -> bytes:
         """Rendezvous hashing: of equal servers the one with the highest score for a key is its home."""

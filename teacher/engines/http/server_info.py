@@ -105,38 +105,48 @@ def proxy_of(url: str) -> str | None:
     return proxy
 
 
-async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model, url: str) -> EngineInfo:
-    """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model."""
-    page = await _get(headers, teacher, f"{url}/models")
+async def server_info(
+    headers: Mapping[str, str], teacher: Teacher, model: Model, url: str, where: str = ""
+) -> EngineInfo:
+    """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model.
+
+    `where` is the recipe's key of what is asked as a teacher is.
+    """
+    start = (
+        f"start its server (vllm serve {teacher.model}), {'' if where else 'leave base_url out to have it started, '}"
+    )
+    where = where or f"teachers.{teacher.name}"
+    address = f"{url}/models"
+    try:
+        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
+    except CONNECTION_ERRORS as error:
+        problem = f"no answer from {url} ({str(error) or type(error).__name__})"
+        raise Failure("connection", f"{where}: {problem}; {start}or correct base_url") from None
     status, payload = page.status, page.body
     if status in (401, 403, 407):
         raise Failure(
             "refused_key",
-            f"{url} refuses the key of teacher '{teacher.name}' (HTTP {status}: {excerpt(payload)}); set api_key_env "
-            "to the name of the environment variable that holds it",
+            f"{url} refuses the key (HTTP {status}: {excerpt(payload)}); set {where}.api_key_env to the name of the "
+            "environment variable that holds it",
         )
     if status == 404 and not url.endswith("/v1"):
-        raise TeacherError(
-            f"teachers.{teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1"
-        )
+        raise TeacherError(f"{where}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1")
     if moved := moved_to(page):
-        problem = f"{url}/models has moved{moved}"
+        problem = f"{address} has moved{moved}"
         if status in (301, 308):
-            raise TeacherError(
-                f"teachers.{teacher.name}.base_url: {problem}; set base_url to where the server is now"
-            )
+            raise TeacherError(f"{where}.base_url: {problem}; set base_url to where the server is now")
         raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
     listed = parse_json(payload)
     if status == 200 and not isinstance(listed, dict | list):
-        problem = f"{url}/models is no list of models, but begins with {excerpt(payload)[:80]!r}"
+        problem = f"{address} is no list of models, but begins with {excerpt(payload)[:80]!r}"
         if not url.endswith("/v1"):
-            raise TeacherError(f"teachers.{teacher.name}.base_url = {url!r}: {problem}; it usually ends in /v1")
+            raise TeacherError(f"{where}.base_url = {url!r}: {problem}; it usually ends in /v1")
         raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
-    name = find_served_name(teacher, model, url, cards)
+    name = find_served_name(teacher, model, url, cards, where)
     known = await server_version(headers, url)
     engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
@@ -163,19 +173,7 @@ async def server_version(headers: Mapping[str, str], url: str) -> Any:
     return None
 
 
-async def _get(headers: Mapping[str, str], teacher: Teacher, url: str) -> HttpResponse:
-    try:
-        return await fetch(url, headers, proxy=proxy_of(url), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
-    except CONNECTION_ERRORS as error:
-        raise Failure(
-            "connection",
-            f"teacher '{teacher.name}': no answer from {url} ({str(error) or type(error).__name__}); "
-            f"start the server (vllm serve {teacher.model}), leave base_url out to have it started, or correct "
-            "base_url",
-        ) from None
-
-
-def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
+def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any], where: str) -> str:
     """The name under which a server serves the teacher's model. Raises TeacherError when it serves another."""
     served = {str(card["id"]): card.get("root") for card in cards if isinstance(card, dict) and "id" in card}
     expected = teacher.served_model or model.name
@@ -184,17 +182,18 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any])
     listing = ", ".join(served)
     if teacher.served_model:
         raise TeacherError(
-            f"{url} does not serve served_model = {expected!r} of teacher '{teacher.name}'; it serves: {listing}"
+            f"{where}: {url} does not serve {expected!r}; it serves: {listing}; correct the name of the model, or "
+            "start the right server"
         )
-    roots = {name: root for name, root in served.items() if _same_checkpoint(root, model)}
-    if len(roots) >= 1:
-        return next(iter(roots))
+    for name, root in served.items():
+        if _same_checkpoint(root, model):
+            return name
     only = next(iter(served))
     if len(served) == 1 and served[only] in (None, only) and not _is_other_hub_model(teacher, model, only):
         return only
     raise TeacherError(
-        f"{url} serves {listing}, not model = {model.name!r} of teacher '{teacher.name}'; start the right server, or "
-        "set served_model if it is the same model under another name"
+        f"{where}: {url} serves {listing}, not model = {model.name!r}; start the right server, or set served_model "
+        "if it is the same model under another name"
     )
 
 

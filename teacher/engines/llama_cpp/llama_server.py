@@ -106,7 +106,7 @@ async def _start(process: GuardedProcess, client: "_Client", port: ReservedPort)
             return
         await asyncio.sleep(_POLL_S)
     problem = "is not ready" if process.running else f"ended with code {process.returncode}"
-    raise TeacherError(f"llama.cpp's server {problem}; the end of {process.log}:\n{process.log_excerpt()}")
+    raise process.error(f"llama.cpp's server {problem}", f"its command was {shlex.join(process.command)}")
 
 
 class _Client:

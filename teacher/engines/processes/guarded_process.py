@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from distill import redact
+from distill.errors import TeacherError
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.processes import process_guard
 
 _GRACE_S = 20.0
@@ -102,6 +104,18 @@ class GuardedProcess:
         return "\n".join(
             f"    {redact.message(line)[:_LINE_CHARACTERS]}" for line in [*shown, *(["..."] if shown else []), *end]
         )
+
+    def error(self, problem: str, remedy: str) -> TeacherError:
+        """The error of this program: what is wrong, the end of its log, what to do."""
+        return TeacherError(f"{problem}; the end of {self.log}:\n{self.log_excerpt()}\n{remedy}")
+
+
+def server_remedy(teacher: Teacher) -> str:
+    """What to do about a process of a teacher that does not start or does not stay."""
+    return (
+        f"correct [teachers.server] of '{teacher.name}' (docs/vllm.md), then run the same command again; "
+        "finished traces are kept"
+    )
 
 
 def exit_status(code: int) -> str:

@@ -1,10 +1,10 @@
 """Stands between the client and a server it has started, so that no server outlives the client.
 
-`python guard.py PARENT_PID GRACE_S COMMAND...` runs the command in a session of its own and ends with its exit code
-(128 + n for signal n). It ends the command, and whatever the command has started, when its standard input is at its
-end or its parent is gone (that is what the death of the client looks like, kill -9 included), and when it gets
-SIGTERM, SIGINT or SIGHUP: SIGTERM first, SIGKILL after GRACE_S. What the command leaves behind when it ends by
-itself goes the same way, for a half-dead server still holds the memory of its GPU.
+`python process_guard.py PARENT_PID GRACE_S COMMAND...` runs the command in a session of its own and ends with its
+exit code (128 + n for signal n). It ends the command, and all that the command has started, when its standard input
+ends or its parent is gone (so it notices the end of the client, kill -9 included), and when it gets SIGTERM, SIGINT
+or SIGHUP: by SIGTERM first, by SIGKILL after GRACE_S. It also ends what the command leaves behind when it ends by
+itself, because a half-dead server still holds the memory of its GPU.
 
 What the command prints passes through here: the first line of standard input lists, in hexadecimal, the secrets that
 are masked in it (servers print their options).

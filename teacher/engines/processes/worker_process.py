@@ -16,7 +16,7 @@ import orjson
 
 from distill.errors import TeacherError
 from distill.recipe.sections.teachers import Teacher
-from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
+from teacher.engines.processes.guarded_process import GuardedProcess, exit_status, server_remedy
 
 _LINE_BYTES = 1 << 28
 _PAUSE_S = 0.05
@@ -53,23 +53,23 @@ class WorkerProcess:
         """Start the process and wait until it is ready. Raises TeacherError."""
         requests, to_process = os.pipe()
         from_process, answers = os.pipe()
+        command = self._command(str(requests), str(answers))
+        process = self._process = GuardedProcess(command, self._environment, self._log)
         try:
-            command = self._command(str(requests), str(answers))
-            process = self._process = GuardedProcess(command, self._environment, self._log)
+            reader = await self._open_pipes(from_process, to_process)
             await process.start(pass_fds=(requests, answers))
         finally:
             os.close(requests)
             os.close(answers)
-        reader = await self._open_pipes(from_process, to_process)
         timeout_s = self._teacher.server.start_timeout_s
         try:
             line = await asyncio.wait_for(reader.readline(), timeout_s)
         except TimeoutError:
             await self._stop_process()
-            raise self._error(f"was not up within start_timeout_s = {timeout_s:g}") from None
+            raise self._error(process, f"was not up within start_timeout_s = {timeout_s:g}") from None
         if not line.endswith(b"\n"):
             await self._stop_process()
-            raise self._error(f"ended with {exit_status(process.returncode or 0)} while starting")
+            raise self._error(process, f"ended with {exit_status(process.returncode or 0)} while starting")
         self.facts = orjson.loads(line)
         self._listening = asyncio.create_task(self._listen(reader))
 
@@ -153,9 +153,9 @@ class WorkerProcess:
         await self._stop_process()
         self._crashes += 1
         allowed = self._teacher.server.restarts
-        if self._crashes > allowed:
-            ended = self._process.returncode if self._process else None
-            raise self._error(f"ended with {exit_status(ended or 0)} (given up after restarts = {allowed})")
+        if self._process is not None and self._crashes > allowed:
+            ended = exit_status(self._process.returncode or 0)
+            raise self._error(self._process, f"ended with {ended} (given up after restarts = {allowed})")
         await self.start()
 
     async def _stop_process(self) -> None:
@@ -173,10 +173,5 @@ class WorkerProcess:
                 await asyncio.gather(task, return_exceptions=True)
         await self._stop_process()
 
-    def _error(self, problem: str) -> TeacherError:
-        excerpt = self._process.log_excerpt() if self._process else ""
-        return TeacherError(
-            f"teacher '{self._teacher.name}': its process {problem}; the end of {self._log}:\n{excerpt}\n"
-            f"correct [teachers.server] of '{self._teacher.name}' (docs/vllm.md), then run the same command again; "
-            "finished traces are kept"
-        )
+    def _error(self, process: GuardedProcess, problem: str) -> TeacherError:
+        return process.error(f"teacher '{self._teacher.name}': its process {problem}", server_remedy(self._teacher))

@@ -50,7 +50,7 @@ class OfflineEngine:
         teacher = settings.teacher
         self._workers: list[WorkerProcess] = []
         self._max_in_flight = teacher.max_in_flight or _IN_FLIGHT
-        self._breaker = Breaker.closed(settings.max_failure_share)
+        self._breaker = Breaker(settings.max_failure_share)
         self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
         self._images: ImageParts
         self._slot_free = asyncio.Event()
@@ -101,8 +101,6 @@ class OfflineEngine:
             settings.teacher,
             self._folders,
             max_pixels=settings.max_pixels,
-            local_media=True,
-            urls=(),
             media_root=_media_root(self._command(())),
         )
         for number, gpus in enumerate(settings.teacher.server.gpus or (None,)):
@@ -138,8 +136,7 @@ class OfflineEngine:
             worker.in_flight -= 1
             self._slot_free.set()
         done(request, completion)
-        if not completion.error.startswith("image:"):
-            self._breaker.record(f"teacher '{self._settings.teacher.name}'", completion.error)
+        self._breaker.record(f"teacher '{self._settings.teacher.name}'", completion.error)
 
     async def _completion(self, request: Request, worker: WorkerProcess) -> Completion:
         """Ask until there is an answer. Raises TeacherError when the process crashes too often."""

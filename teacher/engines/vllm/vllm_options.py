@@ -101,8 +101,8 @@ def interpreter(server: Server) -> Path | None:
 
 
 def installed_options(server: Server) -> VllmOptions:
-    """The options of the vLLM that a server's command starts."""
-    python = interpreter(server) if is_vllm(server) else None
+    """The options of the vLLM that a server's command starts; vLLM is asked only for a server with arguments."""
+    python = interpreter(server) if server.arguments and is_vllm(server) else None
     return _read_options(str(python), tuple(sorted(server.environment.items()))) if python else VllmOptions()
 
 
@@ -175,7 +175,7 @@ def check_arguments(server: Server, where: str) -> None:
 
 def check_options(server: Server, where: str) -> None:
     """Raises RecipeError for an argument that the installed vLLM does not have, or of the wrong kind."""
-    options = installed_options(server) if server.arguments else VllmOptions()
+    options = installed_options(server)
     for name, value in server.arguments.items() if options.version else ():
         option = _option_name(name)
         known = options.find(option)
@@ -192,7 +192,7 @@ def check_options(server: Server, where: str) -> None:
 
 def render(server: Server) -> list[str]:
     """A server's arguments as a command line has them."""
-    options = installed_options(server) if server.arguments else VllmOptions()
+    options = installed_options(server)
     unknown = "switch" if is_vllm(server) else ""
     arguments: list[str] = []
     for name, value in server.arguments.items():

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -18,13 +19,15 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
-from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
+from teacher.engines.processes.guarded_process import GuardedProcess, exit_status, server_remedy
 from teacher.engines.processes.ports import ReservedPort, reserve_port
 from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render, server_files
 
 _RESTART_PAUSE_S = 1.0
 _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
+_HUNG_AFTER_S = 120.0
+"""A server that runs and does not answer for so long counts as crashed."""
 MEDIA = "--allowed-local-media-path"
 _QUIET = "--disable-uvicorn-access-log"
 
@@ -40,44 +43,37 @@ class Servers:
         *,
         media_root: Path | None = None,
         base: Path | None = None,
-        hung_after_s: float = 120.0,
         subject: str | None = None,
         remedy: str | None = None,
     ) -> None:
         """`folder` gets the logs. `base` is where relative programs of `command` are looked for: the recipe's folder.
 
-        A server that lives and does not answer for `hung_after_s` counts as crashed. Errors begin with `subject` and
-        end with `remedy`; by default they speak of a teacher in a recipe.
+        Errors begin with `subject` and end with `remedy`; by default they are about a teacher in a recipe.
         """
         server = teacher.server
-        subject = subject or f"teacher '{teacher.name}': its server"
-        remedy = remedy or (
-            f"correct [teachers.server] of '{teacher.name}' (docs/vllm.md), then run the same command again; "
-            "finished traces are kept"
-        )
         check_arguments(server, f"teachers.{teacher.name}.server")
         program = server_program(teacher, base or Path())
         check_options(with_program(server, program), f"teachers.{teacher.name}.server")
         media_root = media_root and media_root.absolute()
         self._replicas = [
             _Replica(
-                teacher=teacher,
+                server=server,
                 process=GuardedProcess(
                     build_command(teacher, model, port.number, program=program, media_root=media_root),
                     server_environment(server, gpus),
                     folder / f"server-{number}.log",
                 ),
                 port=port,
-                hung_after_s=hung_after_s,
-                subject=subject,
-                remedy=remedy,
+                subject=subject or f"teacher '{teacher.name}': its server",
+                remedy=remedy or server_remedy(teacher),
             )
             for number, (gpus, port) in enumerate((gpus, reserve_port()) for gpus in server.gpus or (None,))
         ]
         self.urls = tuple(replica.url for replica in self._replicas)
-        self.media_root = media_root if str(media_root) in self._replicas[0].command else None
+        command = self._replicas[0].process.command
+        self.media_root = media_root if str(media_root) in command else None
         """The folder whose files the servers may read."""
-        self.command = redact.command(self._replicas[0].command)
+        self.command = redact.command(command)
         """The command line of the first replica, for provenance; secrets are masked."""
         self.files = server_files(server, base or Path())
 
@@ -111,39 +107,31 @@ class Servers:
         return sum(replica.crashes for replica in self._replicas)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Replica:
     """One server process: its guard, its log, its crashes."""
 
-    def __init__(
-        self,
-        *,
-        teacher: Teacher,
-        process: GuardedProcess,
-        port: ReservedPort,
-        hung_after_s: float,
-        subject: str,
-        remedy: str,
-    ) -> None:
-        self.url = f"http://127.0.0.1:{port.number}/v1"
-        self.command = process.command
-        self.crashes = 0
-        self._health = f"http://127.0.0.1:{port.number}/health"
-        self._port = port
-        self._teacher = teacher
-        self._hung_after_s = hung_after_s
-        self._subject, self._remedy = subject, remedy
-        self._process = process
-        self._reviving: asyncio.Task[bool] | None = None
-        self._given_up: TeacherError | None = None
+    server: Server
+    process: GuardedProcess
+    port: ReservedPort
+    subject: str
+    remedy: str
+    crashes: int = 0
+    _reviving: asyncio.Task[bool] | None = None
+    _given_up: TeacherError | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port.number}/v1"
 
     async def start(self) -> None:
         """Start the process and wait for its health. Raises TeacherError when it ends or takes too long."""
-        await self._process.start(pass_fds=[self._port.fileno()])
-        timeout_s = self._teacher.server.start_timeout_s
+        await self.process.start(pass_fds=[self.port.fileno()])
+        timeout_s = self.server.start_timeout_s
         if await self._healthy(timeout_s):
             return
-        ended = self._process.returncode
-        await self._process.stop()
+        ended = self.process.returncode
+        await self.process.stop()
         if ended is None:
             raise self._error(f"was not up within start_timeout_s = {timeout_s:g}")
         raise self._error(f"ended with {exit_status(ended)} while starting")
@@ -160,14 +148,14 @@ class _Replica:
             raise self._given_up
         if await self._healthy(0):
             return False
-        if await self._healthy(self._hung_after_s):
+        if await self._healthy(_HUNG_AFTER_S):
             return True
-        ended = self._process.returncode
-        await self._process.stop()
+        ended = self.process.returncode
+        await self.process.stop()
         crash = self._error(
-            f"did not answer for {self._hung_after_s:g} s" if ended is None else f"ended with {exit_status(ended)}"
+            f"did not answer for {_HUNG_AFTER_S:g} s" if ended is None else f"ended with {exit_status(ended)}"
         )
-        allowed = self._teacher.server.restarts
+        allowed = self.server.restarts
         self.crashes += 1
         while self.crashes <= allowed:
             try:
@@ -186,15 +174,16 @@ class _Replica:
         if self._reviving and not self._reviving.done():
             self._reviving.cancel()
             await asyncio.gather(self._reviving, return_exceptions=True)
-        await self._process.stop()
-        self._port.close()
+        await self.process.stop()
+        self.port.close()
 
     async def _healthy(self, patience_s: float) -> bool:
         """Whether the process answers before it ends and before patience does; asked once at least."""
         deadline = time.monotonic() + patience_s
-        while self._process.running:
+        health = f"{self.url.removesuffix('/v1')}/health"
+        while self.process.running:
             with suppress(*CONNECTION_ERRORS):
-                page = await fetch(self._health, {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
+                page = await fetch(health, {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
                 if page.status == 200:
                     return True
             if time.monotonic() >= deadline:
@@ -203,10 +192,7 @@ class _Replica:
         return False
 
     def _error(self, problem: str) -> TeacherError:
-        return TeacherError(
-            f"{self._subject} {problem}; the end of {self._process.log}:\n"
-            f"{self._process.log_excerpt()}\n{self._remedy}"
-        )
+        return self.process.error(f"{self.subject} {problem}", self.remedy)
 
 
 def build_command(

@@ -78,7 +78,7 @@ def test_an_image_on_a_silent_disk_is_unreadable_and_comes_back_with_the_disk(
 def test_a_silent_folder_is_an_outage_and_no_fault_of_its_rows(tmp_path: Path, silence: threading.Event) -> None:
     ref = picture(tmp_path)
     folders = Folders(patience_s=0.1)
-    parts = ImageParts(teacher("http://127.0.0.1:9/v1"), folders, max_pixels=10**6, local_media=False, urls=())
+    parts = ImageParts(teacher("http://127.0.0.1:9/v1"), folders, max_pixels=10**6)
     with pytest.raises(UnreadableError) as unreadable:
         asyncio.run(parts.part(ref))
     with pytest.raises(CircuitOpen, match="the images in"):

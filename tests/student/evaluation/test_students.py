@@ -201,7 +201,7 @@ def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anythin
         with pytest.raises(ModelError, match=r"does not serve 'other'; it serves: stub"):
             evaluate(other, place / "run", connect=connect)
         bare = load(place / "recipe.toml", {"eval.students.far.base_url": url.removesuffix("/v1")})
-        with pytest.raises(ModelError, match=r"base_url usually ends in /v1"):
+        with pytest.raises(ModelError, match=r"it usually ends in /v1"):
             evaluate(bare, place / "run", connect=connect)
     keyless = load(place / "recipe.toml", {"eval.students.far.api_key_env": "NO_SUCH_KEY"})
     with pytest.raises(RecipeError, match="NO_SUCH_KEY"):

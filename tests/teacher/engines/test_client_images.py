@@ -133,9 +133,7 @@ def test_a_request_that_is_not_sent_does_not_keep_another_from_showing_whether_p
 ) -> None:
     path = tiny_models.picture(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
-    cache = image_parts.ImageParts(
-        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=False, urls=(url,)
-    )
+    cache = image_parts.ImageParts(teacher(url), Folders(patience_s=0.5), max_pixels=10**8, urls=(url,))
 
     async def run() -> None:
         assert b'"file://' in await cache.part(ref)
@@ -151,9 +149,7 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_parts, "_CACHE_BYTES", 10 * image_parts._ENTRY_BYTES)
-    cache = image_parts.ImageParts(
-        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,)
-    )
+    cache = image_parts.ImageParts(teacher(url), Folders(patience_s=0.5), max_pixels=10**8, media_root=Path("/"))
 
     async def run() -> None:
         for number in range(50):
@@ -169,7 +165,7 @@ def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
 ) -> None:
     looks: list[ImageRef] = []
     cache = image_parts.ImageParts(
-        teacher(url, images="base64"), Folders(patience_s=0.5), max_pixels=10**8, local_media=False, urls=(url,)
+        teacher(url, images="base64"), Folders(patience_s=0.5), max_pixels=10**8, urls=(url,)
     )
     monkeypatch.setattr(cache, "_changed", lambda ref: bool(looks.append(ref)))
     monkeypatch.setattr(image_parts, "_LOOK_AGAIN_S", 0.5)
@@ -198,7 +194,6 @@ def ahead_of(tmp_path: Path, count: int, url: str) -> tuple[image_parts.ImagePar
         teacher(url, images="base64"),
         Folders(patience_s=0.5),
         max_pixels=10**8,
-        local_media=False,
         urls=(url,),
         upcoming=lambda samples: refs[:samples],
     )
@@ -260,9 +255,7 @@ def test_an_image_outside_the_folder_that_a_server_may_read_goes_inside_the_requ
         folder.mkdir()
         Image.new("RGB", (4, 4), "red").save(folder / "a.png")
     (root / "link.png").symlink_to(elsewhere / "a.png")
-    parts = image_parts.ImageParts(
-        teacher(url), Folders(patience_s=0.5), max_pixels=100, local_media=True, urls=(url,), media_root=root
-    )
+    parts = image_parts.ImageParts(teacher(url), Folders(patience_s=0.5), max_pixels=100, media_root=root)
     digest = sha256((root / "a.png").read_bytes())
 
     async def sent(path: Path) -> bytes:

@@ -242,7 +242,7 @@ def test_questions_about_one_image_go_to_one_server_and_images_spread_over_all()
 def test_only_the_images_of_a_lost_server_move() -> None:
     servers = replicas(3)
     before = {str(number): choose(servers, request_about(str(number)), 0.0) for number in range(100)}
-    servers[0].rest(0.0)
+    servers[0].failed("row", 0.0, connection=True)
     after = {image: choose(servers, request_about(image), 1.0) for image in before}
     assert all(after[image] is home for image, home in before.items() if home is not servers[0])
     assert servers[0] not in after.values()

@@ -9,17 +9,20 @@ from pathlib import Path
 import pytest
 import stub_server
 import tiny_models
-from client_helpers import answers, asked, client_of, given, seen, teacher
+from client_helpers import MODEL, answers, asked, client_of, given, seen, teacher
 
 from distill.data.images.image_files import sha256
-from distill.errors import CircuitOpen, RecipeError, TeacherError
+from distill.errors import CircuitOpen, RecipeError, StorageError, TeacherError
+from distill.recipe.recipe import Recipe
 from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Outcome
 from teacher.engines import outage
+from teacher.engines.circuit_breaker import Breaker
+from teacher.engines.connect import engine_settings
 from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, request_headers, sampling_body
 from teacher.engines.http.exchange import request_failure
-from teacher.engines.http.http_client import Breaker
+from teacher.engines.http.http_engine import HttpEngine
 from teacher.messages.completion import Completion
 from teacher.messages.parse import parse
 from teacher.messages.request import Model, Request
@@ -111,7 +114,7 @@ def test_the_circuit_opens_when_too_many_of_the_last_hundred_requests_fail(url: 
 
 
 def test_the_circuit_stays_closed_at_the_allowed_share() -> None:
-    breaker = Breaker.closed(0.5)
+    breaker = Breaker(0.5)
     for index in range(400):
         breaker.record("here", "broken" if index % 2 else "")
     with pytest.raises(CircuitOpen):
@@ -172,7 +175,7 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
     with stub_server.serve(model="alias", root="Qwen/real") as aliased:
         with pytest.raises(TeacherError, match="serves alias, not model = 'Qwen/other'"):
             asyncio.run(check(teacher(aliased), other))
-        with pytest.raises(TeacherError, match="does not serve served_model = 'mine'"):
+        with pytest.raises(TeacherError, match="does not serve 'mine'"):
             asyncio.run(check(teacher(aliased, served_model="mine"), other))
         assert asyncio.run(check(teacher(aliased, served_model="alias"), other)) == "alias"
         real = Model(name="Qwen/real", revision="", local=False)
@@ -368,3 +371,17 @@ def test_a_request_that_brings_the_server_down_again_and_again_is_given_up_and_t
         asyncio.run(run())
     assert found.pop("fault=reset poison").error.startswith("server_lost: the server went down 4 times")
     assert crashes == 4 and len(found) == 20 and not any(done.error for done in found.values())
+
+
+def test_an_engine_ends_its_servers_also_where_the_limit_it_found_cannot_be_written(tmp_path: Path) -> None:
+    """A full disk must not leave a server on its GPUs."""
+    (tmp_path / "folder").write_text("a file, so no place for in_flight.json")
+    who = teacher("http://127.0.0.1:9/v1", backend="openai")
+    settings = engine_settings(Recipe(), who, MODEL, tmp_path / "folder")
+    engine = HttpEngine(settings)
+    ended: list[str] = []
+    engine._stack.callback(ended.append, "server")
+    engine._client.replicas[0].concurrency.completed(1, 1.0)
+    with pytest.raises(StorageError):
+        asyncio.run(engine.close())
+    assert ended == ["server"]

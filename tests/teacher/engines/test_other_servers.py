@@ -160,12 +160,12 @@ def test_a_server_whose_only_model_is_another_one_of_the_hub_is_refused_unless_a
     who = clients.teacher("http://127.0.0.1:1/v1", model="Qwen/Qwen3-VL-8B")
     for name in ("qwen/qwen3-vl-8b", "/models/some-folder", "alias", "model.gguf"):
         for root in (name, None):
-            assert find_served_name(who, model, "url", [{"id": name, "root": root}]) == name
+            assert find_served_name(who, model, "url", [{"id": name, "root": root}], "here") == name
     other = [{"id": "Qwen/Qwen3-VL-2B", "root": "Qwen/Qwen3-VL-2B"}]
     with pytest.raises(TeacherError, match="serves Qwen/Qwen3-VL-2B, not model"):
-        find_served_name(who, model, "url", other)
+        find_served_name(who, model, "url", other, "here")
     allowed = clients.teacher("http://127.0.0.1:1/v1", model="Qwen/Qwen3-VL-8B", allow_other_model=True)
-    assert find_served_name(allowed, model, "url", other) == "Qwen/Qwen3-VL-2B"
+    assert find_served_name(allowed, model, "url", other, "here") == "Qwen/Qwen3-VL-2B"
 
 
 def test_a_server_that_has_another_model_than_before_is_refused_unless_its_name_is_given(world: World) -> None:

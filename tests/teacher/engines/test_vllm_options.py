@@ -138,7 +138,7 @@ def test_another_program_may_have_options_of_its_own() -> None:
 def test_vllm_is_asked_once_for_each_version_of_it(vllm: Server, tmp_path: Path) -> None:
     def asked() -> VllmOptions:
         vllm_options._read_options.cache_clear()  # as a new process
-        return installed_options(vllm)
+        return installed_options(with_arguments(vllm, seed=1))
 
     def runs() -> int:
         return len((tmp_path / "runs").read_text().splitlines())

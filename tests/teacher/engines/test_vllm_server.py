@@ -279,13 +279,14 @@ def test_a_server_that_crashes_too_often_is_given_up(fake: Path, pids: Path, tmp
     assert gone(started(pids), 0.1)
 
 
-def test_a_server_that_hangs_is_ended_and_started_anew(
+def test_a_server_that_hangs_is_ended_and_started_again(
     fake: Path, pids: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("teacher.engines.vllm.vllm_server._HEALTH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("teacher.engines.vllm.vllm_server._HUNG_AFTER_S", 2.0)
 
     async def run() -> None:
-        async with Servers(teacher(fake, pids, "--deaf"), "m", tmp_path, hung_after_s=2) as servers:
+        async with Servers(teacher(fake, pids, "--deaf"), "m", tmp_path) as servers:
             first = started(pids)
             await asyncio.sleep(1.1)
             assert await servers.revive(servers.urls[0])

@@ -49,6 +49,25 @@ def test_a_process_that_ends_while_it_says_that_it_is_ready_is_a_plain_error(tmp
         asyncio.run(worker(tmp_path, HALF_A_START).start())
 
 
+def test_a_process_that_cannot_be_started_leaves_no_pipe_open(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, so no folder for the log")
+
+    async def start() -> None:
+        process = worker(tmp_path / "taken")
+        with pytest.raises(OSError):
+            await process.start()
+        await process.stop()
+        await asyncio.sleep(0)
+
+    async def open_descriptors() -> int:
+        await start()  # what the first start opens for good
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        await start()
+        return len(list(Path("/proc/self/fd").iterdir())) - before
+
+    assert asyncio.run(open_descriptors()) == 0
+
+
 def test_a_request_that_has_the_process_for_itself_meets_no_other_one(tmp_path: Path) -> None:
     """Both wait while a third one has it. Alone, a row is proven to be the cause of a crash."""
     process, inside, met = worker(tmp_path), set[str](), list[set[str]]()
