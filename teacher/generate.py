@@ -69,7 +69,7 @@ def generate(
         inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
         if fresh or not question_plan.is_current(folder, inputs):
             inputs = _wait_for_images(recipe, folder, fields, limit, inputs, lambda what: announce(on_progress, what))
-            pending, routed = question_plan.write_pending_plan(
+            pending = question_plan.write_pending_plan(
                 recipe,
                 folder,
                 limit=limit,
@@ -77,7 +77,7 @@ def generate(
                 on_read=lambda images: announce(on_progress, f"reads the text of images: {images:,} read"),
             )
             (folder / MANIFEST).unlink(missing_ok=True)
-            question_plan.install_plan(pending, folder, inputs, routed)
+            question_plan.install_plan(pending, folder, inputs)
             earlier = None
         elif earlier and changed(folder, earlier.outputs.items()):
             (folder / MANIFEST).unlink()

@@ -74,14 +74,12 @@ def preflight(
         if question_plan.is_current(folder, now):
             plan = question_plan.read_plan(folder)
         else:
-            pending, routed = question_plan.write_pending_plan(
-                recipe, folder, limit=limit, inputs=None if fresh else now
-            )
+            pending = question_plan.write_pending_plan(recipe, folder, limit=limit, inputs=None if fresh else now)
             if done or (fresh and (folder / SAMPLES).is_file()):
                 # Later stages may still be working with what is there.
-                plan = question_plan.read_pending_plan(pending, routed)
+                plan = question_plan.read_pending_plan(pending)
             else:
-                question_plan.install_plan(pending, folder, now, routed)
+                question_plan.install_plan(pending, folder, now)
                 plan = question_plan.read_plan(folder)
         if probe and plan.folder == folder and not done:
             ask(recipe, models, _probe(recipe, plan, probe), on_progress)

@@ -150,9 +150,10 @@ def _write_plan(
 ) -> dict[str, Any]:
     """Read the source, write its samples to the store by partition, and begin the run."""
     shutil.rmtree(folder, ignore_errors=True)
-    pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
+    pending = question_plan.write_pending_plan(recipe, folder, limit=limit)
     inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
-    question_plan.install_plan(pending, folder, inputs, routed)
+    question_plan.install_plan(pending, folder, inputs)
+    routed = question_plan.read_plan(folder).routed
     samples = folder / SAMPLES
     partitions = plan_partitions(key_histogram(sample_files.read_samples(samples)), rows=recipe.engine.unit_rows)
     counts = Counter(map(partitions.partition_of, sample_files.read_samples(samples)))

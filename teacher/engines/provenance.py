@@ -52,11 +52,11 @@ def server_settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 
 def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
-    """Raises StaleError when a teacher's traces came from servers whose options make them answer otherwise than now.
+    """Raises StaleError when a teacher's traces came from servers that answer otherwise than its server now.
 
-    So do files behind the options, such as a chat template, and the server's own script, which counts from `base`.
-
-    Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
+    Options make a server answer otherwise, and so do files behind them, such as a chat template, and the server's own
+    script, whose path counts from `base`. Trace ids do not cover how a server is started, so its traces would be taken
+    for those of the new options.
     """
     engines = _started_engines(folder, teacher)
     if not engines:
@@ -91,7 +91,7 @@ def changed_files(folder: Path, teacher: Teacher, base: Path) -> list[str]:
 
 def _started_engines(folder: Path, teacher: Teacher) -> list[dict[str, Any]]:
     """What is noted of the servers that the run started for a teacher; empty while it has no traces."""
-    if not teacher.managed or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
+    if not teacher.managed or not _has_traces(folder):
         return []
     return [facts for facts in read_engines(folder).values() if "command" in facts]
 
@@ -104,12 +104,16 @@ def require_same_model(folder: Path, teacher: Teacher, served: str) -> None:
     known = [facts["model"] for facts in read_engines(folder).values() if "command" not in facts and "model" in facts]
     if teacher.allow_other_model or served in (teacher.model, teacher.served_model) or not known:
         return
-    if any(path.stat().st_size for path in part_paths(folder, ".jsonl")) and served not in known:
+    if _has_traces(folder) and served not in known:
         raise TeacherError(
             f"the traces of teacher '{teacher.name}' in {folder} came from {known[-1]!r}; its server serves "
             f"{served!r} now; start the right server, or set served_model = {served!r} if that is another name of "
             "the same model"
         )
+
+
+def _has_traces(folder: Path) -> bool:
+    return any(path.stat().st_size for path in part_paths(folder, ".jsonl"))
 
 
 _OR_ELSE = "choose another --run, or move the folder away to have its questions answered again"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.recipe.sections.generate import Outcomes
-from distill.recipe.sections.sampling import Sampling
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Request
@@ -179,7 +178,8 @@ class SamplingPolicy:
         if attempts is None:
             attempts = self._attempts[slot.k] = [self._first(slot)]
         while (status := status_of(attempts[-1].id)) is not None:
-            policy = _outcome_policy(outcomes, status.outcome)
+            # Complete traces have no policy and stay; errors are asked again by the next run.
+            policy = str(vars(outcomes).get(status.outcome, "keep"))
             following = None if policy == "keep" else next_attempt(self._author, outcomes, attempts[-1], policy)
             if following is None:
                 *replaced, last = attempts
@@ -222,21 +222,13 @@ def next_attempt(author: Author, outcomes: Outcomes, request: Request, policy: s
             return author.next_attempt(request, sampling, reseed=True)
         case "raise_cap":
             cap = round(sampling.max_tokens * outcomes.cap_factor)
-            return author.next_attempt(request, _with_values(sampling, max_tokens=cap), reseed=False)
+            return author.next_attempt(request, sampling.model_copy(update={"max_tokens": cap}), reseed=False)
         case "budget":
             budget = max(1, round(sampling.max_tokens * outcomes.budget_share ** (request.attempt + 1)))
             if budget < (sampling.thinking_budget or budget + 1):
-                return author.next_attempt(request, _with_values(sampling, thinking_budget=budget), reseed=False)
+                less = sampling.model_copy(update={"thinking_budget": budget})
+                return author.next_attempt(request, less, reseed=False)
     return None
-
-
-def _with_values(sampling: Sampling, **values: int) -> Sampling:
-    return sampling.model_copy(update=values)
-
-
-def _outcome_policy(outcomes: Outcomes, outcome: str) -> str:
-    """What the recipe says about an outcome. Complete traces stay; errors are asked again by the next run."""
-    return str(vars(outcomes).get(outcome, "keep"))
 
 
 def is_unsure(sample: Sample, finals: Sequence[FinalAttempt], sure_share: float, rules: Rules) -> bool:

@@ -181,12 +181,12 @@ def write_pending_plan(
     limit: int | None,
     inputs: Mapping[str, Any] | None = None,
     on_read: Callable[[int], None] = lambda images: None,
-) -> tuple[Path, dict[str, int]]:
+) -> Path:
     """Read the source and write a new plan to a folder of its own, which `install_plan` puts in place.
 
     With `inputs` the plan in place is extended if it was made from them and all that changed since is that rows were
-    added at the end of the source. Returns the folder, and how many samples each teacher covers. `on_read` is called
-    with the number of images whose text was read, where teachers are shown it.
+    added at the end of the source. `on_read` is called with the number of images whose text was read, where teachers
+    are shown it.
     """
     pending = folder / ".pending"
     shutil.rmtree(pending, ignore_errors=True)
@@ -211,9 +211,9 @@ def write_pending_plan(
             check_coverage(recipe, coverage)
     files = source_files(recipe, ASKED) if rows_read and limit is None else []
     extends = earlier.extends if earlier else ()
-    state = {"rows": sum(rows_read), "source": files, "extends": extends}
+    state = {"rows": sum(rows_read), "source": files, "extends": extends, "routed": routed}
     write_json(pending / PLAN_STATE, state, durable=False)  # it is read at once, and then removed
-    return pending, dict(routed)
+    return pending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,16 +322,16 @@ def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
     return chosen
 
 
-def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed: Mapping[str, int]) -> None:
+def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
     (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
-    growth = orjson.loads((pending / PLAN_STATE).read_bytes())
+    written = orjson.loads((pending / PLAN_STATE).read_bytes())
     shutil.rmtree(pending)
     unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
-    state = {**inputs, "images": plan_images.images_state(folder / SAMPLES), "unreadable": unreadable}
-    write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
+    made_from = {**inputs, "images": plan_images.images_state(folder / SAMPLES), "unreadable": unreadable}
+    write_json(folder / PLAN_STATE, {**written, "made_from": made_from, "files": _file_digests(folder)})
 
 
 PROMPT_FAILED = "prompt_failed"
@@ -344,9 +344,10 @@ def count_quarantined(folder: Path) -> Counter[str]:
     return Counter(row["reason"] for row in read_jsonl(folder / QUARANTINE, check=requiring("reason")))
 
 
-def read_pending_plan(pending: Path, routed: Mapping[str, int]) -> QuestionPlan:
-    """A plan that `prepare` has written, before it is put in place."""
+def read_pending_plan(pending: Path) -> QuestionPlan:
+    """A plan that `write_pending_plan` has written, before it is put in place."""
     samples = sample_files.count_samples(pending / SAMPLES)
+    routed = orjson.loads((pending / PLAN_STATE).read_bytes())["routed"]
     return QuestionPlan(folder=pending, samples=samples, quarantined=count_quarantined(pending), routed=routed)
 
 

@@ -79,9 +79,10 @@ def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> 
     What is damaged goes to the part's side file first.
     """
     to_rewrite = index.stale | index.damaged | (index.with_errors if drop_errors else set())
-    if drop_errors:
+    last = max(index.records, default=None)
+    if drop_errors and last is not None and json_lines.is_plain(last):
         # A Journal adds checksums to a file without them before it appends, and the records move.
-        to_rewrite |= {part for part in index.records if part == max(index.records) and json_lines.is_plain(part)}
+        to_rewrite |= {last}
     if not to_rewrite:
         return
     for part in sorted(to_rewrite):

@@ -56,8 +56,8 @@ def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recip
         now = question_plan.plan_inputs(chosen, folder, fields, None)
         if question_plan.is_current(folder, now):
             return False
-        pending, routed = question_plan.write_pending_plan(chosen, folder, limit=None)
-        question_plan.install_plan(pending, folder, now, routed)
+        pending = question_plan.write_pending_plan(chosen, folder, limit=None)
+        question_plan.install_plan(pending, folder, now)
         return True
 
     assert planned(recipe) and not planned(recipe)
