@@ -32,7 +32,7 @@ from distill.units.stored_run import (
     finished_plan,
     pull_finished_plan,
     pull_manifest,
-    write_bytes,
+    write_object,
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from filters.apply import REMEDY, FilterInputs, MeasuredElsewhere, apply, check, only_inputs_differ, read_inputs
@@ -85,7 +85,7 @@ def filter_in_store(
         (folder / MANIFEST).unlink(missing_ok=True)
         if signals.have_hashes:
             hashes = question_duplicates.hashes_path(folder / "question", recipe.max_pixels)
-            write_bytes(hashes, signals.read_hashes())
+            write_object(hashes, signals.read_hashes())
         shutil.rmtree(folder / SIGNALS, ignore_errors=True)
         outputs, contents = tables.pull(folder / SIGNALS)
         index, numbers = index_of_units(

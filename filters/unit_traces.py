@@ -19,7 +19,7 @@ from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.commits import Commit, Unit, read_file
-from distill.units.stored_run import collect_units, generate_units, samples_key, write_bytes
+from distill.units.stored_run import collect_units, generate_units, samples_key, write_object
 from filters.tables.id_columns import ids_of, order_of
 from filters.tables.trace_index import PlannedTraces, index
 from filters.tables.workers import Workers
@@ -41,7 +41,7 @@ class UnitTraces:
         shutil.rmtree(folder, ignore_errors=True)  # of an agent that was killed
         generate = folder / "generate"
         collect_units(store, self.plan, folder, generate_units(self.plan, [partition]))
-        write_bytes(generate / SAMPLES, store.read(samples_key(partition)))
+        write_object(generate / SAMPLES, store.read(samples_key(partition)))
         self._write_plan(generate)
         brought: set[str] = set()
         if images:

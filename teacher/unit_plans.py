@@ -24,7 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.units import image_shards
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, read_commit
-from distill.units.stored_run import finished_commit, pull_samples, read_traces, write_bytes
+from distill.units.stored_run import finished_commit, pull_samples, read_traces, write_object
 from distill.units.unit_queue import UnitQueue
 from teacher.generation import Generation
 from teacher.messages.request import Model
@@ -137,7 +137,7 @@ class UnitPlans:
         """The journals of an earlier round, by which the policies of this one go."""
         commit = finished_commit(self._store, unit)
         for name in teachers:
-            write_bytes(part_path(folder / name, 0, ".jsonl"), read_traces(self._store, unit, commit, name))
+            write_object(part_path(folder / name, 0, ".jsonl"), read_traces(self._store, unit, commit, name))
 
     def take_news(self) -> None:
         for _, _, sealer in [*self._open.values()]:

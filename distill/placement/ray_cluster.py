@@ -141,7 +141,8 @@ def _reserved(
     try:
         while group is None or not ray.wait([group.ready()], timeout=_LOOK_S)[0]:
             follow()
-            there = sum(node["Alive"] and _has(node["Resources"], bundle) for node in ray.nodes())
+            nodes_there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            there = sum(all(node.get(name, 0.0) >= bundle[name] for name in bundle) for node in nodes_there)
             count = nodes if wait_for_all else max(1, min(nodes, there))
             if group is not None and group.bundle_count != count:
                 remove_placement_group(group)
@@ -154,10 +155,6 @@ def _reserved(
     finally:
         if group is not None:
             remove_placement_group(group)
-
-
-def _has(there: Mapping[str, float], needed: Mapping[str, float]) -> bool:
-    return all(there.get(name, 0.0) >= amount for name, amount in needed.items())
 
 
 def _task(function: Callable[..., None], resources: Mapping[str, float], **options: Any) -> Any:
@@ -181,12 +178,19 @@ def _cluster() -> Iterator[None]:
 
 @contextmanager
 def _stopped_at_last() -> Iterator[list[Any]]:
-    """Tasks that run; those that are left when the block ends are stopped."""
+    """Tasks that run. Those that are left when the block ends are stopped as by Ctrl-C, so that they seal their work
+    and end their claims; those that do not end are killed."""
     running: list[Any] = []
     try:
         yield running
     finally:
-        _stop(running)
+        for reference in running:
+            ray.cancel(reference, force=False)
+        deadline_s = time.monotonic() + STOP_S
+        while running and time.monotonic() < deadline_s:
+            _, running = ray.wait(running, timeout=_LOOK_S)
+        for reference in running:
+            ray.cancel(reference, force=True)
 
 
 def _join_cluster() -> None:
@@ -225,17 +229,6 @@ def _last_error(error: BaseException, loss: str) -> BaseException:
             "command again"
         )
     return error
-
-
-def _stop(running: list[Any]) -> None:
-    """End tasks as Ctrl-C does, so that they seal their work and end their claims; kill those that do not end."""
-    for reference in running:
-        ray.cancel(reference, force=False)
-    deadline_s = time.monotonic() + STOP_S
-    while running and time.monotonic() < deadline_s:
-        _, running = ray.wait(running, timeout=_LOOK_S)
-    for reference in running:
-        ray.cancel(reference, force=True)
 
 
 def _say(text: str) -> None:

@@ -8,8 +8,8 @@
 Any process may join at any time. A claim lasts as long as its agent gives signs. An agent that is silent for the time
 of the lease, by the clock of the store, counts as lost, and its work goes to the agent that creates the next number.
 After an outage of the store an agent first waits for the signs of the others; so does one that joins, because an
-outage may just have ended. Two agents at the same work cost money,
-but the result stays correct: commits decide what counts.
+outage may just have ended. Two agents at the same work cost money, but the result stays correct: commits decide what
+counts.
 """
 
 import logging

@@ -43,17 +43,12 @@ def stored_refs(samples: Iterable[Sample]) -> dict[str, ImageRef]:
 
 def put_shards(store: ObjectStore, attempt: str, partition: str, refs: Collection[ImageRef]) -> None:
     """Pack images of a partition. One that cannot be read now is left out."""
+    with storage_errors(scratch := files_folder()):
+        scratch.mkdir(parents=True, exist_ok=True)
     folder = f"{_folder(attempt)}/{partition[:2]}/{partition}"
-    with TemporaryDirectory(dir=_temporary()) as temporary:
+    with TemporaryDirectory(dir=scratch) as temporary:
         for number, path in enumerate(_shards(sorted(refs, key=lambda ref: ref.sha256), Path(temporary))):
             store.put(f"{folder}/{number:03d}.tar", path)
-
-
-def _temporary() -> Path:
-    folder = files_folder()
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _shards(refs: Iterable[ImageRef], folder: Path) -> Iterator[Path]:

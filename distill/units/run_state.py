@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -71,9 +71,11 @@ class RunState:
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
-        names = ["partitions", "units", "done", "claimed", "waiting", "traces", "total_traces", "traces_per_s"]
-        names += ["eta_s", "agents", "failures", "measured", "written", "filtered", "trained", "evaluated"]
-        return {name: getattr(self, name) for name in names}
+        return asdict(self) | {
+            "waiting": self.waiting,
+            "traces_per_s": self.traces_per_s,
+            "eta_s": self.eta_s,
+        }
 
 
 def read_run_state(store: ObjectStore) -> RunState:

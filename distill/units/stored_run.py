@@ -46,7 +46,7 @@ def pull_samples(store: ObjectStore, partition: str, path: Path) -> int:
     """Write the samples of a partition to a file; their number. DataError where the object is missing or damaged."""
     key = samples_key(partition)
     try:
-        write_bytes(path, store.read(key))
+        write_object(path, store.read(key))
         return sample_files.count_samples(path)
     except (FileNotFoundError, pa.ArrowException) as error:
         raise DataError(
@@ -89,9 +89,9 @@ def pull_generate(store: ObjectStore, run: Path) -> Manifest:
 
 def pull_finished_plan(store: ObjectStore, run: Path) -> Manifest:
     """`pull_generate` without the traces."""
-    write_bytes(run / RECIPE, store.read(f"run/{RECIPE}"))
+    write_object(run / RECIPE, store.read(f"run/{RECIPE}"))
     pull_plan(store, run)
-    write_bytes(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
+    write_object(run / "generate" / PLAN, store.read(f"run/generate/{PLAN}"))
     manifest = pull_manifest(store, run)
     assert manifest is not None
     return manifest
@@ -100,7 +100,7 @@ def pull_finished_plan(store: ObjectStore, run: Path) -> Manifest:
 def pull_manifest(store: ObjectStore, run: Path) -> Manifest | None:
     """The manifest of a generate stage, in a folder too; None while it is unfinished."""
     try:
-        write_bytes(run / "generate" / MANIFEST, store.read(f"run/generate/{MANIFEST}"))
+        write_object(run / "generate" / MANIFEST, store.read(f"run/generate/{MANIFEST}"))
     except FileNotFoundError:
         return None
     return Manifest.read(run / "generate")
@@ -110,7 +110,7 @@ def pull_plan(store: ObjectStore, run: Path) -> None:
     """The list of questions of a run, in a folder without traces."""
     shutil.rmtree(run / "generate", ignore_errors=True)
     for name in PLAN_FILES:
-        write_bytes(run / "generate" / name, store.read(f"run/generate/{name}"))
+        write_object(run / "generate" / name, store.read(f"run/generate/{name}"))
 
 
 def collect_units(
@@ -130,7 +130,7 @@ def collect_units(
     def collect(unit: Unit) -> tuple[Commit, dict[str, dict[str, Any]]]:
         commit, known = finished_commit(store, unit), {}
         for journal in journals[unit]:
-            write_bytes(run / "generate" / journal.name, read_traces(store, unit, commit, journal.teacher))
+            write_object(run / "generate" / journal.name, read_traces(store, unit, commit, journal.teacher))
             if (key := f"{journal.teacher}/{ENGINES}") in commit.files:
                 known[journal.teacher] = orjson.loads(read_file(store, unit, commit, key))
         return commit, known
@@ -175,7 +175,7 @@ def pull_journals(store: ObjectStore, journals: Iterable[StoredJournal], run: Pa
 
     def pull(journal: StoredJournal) -> None:
         commit = finished_commit(store, journal.unit)
-        write_bytes(run / "generate" / journal.name, read_traces(store, journal.unit, commit, journal.teacher))
+        write_object(run / "generate" / journal.name, read_traces(store, journal.unit, commit, journal.teacher))
 
     for _ in thread_map(pull, journals, _JOURNALS_AT_ONCE):
         pass
@@ -220,7 +220,7 @@ def own_scratch(recipe: Recipe, address: str) -> Iterator[Path]:
             return
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write one file atomically, with its folder."""
+def write_object(path: Path, data: bytes) -> None:
+    """Write what an object holds to a file, atomically and with its folder."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)

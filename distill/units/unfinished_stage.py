@@ -59,11 +59,9 @@ def copied_to_store(agent: AgentRecord, stage: str, folder: Path, *, every_s: fl
         copy = FolderCopy(store=agent.store, stage=stage, folder=folder, agent=agent.name, begun_from=begun_from)
         with _copying(copy, every_s):
             yield
-        if (folder / MANIFEST).is_file():
+        if copy.is_finished:
             push_stage(agent.store, stage, folder)
             agent.store.delete(stored.key for stored in agent.store.list_objects(_attempts(stage)))
-        else:
-            copy.renew()
 
 
 def pull_newest(store: ObjectStore, stage: str, folder: Path) -> str:
@@ -103,6 +101,10 @@ class FolderCopy:
 
     def __post_init__(self) -> None:
         self._earlier = [stored.key for stored in self.store.list_objects(_attempts(self.stage))]
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.folder / MANIFEST).is_file()
 
     @property
     def _held(self) -> Path:
@@ -162,7 +164,7 @@ class FolderCopy:
 
 @contextmanager
 def _copying(copy: FolderCopy, every_s: float) -> Iterator[None]:
-    """Renew a copy every few seconds inside the block, and once more when an error or a signal ends it."""
+    """Renew a copy every few seconds inside the block, and once more where the block leaves the stage unfinished."""
     closed = threading.Event()
 
     def work() -> None:
@@ -178,9 +180,13 @@ def _copying(copy: FolderCopy, every_s: float) -> Iterator[None]:
     finally:
         closed.set()
         thread.join()
-        if failed:
-            _try_renew(copy)
-        shutil.rmtree(copy._held, ignore_errors=True)
+        try:
+            if failed:
+                _try_renew(copy)
+            elif not copy.is_finished:
+                copy.renew()
+        finally:
+            shutil.rmtree(copy._held, ignore_errors=True)
 
 
 def _try_renew(copy: FolderCopy) -> None:

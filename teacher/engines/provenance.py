@@ -55,7 +55,7 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     """Raises StaleError when a teacher's traces came from servers that answer otherwise than its server now.
 
     Options make a server answer otherwise, and so do files behind them, such as a chat template, and the server's own
-    script, whose path counts from `base`. Trace ids do not cover how a server is started, so its traces would be taken
+    script, whose path counts from `base`. Trace ids do not cover how a server is started, so its traces would pass
     for those of the new options.
     """
     engines = _started_engines(folder, teacher)

@@ -116,6 +116,7 @@ def test_an_agent_that_was_taken_for_lost_changes_nothing_after_the_end(tmp_path
     with copied_to_store(AgentRecord(store=store), "train", tmp_path / "again", every_s=60):
         (tmp_path / "again" / MANIFEST).unlink()
         write(tmp_path / "again" / "checkpoint", "3")
+    assert not (tmp_path / ".train.held").exists(), "links to old checkpoints would keep them on the disk"
     pull_newest(store, "train", tmp_path / "pulled")
     assert (tmp_path / "pulled" / "checkpoint").read_text() == "3", "made again from the finished stage, it is newer"
     assert "model" in stage_files(store, "train"), "and the result stays until the next one"
