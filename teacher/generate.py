@@ -84,9 +84,11 @@ def generate(
             earlier = None
         elif earlier and not earlier.counts["errors_to_ask_again"]:
             return earlier
-        # What is only asked again because it may pass today is not worth waiting for.
-        plan = question_plan.read_plan(folder)
-        stage = Generation(recipe, models, plan, on_progress, complete=earlier is not None, fresh=fresh)
+        stage = Generation(recipe, models, question_plan.read_plan(folder), on_progress)
+        if fresh:
+            stage.ask_failed_again()
+        if earlier is not None:  # what is only asked again because it may pass today is not worth waiting for
+            stage.start_patience_s = 0.0
         offline = _answer(stage)
         if offline and earlier and (folder / MANIFEST).exists():
             return earlier

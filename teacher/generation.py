@@ -41,6 +41,18 @@ Offline = Mapping[str, DistillError]
 """Teachers that could not be reached, and why."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitWork:
+    """What the plan of a unit of a run in a store has beside its samples."""
+
+    engines: Path
+    """Gets what engines leave that outlive the unit."""
+    batches: Mapping[str, BatchRecords]
+    """What engines submit, for a teacher by name."""
+    settled: Collection[str]
+    """Teachers that are not asked again: their errors are final."""
+
+
 class Generation:
     """A plan with its existing traces."""
 
@@ -50,43 +62,35 @@ class Generation:
         models: Mapping[str, Model],
         plan: question_plan.QuestionPlan,
         progress: ProgressCallback | GenerateProgress = unwatched,
-        *,
-        complete: bool = False,
-        fresh: bool = False,
-        engines: Path | None = None,
-        batches: Mapping[str, BatchRecords] | None = None,
-        settled: Collection[str] = (),
+        unit: UnitWork | None = None,
     ) -> None:
-        """`complete`: there are traces of everything, so no server is waited for. `fresh`: errors are asked again.
-
-        A `progress` that several plans share counts the traces of each. `engines` gets what engines leave that
-        outlive a plan, `batches` what they submit for a teacher by name. `settled` names teachers that will not be
-        asked again: their errors are final.
-        """
+        """A `progress` that several plans share counts the traces of each."""
         self.recipe = recipe
         self.plan = plan
         self.models = models
         self.patience_s = recipe.generate.patience_s
-        self.check_patience_s = 0.0 if complete else self.patience_s
+        self.start_patience_s = self.patience_s
         self.indexes: dict[str, TraceIndex] = {}
         for teacher in recipe.teachers:
             index = self.indexes[teacher.name] = read_index(plan.folder / teacher.name, teacher)
             if index.damaged:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             rewrite_parts(index, teacher, drop_errors=False)
-            if teacher.name in settled:
+            if unit is not None and teacher.name in unit.settled:
                 index.settle_errors()
         self.finals = FinalTraces(recipe.teachers, self.indexes)
         self.finals.load(plan)
         notes = list(copy_traces_of_renamed_teachers(recipe, models, plan, plan.folder, self.indexes))
-        if fresh:
-            for index in self.indexes.values():
-                index.errors.clear()
         self.progress = progress if isinstance(progress, GenerateProgress) else self._new_progress(progress)
-        self._engines, self._batches = engines, batches or {}
+        self._unit = unit
         self.open_jobs: list[TeacherJob] = []
         for note in notes:
             self.progress.note(note)
+
+    def ask_failed_again(self) -> None:
+        """Ask again for every trace that ended in an error."""
+        for index in self.indexes.values():
+            index.errors.clear()
 
     def _new_progress(self, on_progress: ProgressCallback) -> GenerateProgress:
         """Progress that starts with the traces of earlier runs; those of other samples count when these are drawn."""
@@ -130,10 +134,10 @@ class Generation:
             self.recipe,
             job.teacher,
             job.model,
-            self._engines / job.teacher.name if self._engines else job.index.folder,
-            batch_records=self._batches.get(job.teacher.name),
+            self._unit.engines / job.teacher.name if self._unit else job.index.folder,
+            batch_records=self._unit.batches.get(job.teacher.name) if self._unit else None,
             patience_s=self.patience_s,
-            start_patience_s=self.check_patience_s,
+            start_patience_s=self.start_patience_s,
             known_request=lambda: self._find_answered_request(job),
             say=self.progress.note,
         )

@@ -223,20 +223,10 @@ def _ask_units(
         # It was made of other commits.
         agent.store.delete([f"run/generate/{MANIFEST}"])
     rounds = _rounds(recipe, plan)
-    names = [each["teachers"] for each in plan["rounds"]]
-    with UnitPlans(
-        recipe,
-        models,
-        rounds=names,
-        agent=agent,
-        queue=queue,
-        scratch=scratch,
-        progress=progress,
-        planned_by=plan["attempt"],
-    ) as source:
+    with UnitPlans(recipe, models, plan, queue=queue, scratch=scratch, progress=progress) as source:
         while units := _open_units(plan, set(committed_units(agent.store)), queue.set_aside):
             queue.add(units)
-            _work_round(rounds[units[0].round], progress, source, agent, queue)
+            _work_round(rounds[units[0].round], progress, source, queue)
     queue.require_all()
 
 
@@ -251,10 +241,9 @@ def _open_units(plan: Mapping[str, Any], committed: Collection[Unit], aside: Col
     return []
 
 
-def _work_round(
-    teachers: Sequence[Teacher], progress: GenerateProgress, source: UnitPlans, agent: AgentRecord, queue: UnitQueue
-) -> None:
+def _work_round(teachers: Sequence[Teacher], progress: GenerateProgress, source: UnitPlans, queue: UnitQueue) -> None:
     """Let this process work until every unit of the queue is committed, or set aside."""
+    agent = queue.agent
     progress.begin_round()
     away_before_s = agent.away_s
     agent.live = lambda: {

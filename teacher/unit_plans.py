@@ -22,11 +22,10 @@ from distill.data import sample_files
 from distill.data.images import stored_images
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
-from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, read_commit
 from distill.units.stored_run import finished_commit, pull_samples, read_traces, write_object
 from distill.units.unit_queue import UnitQueue
-from teacher.generation import Generation
+from teacher.generation import Generation, UnitWork
 from teacher.messages.request import Model
 from teacher.progress import GenerateProgress
 from teacher.scheduling.routing import route
@@ -48,24 +47,23 @@ class UnitPlans:
         self,
         recipe: Recipe,
         models: Mapping[str, Model],
+        plan: Mapping[str, Any],
         *,
-        rounds: Sequence[Sequence[str]],
-        agent: AgentRecord,
         queue: UnitQueue,
         scratch: Path,
         progress: GenerateProgress,
-        planned_by: str,
     ) -> None:
-        """`rounds` are the teachers that work at the same time, by name; the attempt `planned_by` made the plan."""
-        self._recipe, self._models, self._rounds, self._agent, self._queue = recipe, models, rounds, agent, queue
-        self._store, self._scratch, self._progress = agent.store, scratch, progress
+        """`plan` is that of the run (`distill.units.run_state.PLAN_KEY`)."""
+        self._recipe, self._models, self._queue, self._agent = recipe, models, queue, queue.agent
+        self._rounds: list[list[str]] = [each["teachers"] for each in plan["rounds"]]
+        self._planned_by: str = plan["attempt"]
+        self._store, self._scratch, self._progress = queue.agent.store, scratch, progress
         self._least = max(1, recipe.engine.unit_rows // _SHARED_PART)
         self._batches = {
-            teacher.name: StoredBatches(agent=agent, teacher=teacher.name)
+            teacher.name: StoredBatches(agent=queue.agent, teacher=teacher.name)
             for teacher in recipe.teachers
             if teacher.capabilities.direct
         }
-        self._planned_by = planned_by
         self._open: dict[int, tuple[Generation, Attempt, Sealer]] = {}
         self._images: dict[str, set[str]] = {}
         """Those in a store, of each open unit by its attempt: they are on this machine while the unit is open."""
@@ -121,9 +119,11 @@ class UnitPlans:
             self._models,
             plan,
             self._progress,
-            engines=self._scratch / "engines",
-            batches=self._batches,
-            settled=[name for teachers in before for name in teachers],
+            UnitWork(
+                engines=self._scratch / "engines",
+                batches=self._batches,
+                settled=[name for teachers in before for name in teachers],
+            ),
         )
         exchange = UnitExchange(
             attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=joined_as > 0

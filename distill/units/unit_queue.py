@@ -40,7 +40,7 @@ class UnitQueue:
         retries: int,
     ) -> None:
         """`units` are open ones of this work; `on_elsewhere` is told of those that another agent commits."""
-        self._agent, self._on_elsewhere, self._work, self._retries = agent, on_elsewhere, work, retries
+        self.agent, self._on_elsewhere, self._work, self._retries = agent, on_elsewhere, work, retries
         self._open: set[Unit] = set()
         self._set_aside: dict[Unit, int] = {}
         """And how many agents were lost or failed at it."""
@@ -58,10 +58,10 @@ class UnitQueue:
             added = set(units)
             self._open |= added
             unclaimed = sorted(
-                added.difference(claimed_units(self._agent.store, self._work)), key=lambda each: each.name
+                added.difference(claimed_units(self.agent.store, self._work)), key=lambda each: each.name
             )
             # Agents that begin together do not run after the same units.
-            random.Random(self._agent.name).shuffle(unclaimed)
+            random.Random(self.agent.name).shuffle(unclaimed)
             self._unclaimed += unclaimed
 
     def draw(self) -> Unit | None:
@@ -76,13 +76,13 @@ class UnitQueue:
                 return None
             self._next_look_s = time.monotonic() + LOOK_S
             waiting = self._open - self._at_work
-            for unit in waiting.intersection(committed_units(self._agent.store, self._work)):
+            for unit in waiting.intersection(committed_units(self.agent.store, self._work)):
                 self._close(unit)
             waiting = self._open - self._at_work
-            numbers = _claim_numbers(self._agent.store, self._work)
+            numbers = _claim_numbers(self.agent.store, self._work)
             tried = {unit: numbers[unit] for unit in waiting & numbers.keys()}
             self._set_aside |= {unit: number - 1 for unit, number in tried.items() if self._is_too_many(number)}
-            living = self._agent.living()
+            living = self.agent.living()
             return next((unit for unit in waiting - self._set_aside.keys() if self._take(unit, living)), None)
 
     def join(self, least: int, least_s: float) -> tuple[Unit, int] | None:
@@ -97,9 +97,9 @@ class UnitQueue:
                 return None
             self._next_join_s = time.monotonic() + LOOK_S
             joins = Counter(
-                stored.key.rsplit("/", 2)[0] for stored in self._agent.store.list_objects(f"{CLAIMS}/{_JOINED}")
+                stored.key.rsplit("/", 2)[0] for stored in self.agent.store.list_objects(f"{CLAIMS}/{_JOINED}")
             )
-            told = _told_units(self._agent.read_others(), least_s)
+            told = _told_units(self.agent.read_others(), least_s)
             found: list[tuple[float, Unit, int]] = []
             for unit in sorted(self._open - self._at_work, key=lambda each: each.name):
                 if unit.name not in told:
@@ -111,17 +111,17 @@ class UnitQueue:
                 if undrawn >= max(least * agents, least_s * rate):
                     found.append((undrawn / agents, unit, agents))
             for _, unit, number in sorted(found, key=lambda each: -each[0]):
-                if self._agent.claim(f"{_join_claim(unit)}/{number}", take_over=False):
+                if self.agent.claim(f"{_join_claim(unit)}/{number}", take_over=False):
                     self._at_work.add(unit)
                     return unit, number
             return None
 
     def _take(self, unit: Unit, living: set[str] | None) -> bool:
-        number = self._agent.claim(_claim(unit), living, take_over=not self._at_work)
+        number = self.agent.claim(_claim(unit), living, take_over=not self._at_work)
         if not number:
             return False
-        if read_commit(self._agent.store, unit) is not None:
-            self._agent.release(_claim(unit))
+        if read_commit(self.agent.store, unit) is not None:
+            self.agent.release(_claim(unit))
             self._close(unit)
             return False
         if self._is_too_many(number):
@@ -140,8 +140,8 @@ class UnitQueue:
 
     def done(self, unit: Unit) -> None:
         """Take note that this agent has ended a unit, which is committed."""
-        self._agent.release(_claim(unit))
-        self._agent.release(_join_claim(unit))
+        self.agent.release(_claim(unit))
+        self.agent.release(_join_claim(unit))
         with self._lock:
             self._at_work.discard(unit)
             self._open.discard(unit)
@@ -171,14 +171,14 @@ class UnitQueue:
             aside = {unit.name: self._set_aside[unit] for unit in self._open}
         if not aside:
             return
-        store, reasons = self._agent.store, []
+        store, reasons = self.agent.store, []
         for stored in sorted(store.list_objects(FAILURES), key=lambda each: each.modified_s):
             failure = orjson.loads(store.read(stored.key))
             if aside.keys() & failure.get("units", ()):
                 reasons.append(f"{failure['host']} {failure['pid']}: {failure['error']}")
-        if self._agent.end_last():  # others would start with them again
+        if self.agent.end_last():  # others would start with them again
             for unit in self._open:
-                self._agent.release(_claim(unit))
+                self.agent.release(_claim(unit))
         told = ", ".join(f"{name} ({count} agents)" for name, count in sorted(aside.items()))
         raise DistillError(
             f"{store.address}: units are set aside, because agents were lost or failed at them: {told}"

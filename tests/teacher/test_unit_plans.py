@@ -41,18 +41,9 @@ def plans(tmp_path: Path) -> Iterator[UnitPlans]:
         store.put(samples_key(name), tmp_path / "samples")
     queue = UnitQueue(agent, [Unit(round=0, partition=name) for name in NAMES], retries=5)
     progress = GenerateProgress(lambda _: None, done=0, total=2, outcomes={})
-    rounds = [[teacher.name for teacher in recipe.teachers]]
+    plan = {"rounds": [{"teachers": [teacher.name for teacher in recipe.teachers]}], "attempt": "planned"}
     models = question_plan.check_teachers(recipe)
-    plans = UnitPlans(
-        recipe,
-        models,
-        rounds=rounds,
-        agent=agent,
-        queue=queue,
-        scratch=tmp_path,
-        progress=progress,
-        planned_by="planned",
-    )
+    plans = UnitPlans(recipe, models, plan, queue=queue, scratch=tmp_path, progress=progress)
     with files_in(tmp_path / "files", recipe), plans:
         yield plans
 
