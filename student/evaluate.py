@@ -73,8 +73,7 @@ def evaluate(
             is_measured = _settings_counts(recipe).items() <= manifest.counts.items()
             if same and is_measured and not changed(folder, manifest.outputs.items()):
                 return manifest
-        left_out: Counter[str] = Counter()
-        samples = _read_questions(recipe, left_out)
+        samples, left_out = _read_questions(recipe)
         rounds = collect_replies.question_sets(recipe, samples)
         replies = collect_replies.read_replies(folder, arms.values())
         if manifest is None and replies and (before := _settings(folder)) is not None:
@@ -86,17 +85,12 @@ def evaluate(
             )
             replies = collect_replies.read_replies(folder, arms.values())
         judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
-        return _write_results(
-            recipe,
-            folder,
-            fields,
-            arms,
-            samples,
-            judged_rounds,
-            left_out=left_out,
-            seconds=(manifest.seconds if manifest is not None else 0.0)
-            + (round(time.perf_counter() - started, 3) if work or manifest is None else 0.0),
-        )
+        written = _write_results(recipe, folder, arms, judged_rounds, samples, left_out)
+        seconds = manifest.seconds if manifest is not None else 0.0
+        if work or manifest is None:
+            seconds += time.perf_counter() - started
+        finished = _manifest(recipe, folder, fields, arms, len(samples), written)
+        return replace(finished, seconds=round(seconds, 3)).write(folder)
 
 
 def identity(recipe: Recipe, run: Path) -> str:
@@ -167,9 +161,9 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     return result
 
 
-def _read_questions(recipe: Recipe, left_out: Counter[str]) -> list[Sample]:
-    """The questions that can be asked and judged; `left_out` counts all other rows by their reason."""
-    samples = []
+def _read_questions(recipe: Recipe) -> tuple[list[Sample], Counter[str]]:
+    """The questions that can be asked and judged, and the number of all other rows by their reason."""
+    samples, left_out = list[Sample](), Counter[str]()
     for sample in reader.samples(recipe, recipe.eval.data, on_bad=lambda row: left_out.update([row.reason])):
         if sample.answers:
             samples.append(replace(sample, question=f"{sample.question}{recipe.eval.ending}"))
@@ -177,7 +171,7 @@ def _read_questions(recipe: Recipe, left_out: Counter[str]) -> list[Sample]:
             left_out[NO_ANSWER] += 1
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
-    return samples
+    return samples, left_out
 
 
 def _score_replies(
@@ -249,15 +243,12 @@ def _diagnose(
 def _write_results(
     recipe: Recipe,
     folder: Path,
-    fields: Mapping[str, Any],
     arms: Mapping[str, EvaluatedStudent],
-    samples: Sequence[Sample],
     rounds: Sequence[Mapping[str, Sequence[Prediction]]],
-    *,
+    samples: Sequence[Sample],
     left_out: Mapping[str, int],
-    seconds: float,
-) -> Manifest:
-    """Write predictions, metrics, report and, last, the manifest."""
+) -> dict[str, list[Prediction]]:
+    """Write predictions, metrics and report. Returns the predictions by the name of their file."""
     lines, *blind = rounds
     metrics = eval_metrics.compute_metrics(
         lines,
@@ -279,7 +270,19 @@ def _write_results(
     # In the order of the arms, not of the alphabet: the file is read by people too.
     write_bytes(folder / EVAL_METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
     report.write_report(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
-    questions = len(next(iter(lines.values())))
+    return written
+
+
+def _manifest(
+    recipe: Recipe,
+    folder: Path,
+    fields: Mapping[str, Any],
+    arms: Mapping[str, EvaluatedStudent],
+    asked: int,
+    written: Mapping[str, Sequence[Prediction]],
+) -> Manifest:
+    """The manifest of the predictions in the files `written`, of `asked` questions; without its seconds."""
+    questions = len(written[PREDICTIONS]) // len(arms)
     all_predictions = [line for predictions in written.values() for line in predictions]
     counted = [line["tokens"] for line in all_predictions if line["tokens"] is not None]
     return Manifest(
@@ -294,12 +297,11 @@ def _write_results(
         counts={
             "arms": len(arms),
             "questions": questions,
-            "unasked": len(samples) - questions,
+            "unasked": asked - questions,
             "predictions": len(written[PREDICTIONS]),
             "predictions_without_image": len(written.get(WITHOUT_IMAGE, ())),
             **_settings_counts(recipe),
         },
         tokens={"generated": sum(counted)} if counted else {},
         versions=versions("torch", "transformers"),
-        seconds=round(seconds, 3),
-    ).write(folder)
+    )

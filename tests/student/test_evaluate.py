@@ -5,7 +5,6 @@ import itertools
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -331,7 +330,7 @@ def test_answers_are_judged_as_the_filter_judges_them():
 
 def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
     recipe = load(place / "recipe.toml", {"eval.think": "false"})
-    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe, Counter()))
+    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe)[0])
 
 
 def test_rows_that_were_not_asked_are_counted_by_reason_in_the_results(place: Path):
