@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import multiprocessing
 import os
 import shutil
@@ -165,6 +166,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path in places:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded and collected stays: a search for garbage, of which a stage makes three, need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:

@@ -101,7 +101,7 @@ def gather(database: duckdb.DuckDBPyConnection, every: Mapping[str, pa.Schema]) 
     for within in ranges(rows, at_once=_COPIED_AT_ONCE):
         database.execute(f"INSERT INTO {SCRATCH}.page {query} WHERE {within.format('signals.id')}")
         database.execute(f"CHECKPOINT {SCRATCH}")
-    database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")
+    database.execute(f"USE {SCRATCH}")
     absent = tuple(name for name in every if name not in measured)
     return TableFacts(database=database, columns=columns, families=measured, absent=absent, schemas=every)
 
