@@ -134,6 +134,16 @@ def engine_class(teacher: Teacher) -> type[Engine]:
 
 
 @asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A TaskGroup that raises the first error of its tasks as it is, and no group of errors."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+@asynccontextmanager
 async def connect(settings: EngineSettings) -> AsyncIterator[Engine]:
     """The engine of a teacher, open inside the block."""
     engine = engine_of(settings)

@@ -25,7 +25,7 @@ import orjson
 from distill.artifacts.layout import BATCHES
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests
+from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests, task_group
 from teacher.engines.http.batch_api import BatchApi, BatchState, line_failure, request_line
 from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json, request_headers
@@ -83,14 +83,12 @@ class BatchEngine(HttpEngine):
         try:
             async with (
                 BatchApi(self._settings.teacher, request_headers(self._settings.teacher)) as self._api,
-                asyncio.TaskGroup() as self._group,
+                task_group() as self._group,
             ):
                 while window := await ready.window(self._limits.max_requests):
                     async with self._taking:  # what follows from one batch goes into one batch
                         window = await ready.window(self._limits.max_requests, window)
                     await self._start(window, done)
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
         finally:
             ready.close()
             self._under_way = 0

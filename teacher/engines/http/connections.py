@@ -279,8 +279,13 @@ class ConnectionPool:
         self._all.add(connection)
         if self._proxy and self._tls:
             assert self._context is not None
-            await self._tunnel(connection, self._proxy, limit_s)
-            await connection.start_tls(self._context, self._host)
+            try:
+                await self._tunnel(connection, self._proxy, limit_s)
+                await connection.start_tls(self._context, self._host)
+            except BaseException:
+                connection.close()
+                self._all.discard(connection)
+                raise
         return connection
 
     async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
@@ -301,7 +306,6 @@ class ConnectionPool:
         started = asyncio.get_running_loop().time()
         response = await connection.exchange([asked], started=started, total_s=limit_s, has_body=False)
         if response.status != 200 or not connection.open:
-            connection.close()
             raise ConnectionRefusedError(f"the proxy {proxy.hostname} answers HTTP {response.status}")
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 from distill import redact
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.connect import ClientSettings, Done, Get
+from teacher.engines.connect import ClientSettings, Done, Get, task_group
 from teacher.engines.http.chat_protocol import request_headers
 from teacher.engines.http.choices import ask_choices
 from teacher.engines.http.concurrency import FoundLimit, new_limit
@@ -149,7 +149,7 @@ class ChatClient:
         watchers = [asyncio.create_task(follow_queue(self._headers, each, self._slot_free.set)) for each in followed]
         watchers += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
         try:
-            async with asyncio.TaskGroup() as group:
+            async with task_group() as group:
                 while True:
                     while self._drawing or not self._may_draw():
                         self._slot_free.clear()
@@ -158,8 +158,6 @@ class ChatClient:
                     if request is None:
                         break
                     group.create_task(self._work(request, take_slot(self.replicas, request), get, done))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
         finally:
             for watcher in watchers:
                 watcher.cancel()

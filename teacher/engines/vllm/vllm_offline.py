@@ -21,7 +21,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.connect import Done, EngineSettings, Get, local_request
+from teacher.engines.connect import Done, EngineSettings, Get, local_request, task_group
 from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
@@ -111,23 +111,22 @@ class OfflineEngine:
                 settings.folder / f"offline-{number}.log",
             )
             self._workers.append(worker)
-        await asyncio.gather(*(worker.start() for worker in self._workers))
+        async with task_group() as group:
+            for worker in self._workers:
+                group.create_task(worker.start())
 
     async def answer(self, get: Get, done: Done) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    while not (free := [each for each in self._workers if each.in_flight < self._max_in_flight]):
-                        self._slot_free.clear()
-                        await self._slot_free.wait()
-                    request = await get()
-                    if request is None:
-                        break
-                    worker = min(free, key=lambda each: each.in_flight)
-                    worker.in_flight += 1
-                    group.create_task(self._finish(request, worker, done))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        async with task_group() as group:
+            while True:
+                while not (free := [each for each in self._workers if each.in_flight < self._max_in_flight]):
+                    self._slot_free.clear()
+                    await self._slot_free.wait()
+                request = await get()
+                if request is None:
+                    break
+                worker = min(free, key=lambda each: each.in_flight)
+                worker.in_flight += 1
+                group.create_task(self._finish(request, worker, done))
 
     async def _finish(self, request: Request, worker: WorkerProcess, done: Done) -> None:
         try:

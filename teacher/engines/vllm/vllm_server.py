@@ -18,6 +18,7 @@ from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
+from teacher.engines.connect import task_group
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status, server_remedy
 from teacher.engines.processes.ports import ReservedPort, reserve_port
@@ -79,13 +80,11 @@ class Servers:
 
     async def __aenter__(self) -> Self:
         """Start every replica and wait until all answer. Raises TeacherError when one does not."""
-        starts = [asyncio.create_task(replica.start()) for replica in self._replicas]
         try:
-            await asyncio.gather(*starts)
+            async with task_group() as group:
+                for replica in self._replicas:
+                    group.create_task(replica.start())
         except BaseException:
-            for start in starts:
-                start.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
             await self.__aexit__()
             raise
         return self

@@ -335,3 +335,22 @@ def test_a_server_behind_tls_is_asked_directly_and_through_a_tunnel(
     assert asyncio.run(ask(trusted=True)) == [TEXT] * 4
     (head,) = asked_for
     assert head.startswith(b"CONNECT localhost:") and b"proxy-authorization: Basic bWU6d29yZA==" in head
+
+
+def test_a_proxy_that_refuses_leaves_no_connection_behind_however_often_it_is_asked() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+            address = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            pool = ConnectionPool("https://teacher.example/v1", {}, proxy=address, max_body_bytes=10)
+            for _ in range(3):
+                with pytest.raises(ConnectionRefusedError, match="answers HTTP 407"):
+                    await pool.send([b""], total_s=5.0)
+            assert not pool._all
+
+    asyncio.run(run())
