@@ -73,8 +73,8 @@ class Collator:
         `bounds`: all rows share one line and attention gets their bounds. `positions`: for students with more than
         one axis of positions. `raw_pixels`: pixels stay in eight bits, for `store.normalised` on the device.
         """
-        self._examples = examples
-        self._store, self._raw_pixels = store, raw_pixels
+        self.examples, self.store = examples, store
+        self._raw_pixels = raw_pixels
         self._form = form
         self._max_pixels = max_pixels
         self._line_tokens = line_tokens
@@ -82,7 +82,7 @@ class Collator:
         self._positions = positions
 
     def __call__(self, rows: Sequence[int]) -> Layout:
-        result = [self._examples.rows[row] for row in rows]
+        result = [self.examples.rows[row] for row in rows]
         bins = self._lines([len(example.ids) for example in result])
         lines = [[result[index] for index in indexes] for indexes in bins]
         width = max(sum(len(example.ids) for example in line) for line in lines)
@@ -107,7 +107,7 @@ class Collator:
             longest = int(bounds.diff().max())
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
-        inputs |= self._store.join([features for row in pictures for features in row], raw=self._raw_pixels)
+        inputs |= self.store.join([features for row in pictures for features in row], raw=self._raw_pixels)
         order = [rows[index] for indexes in bins for index in indexes]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 
@@ -119,7 +119,7 @@ class Collator:
         return packing.best_fit(lengths, max(self._line_tokens, max(lengths)))
 
     def _features(self, example: Example) -> list[Any]:
-        return [self._store.features(ref, self._max_pixels) for ref in example.row.images]
+        return [self.store.features(ref, self._max_pixels) for ref in example.row.images]
 
     def _place(self, lines: Sequence[Sequence[Example]], width: int, pictures: list[list[Any]]) -> torch.Tensor:
         """Positions that restart at every row; int64[lines, width], or with an axis of axes in front."""

@@ -51,8 +51,6 @@ class StepDataset:
 
     plan: BatchPlan
     data: "StepData"
-    groups: list[str]
-    """Teachers and sources: losses and tokens are reported for each."""
 
 
 def build_step_dataset(
@@ -90,22 +88,16 @@ def build_step_dataset(
         seed=seed,
         processes=processes,
     )
-    # What a row's tokens are counted under.
-    named = zip(examples.columns.teachers, examples.columns.sources, strict=True)
-    group_of_row = [teacher or source for teacher, source in named]
     data = StepData(
         plan,
-        examples,
         collator,
-        store,
         stage,
-        group_of_row,
         cost=Cost.of(student, parts),
         hardware_cost=Cost.of(student, parts, checkpointing=stage.gradient_checkpointing is True),
         distributions=distributions,
         process=process,
     )
-    return StepDataset(plan, data, sorted(set(group_of_row)))
+    return StepDataset(plan, data)
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
@@ -128,11 +120,8 @@ class StepData(Dataset[dict[str, Any]]):
     def __init__(
         self,
         plan: BatchPlan,
-        examples: Examples,
         collator: Collator,
-        store: ImageSource,
         stage: Stage,
-        group_of_row: Sequence[str],
         *,
         cost: Cost,
         hardware_cost: Cost,
@@ -143,10 +132,15 @@ class StepData(Dataset[dict[str, Any]]):
         self._preference, self._group_rows = stage.preference, stage.group_rows
         self.reference: np.ndarray | None = None
         """Log-probabilities of the rows before the stage, float32[rows], for one that learns from pairs."""
-        self._plan, self._examples, self._collator, self._store = plan, examples, collator, store
+        self._plan, self._examples, self._collator, self._store = plan, collator.examples, collator, collator.store
         self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
-        self._group_names = group_of_row
-        self._groups = {name: index for index, name in enumerate(sorted(set(group_of_row)))}
+        columns = collator.examples.columns
+        self._group_names = [
+            teacher or source for teacher, source in zip(columns.teachers, columns.sources, strict=True)
+        ]
+        self.groups = sorted(set(self._group_names))
+        """Teachers, and sources of rows without one: losses and tokens are reported for each."""
+        self._groups = {name: index for index, name in enumerate(self.groups)}
         self._no_cell = len(self._groups) * len(KINDS)
         # Worker processes see it change.
         self._parts = torch.ones((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]

@@ -87,7 +87,7 @@ def fit(
             stage=stage,
             on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
-            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
+            metrics_log=MetricsLog(on_log, steps.data.groups, **product_rates(work.device, work.dtype)),
             early_stopping=early_stopping,
         )
         trainer.remove_callback(PrinterCallback)

@@ -254,7 +254,7 @@ def test_responses_are_counted_as_often_as_they_come_and_not_as_steps_could_hold
 def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=1)
     feeds = [run.feed(process=process, processes=2) for process in (0, 1)]
-    meter = MetricsLog(run.logs.append, feeds[0].groups, rate=1.0)
+    meter = MetricsLog(run.logs.append, feeds[0].data.groups, rate=1.0)
     of_process = [feed.data[0][MICRO_BATCHES] for feed in feeds]
     meter.add(loss=torch.zeros(()))
     counted = []
