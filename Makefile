@@ -26,7 +26,7 @@ pocket: pocket-setup
 # needs up to 1.5 GB, of which it shares the libraries: workers are forks of one process (tests/support/forked.py).
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 BESIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# A shell can forbid bytecode: each of the hundreds of processes that tests start would compile what it imports anew.
+# A shell can forbid bytecode: each of the hundreds of processes that tests start would compile what it imports again.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'

@@ -67,7 +67,7 @@ class Commands(TyperGroup):
             if processes.speaks():
                 say(INTERRUPTED if ctx.invoked_subcommand in RESUMED else "distill: interrupted")
             code = interrupts.exit_code()
-            interrupts.heard(signal.SIGINT)  # a later command of this process begins anew
+            interrupts.heard(signal.SIGINT)  # a later command of this process begins again
             ctx.exit(code)
 
     def _end(self, ctx: typer.Context, error: DistillError) -> NoReturn:

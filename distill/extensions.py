@@ -50,7 +50,7 @@ _packages: set[str] = set()
 _files: dict[str, "LoadedFile"] = {}
 """Files that this process has run, by the name of their module."""
 _kept: dict[tuple[str, str, Path], "Extension"] = {}
-"""What `load_once` has loaded since the last `load_anew`."""
+"""What `load_once` has loaded since the last `load_again`."""
 _code: dict[tuple[str, str], str] = {}
 """What identifies the code of each loaded class or function, by its module and name."""
 
@@ -126,7 +126,7 @@ def load_once(group: str, value: str, key: str, folder: Path, check: Callable[[A
     return _kept[place]
 
 
-def load_anew() -> None:
+def load_again() -> None:
     """Let `load_once` look at files again; at the start of a stage, as a notebook edits them between two."""
     _kept.clear()
 

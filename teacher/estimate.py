@@ -92,7 +92,7 @@ class TeacherUsage:
     """Moments over the finished samples, by quantity and domain."""
 
     def add(self, domain: str, traces: int, prompt: int | None, output: int | None) -> None:
-        """Count a finished sample; None stands for tokens that are not known."""
+        """Count a finished sample; None means "not known"."""
         self.done += 1
         for name, value in zip(QUANTITIES, (traces, prompt, output), strict=True):
             if value is not None:

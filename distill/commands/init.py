@@ -339,7 +339,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
             raise RecipeError(f"--teacher {settings.teacher}: write URL#MODEL, as http://127.0.0.1:8000/v1#NAME")
         require_url(url, "--teacher")
         values |= {"teachers.backend": "openai", "teachers.model": model, "teachers.base_url": url}
-        comments["teachers.backend"] = "a server that is up answers; the run starts none"
+        comments["teachers.backend"] = "a running server answers; the run starts none"
         lines.append(f"teacher: {model}, which {url} serves")
     elif settings.teacher is not None:
         here = Path(settings.teacher).expanduser()

@@ -40,7 +40,7 @@ def gain_text(expected: ExpectedGain) -> str:
 
 
 def gain_fields(expected: ExpectedGain) -> dict[str, Any]:
-    """Shares are 0 to 1, gains -1 to 1; null stands for what is not known."""
+    """Shares are 0 to 1, gains -1 to 1; null means "not known"."""
     return {
         "recipe": expected.recipe,
         "run": str(expected.run),

@@ -15,7 +15,7 @@ from distill.recipe.recipe import Recipe
 def plan_fields(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> dict[str, Any]:
     """The plan for one card by name, the card that is here, or a few usual ones. Raises as `training_plan` does.
 
-    Null stands for what is not known. Hours are those at least and those to expect; costs are hours times `price`.
+    Null means "not known". Hours are the fewest possible and the expected ones; costs are hours times `price`.
     """
     chosen = chosen_gpu(recipe, gpu)
     _, stage_plans = plans(recipe, run)

@@ -55,7 +55,7 @@ class TeacherLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLoad:
-    """What one sample takes, in the mean. None stands for what is not known."""
+    """What one sample takes, in the mean. None means "not known"."""
 
     teachers: tuple[TeacherLoad, ...]
     sample_bytes: float | None = None
@@ -70,7 +70,7 @@ class SampleLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePlan:
-    """A run of many machines. None stands for what is not known; `filter_hours`: at least and at most."""
+    """A run of many machines. None means "not known"; `filter_hours`: at least and at most."""
 
     engine: str
     agents: int

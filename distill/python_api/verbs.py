@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill.extensions import load_anew
+from distill.extensions import load_again
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.python_api.arguments import require_count, require_function, require_recipe, run_folder
 from distill.recipe.recipe import Recipe
@@ -41,7 +41,7 @@ def generate(
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
     run = _checked(recipe, run, on_progress)
     require_count("limit", limit)
-    load_anew()
+    load_again()
     with recording(run, "generate"), recipe_left(recipe, run):
         compare_asked(recipe, run)
         return generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
@@ -54,7 +54,7 @@ def filter(
     from filters.tables import fork_server
 
     run = _checked(recipe, run, on_progress)
-    load_anew()
+    load_again()
     fork_server.start_early(run, recipe.filter.workers)  # before this process loads the same modules
     from distill.wiring.model_signals import measurers
     from filters.apply import apply
@@ -79,7 +79,7 @@ def train(
     run = _checked(recipe, run, on_progress)
     require_count("jobs", jobs)
     recipe = as_launched(recipe)
-    load_anew()
+    load_again()
     with recording(run, "train", quiet=not processes.is_main()), recipe_left(recipe, run), processes.together():
         if processes.is_main():
             prepare_training(recipe, run, stage)
@@ -91,7 +91,7 @@ def evaluate(
 ) -> "Manifest":
     """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
     run = _checked(recipe, run, on_progress)
-    load_anew()
+    load_again()
     with recording(run, "eval"), recipe_left(recipe, run):
         compare_evaluated(recipe, run)
         return evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)

@@ -20,7 +20,7 @@ def output_tokens(usage: Mapping[str, Any], outcome: str) -> int | None:
 
 
 def known_usage(record: Mapping[str, Any]) -> dict[str, int | None]:
-    """The token counts of a trace record by their names; None stands for what is not known."""
+    """The token counts of a trace record by their names; None means "not known"."""
     usage: dict[str, int | None] = dict(record["usage"])
     if output_tokens(record["usage"], record["outcome"]) is None:
         usage |= {"reasoning": None, "answer": None}

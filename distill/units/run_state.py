@@ -39,7 +39,7 @@ class RunState:
     measured: int = 0
     """Partitions whose signals are committed, of the filter that measured last."""
     written: tuple[int, int] = (0, 0)
-    """Units of the dataset that are committed, and all: of partitions, then of files. (0, 0) while there are none."""
+    """Committed units of the dataset, and all: of partitions first, then of files. (0, 0) while there are none."""
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Counts of a finished filter stage."""
     trained: Mapping[str, int] = field(default_factory=dict)

@@ -112,7 +112,7 @@ def _readable(ref: ImageRef) -> bool:
 def _has_neighbour(ref: ImageRef) -> bool:
     """Whether another file of its kind in the same folder can be read.
 
-    A store that is away is waited for by every request, so of an image that it does not have others can be read.
+    Every request waits for a store that is away. So if an image is missing in a store, others can be read.
     """
     if is_store_address(ref.path):
         return True

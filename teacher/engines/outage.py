@@ -26,7 +26,7 @@ RECENT = 100
 FALSE_BLAME_PROBABILITY = 1e-4
 """A row is blamed when a sound row would fail as often with at most this probability."""
 MAX_TRIES = 10
-"""Most failures that prove a row to be the cause, where the server refuses what its request says."""
+"""Most failures that are needed to prove a row to be the cause, if the server refuses the content of its request."""
 _MAX_UNEXPLAINED_TRIES = 40
 """The largest number for failures that tell nothing about the request.
 
@@ -38,7 +38,7 @@ MAX_WAIT_S = 60.0
 _FAILING_ROWS = 3
 """Number of different failing rows without a pass after which the dependency counts as down."""
 _UNPROVEN_REFUSAL_S = 30.0
-"""A refusal of what the request says is waited for so long at most where no request has ever passed: waiting does not
+"""If no request has ever passed, the run waits at most so long at a refusal of a request's content: waiting does not
 cure it."""
 
 Say = Callable[[str], None]
@@ -78,7 +78,7 @@ class Failure(Exception):
 
     @property
     def of_the_request(self) -> bool:
-        """Whether it is what the request says that the server refuses, and not who asks, or when."""
+        """Whether the server refuses the content of the request, and not its sender or its time."""
         return self.refused and self.tries == 2
 
 

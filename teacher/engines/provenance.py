@@ -66,7 +66,7 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     if now not in known:
         raise StaleError(
             f"{folder} holds traces of a server with {_format_options(known[-1])}; "
-            f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. "
+            f"teachers.{teacher.name}.server has {_format_options(now)}, which changes its answers. "
             f"Set the options back, {_OR_ELSE}"
         )
     if changed := changed_files(folder, teacher, base):

@@ -33,9 +33,9 @@ class RequestQueue:
     ) -> None:
         """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
 
-        `on_done` gets what the teacher's work on each sample has come to. `on_found` gets the outcomes of wanted
-        traces that are there without having been asked here. `on_expect` gets by how many more traces, or fewer, it
-        will be than a first attempt at each trace that the teacher may be asked for on its own.
+        `on_done` gets the state of each sample when the teacher is done with it. `on_found` gets the outcomes of
+        wanted traces that exist already and were not asked here. `on_expect` gets the change of the expected number
+        of traces; at first one attempt is expected for each trace of a teacher that comes after no other.
         """
         self.policy = policy
         self._on_done, self._on_found, self._on_expect = on_done, on_found, on_expect

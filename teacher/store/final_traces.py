@@ -98,7 +98,7 @@ class FinalTraces:
         return all(self._done[name] == plan.samples for name in self._teachers)
 
     def add(self, teacher: Teacher, sample: Sample, state: SampleState) -> None:
-        """Take what a teacher's work on a sample has come to."""
+        """Collect the final traces of one teacher for one sample."""
         number, _ = self._teachers[teacher.name]
         index = self._indexes[teacher.name]
         self._open[teacher.name] += len(state.open) + state.waiting

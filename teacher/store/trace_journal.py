@@ -253,8 +253,8 @@ class TraceJournal:
         flush_interval_s: float,
         soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`soon`, of an event loop, calls a function when what is under way has come to its end; traces are then
-        written together. Without it each one is written at once."""
+        """`soon` is `call_soon` of an event loop: the traces of one step of the loop are then written together.
+        Without it each trace is written at once."""
         self._index = index
         self._soon = soon
         self._is_called = False

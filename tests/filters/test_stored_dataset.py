@@ -158,7 +158,7 @@ def test_an_agent_that_takes_over_makes_no_committed_unit_again(
     assert_as_in_a_folder(world)
 
 
-def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selected_anew(world: World) -> None:
+def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selected_again(world: World) -> None:
     (world.folder / "1.png").write_bytes(b"no image")
     done = filter_in_store(world.recipe(), address(world), world.folder / "first")
     assert done.counts["rule.unreadable_image"] > 0 < done.counts["selected"]

@@ -57,7 +57,7 @@ def other(run: Path, text: str):
     return fixtures.recipe(run.parent, text)
 
 
-def test_the_comparison_is_what_filtering_anew_gives(run):
+def test_the_comparison_is_what_filtering_again_gives(run):
     found = what_if(other(run, SHORT), run)
     before = pq.read_table(run / "filter/decisions.parquet").to_pylist()
     apply(other(run, SHORT), run, fresh=True)
@@ -104,7 +104,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES)
-def test_every_kind_of_policy_gives_the_decisions_of_filtering_anew(run, text):
+def test_every_kind_of_policy_gives_the_decisions_of_filtering_again(run, text):
     found = what_if(other(run, text), run)
     before = pq.read_table(run / "filter/decisions.parquet").to_pylist()
     apply(other(run, text), run, fresh=True)
@@ -127,7 +127,7 @@ def test_every_kind_of_policy_gives_the_decisions_of_filtering_anew(run, text):
     }
 
 
-def test_traces_of_the_last_comparison_serve_the_next_one_until_the_run_is_filtered_anew(run):
+def test_traces_of_the_last_comparison_serve_the_next_one_until_the_run_is_filtered_again(run):
     last = LastTraces()
     for text in [SHORT, *POLICIES.values(), SHORT]:
         assert what_if(other(run, text), run, last=last) == what_if(other(run, text), run)

@@ -224,7 +224,7 @@ def test_replies_are_never_taken_for_those_of_other_settings(evaluated: Path, tm
     assert predictions(folder) == before
 
 
-def test_a_student_trained_anew_makes_its_evaluation_stale(evaluated: Path, tmp_path: Path):
+def test_a_student_trained_again_makes_its_evaluation_stale(evaluated: Path, tmp_path: Path):
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
     changed = load(folder / "recipe.toml", {"stages.reason.max_steps": "1"})
     train(changed, folder / "run", stage="reason", fresh=True)

@@ -150,14 +150,14 @@ def _placed(words: Sequence[str]) -> dict[str, str]:
 def _is_explained_before(read: Sentence, inside: range, written: Sequence[str]) -> bool:
     asked, verbs = {*written}, asked_verbs(written)
     words = read.words
-    start = max((index + 1 for index in range(inside.start) if _starts_anew(words, index)), default=0)
+    start = max((index + 1 for index in range(inside.start) if _starts_again(words, index)), default=0)
     new = [index for index in range(start, inside.start) if _is_new(read, index, inside, asked)]
     if new and verbs and not any(is_form_of_any(word, verbs) for word in words):
         return False  # he sells hats, for "what is he wearing?"
     return not new or (len(new) == 1 and bool(_ASKING & asked) and _only_adds(read, new[0], start, inside))
 
 
-def _starts_anew(words: Sequence[str], index: int) -> bool:
+def _starts_again(words: Sequence[str], index: int) -> bool:
     """Whether a statement of its own follows: with its long neck, this is a giraffe."""
     refers = words[index] == "," and words[index + 1] in ("this", "it") and words[index + 2 : index + 3] == ("is",)
     return refers or words[index] in _CONCLUDES

@@ -145,7 +145,7 @@ class EmbeddedTeacher:
                     raise
 
     def _answer_fitting(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
-        """Answer a batch; where memory does not hold it, what is left of it in halves. Later batches are as small."""
+        """Answer a batch; if memory does not hold it, the rest of it in halves. Later batches are as small."""
         count = sum(len(question.requests) for question in questions)
         if count > self._size:
             for batch in _batches(questions, self._size):

@@ -288,7 +288,7 @@ class BatchEngine(HttpEngine):
             ) from None
 
     async def _answers(self, batch: SubmittedBatch, count: int) -> _BatchAnswers:
-        """What a batch has come to, once it has ended."""
+        """The answers of a batch, once it has ended."""
         self._under_way += count
         try:
             while not (state := await self._patiently(lambda: self._there(batch, self._api.look(batch.batch)))).ended:

@@ -1,7 +1,7 @@
 """Records of submitted batches, so that a run that was killed at any moment pays for none twice.
 
 A record is begun before its file of requests is uploaded. The server's id of the file is noted before the batch is
-asked for, so a record without it stands for no batch. `FolderRecords` is for a run in a folder; that of a run in a
+asked for, so a record without it has no batch. `FolderRecords` is for a run in a folder; that of a run in a
 store is in `teacher/stored_batches.py`.
 """
 

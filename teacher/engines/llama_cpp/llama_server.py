@@ -169,7 +169,7 @@ class _Client:
                 result: dict[str, Any] = await response.json()
                 return result
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise TeacherError(f"llama.cpp's server does not say what it is: {error!r}") from None
+            raise TeacherError(f"llama.cpp's server does not give its properties: {error!r}") from None
 
     async def _post(self, session: aiohttp.ClientSession, path: str, sample: Sample, **body: Any) -> dict[str, Any]:
         try:

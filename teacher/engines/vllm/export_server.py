@@ -180,7 +180,7 @@ def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, 
 async def _engine(url: str) -> str:
     version = await server_version({}, url)
     if not version:
-        raise TeacherError(f"{url}: this is no vLLM: it does not say its version; run the same command again")
+        raise TeacherError(f"{url}: this is no vLLM, because it gives no version; run the same command again")
     return f"vllm {version}"
 
 

@@ -237,7 +237,7 @@ def server_program(teacher: Teacher, base: Path) -> str:
         raise RecipeError(
             f"teachers.{teacher.name}.server.command: there is no program {program!r}; install vLLM into an "
             'environment of its own and name it, command = ["/path/to/vllm/bin/vllm", "serve"] (docs/vllm.md), or '
-            "set base_url to a server that is up"
+            "set base_url to a running server"
         )
     return program
 

@@ -10,7 +10,7 @@ import pytest
 from distill.checks import ideal_traces, own_parts, recipe_checks
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckResult
-from distill.extensions import load_anew
+from distill.extensions import load_again
 from distill.recipe.loading import load
 
 HEAD = """
@@ -94,7 +94,7 @@ def checked(world: Path, kind: str, body: str, checks: Sequence[Any] = CHECKS) -
         section, name = key.split(".")
         values[section][name] = ["mine.py:part"]
     check_world.save(world, values)
-    load_anew()
+    load_again()
     report = check_recipe(load(world / "recipe.toml"), world / "run", checks=checks)
     assert {result.key for result in report.results} <= {key}
     return [result for result in report.results if result.state != "ok"]
@@ -141,7 +141,7 @@ def test_a_data_format_with_other_questions_at_each_reading_is_a_warning(world: 
     values = check_world.values()
     values["data"]["questions"]["format"] = "mine.py:part"
     check_world.save(world, values)
-    load_anew()
+    load_again()
     found = check_recipe(load(world / "recipe.toml"), world / "run", checks=CHECKS).results
     assert [result.state for result in found] == ["warning"] * count
     assert all("another value at the second call for" in result.message for result in found)

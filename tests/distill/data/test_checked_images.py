@@ -41,7 +41,7 @@ def test_a_source_that_is_read_twice_has_its_images_decoded_once(
     assert len(decoded) == len(set(decoded))
 
 
-def test_a_damaged_image_is_refused_each_time_and_another_limit_is_looked_at_anew(
+def test_a_damaged_image_is_refused_each_time_and_another_limit_is_looked_at_again(
     tmp_path: Path, decoded: list[bytes]
 ) -> None:
     folder = folder_of_images(tmp_path)

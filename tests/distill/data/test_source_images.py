@@ -49,7 +49,7 @@ def test_a_manifest_without_the_digest_and_pictures_that_are_away_are_taken_as_t
     require_same_pictures(recipe, ["questions"], before, "train/align")
 
 
-def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recipe, tmp_path: Path) -> None:
+def test_another_folder_of_pictures_has_the_questions_planned_again(recipe: Recipe, tmp_path: Path) -> None:
     def planned(chosen: Recipe) -> bool:
         folder = tmp_path / "run" / "generate"
         fields = question_plan.result_settings(chosen, question_plan.check_teachers(chosen))

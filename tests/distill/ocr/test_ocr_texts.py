@@ -91,7 +91,7 @@ def test_a_damaged_line_costs_its_own_picture(tmp_path: Path, refs: dict[str, Im
     assert len(find_lines(path, one)) == 3
 
 
-def test_another_version_of_the_reader_reads_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_reader_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = texts_file(tmp_path, max_pixels=LIMIT)
     monkeypatch.setattr(reader, "VERSION", "next")
     assert texts_file(tmp_path, max_pixels=LIMIT) != before

@@ -278,7 +278,7 @@ def test_failures_are_sought_among_the_questions_of_another_source(place: Path) 
     assert "more" in training_sources(made)
 
 
-def test_questions_whose_source_was_corrected_are_written_anew(place: Path) -> None:
+def test_questions_whose_source_was_corrected_are_written_again(place: Path) -> None:
     made = recipe(place, "[rounds]\ncount = 1\nreturned = 4\n")
     first = write_returned(made, [answered(place, made, "cw")], place / "back")
     source = place / "questions.jsonl"

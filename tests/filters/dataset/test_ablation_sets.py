@@ -106,7 +106,7 @@ def test_training_reads_an_arm_once_it_is_written(tmp_path):
     assert rows.fields(read, run, read.stages[0]).keys() == {"data.traces:random"}
 
 
-def test_an_arm_is_written_once_and_anew_after_another_filter(tmp_path):
+def test_an_arm_is_written_once_and_again_after_another_filter(tmp_path):
     world(tmp_path)
     read, run = recipe(tmp_path), tmp_path / "run"
     apply(read, run)

@@ -271,7 +271,7 @@ def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cac
         assert list((tmp_path / f"shared by {variable}").rglob("dataset-train.arrow"))
 
 
-def test_a_dataset_whose_card_lacks_the_digest_of_its_content_is_packed_anew(world):
+def test_a_dataset_whose_card_lacks_the_digest_of_its_content_is_packed_again(world):
     tmp_path, *_ = world
     run = tmp_path / "run"
     apply(recipe(tmp_path, KEEP_ALL), run)

@@ -158,7 +158,7 @@ def test_a_changed_text_is_measured_again_and_nothing_else(tmp_path: Path) -> No
     assert rows(paths)[name]["student_tokens"] == len("something else entirely")
 
 
-def test_another_student_measures_everything_anew(tmp_path: Path) -> None:
+def test_another_student_measures_everything_again(tmp_path: Path) -> None:
     run(items(), tmp_path)
     _, student = run(items(), tmp_path, identity={"checkpoint": "decaf"})
     assert len(student.asked) == 36

@@ -143,7 +143,7 @@ def test_nothing_is_asked_twice_but_what_had_no_reply(tmp_path: Path) -> None:
     assert full.asked == []
 
 
-def test_another_prompt_or_another_teacher_is_asked_anew(tmp_path: Path) -> None:
+def test_another_prompt_or_another_teacher_is_asked_again(tmp_path: Path) -> None:
     run(items(), tmp_path, Teacher())
     for options in ({"prompt": PROMPT + "!"}, {"identity": {"model": "other"}}):
         teacher = Teacher()

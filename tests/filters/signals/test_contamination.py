@@ -320,7 +320,7 @@ def test_the_index_is_the_same_bytes_and_is_made_once(world, tmp_path):
     assert contents(tmp_path / "one") == before
 
 
-def test_the_index_is_made_anew_when_the_test_data_change(world, tmp_path):
+def test_the_index_is_made_again_when_the_test_data_change(world, tmp_path):
     recipe, shown, _, words = world
     first = prepare(recipe, tmp_path / "index")
     os.utime(shown.path, (1, 1))

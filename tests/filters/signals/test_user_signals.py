@@ -103,7 +103,7 @@ def test_a_file_of_an_earlier_recipe_that_is_gone_ends_no_worker(world, run):
     assert apply(recipe(world, settings), other).counts["measured"] == 24
 
 
-def test_a_signal_from_a_file_measures_nothing_else_anew(world, run):
+def test_a_signal_from_a_file_measures_nothing_else_again(world, run):
     apply(recipe(world, PLAIN), run)
     before = rows(run)
     registry.calls.clear()
@@ -118,7 +118,7 @@ def test_a_signal_from_a_file_measures_nothing_else_anew(world, run):
     assert (alone / file).read_bytes() == (run / file).read_bytes()
 
 
-def test_a_signal_that_is_left_out_measures_nothing_anew(world, run):
+def test_a_signal_that_is_left_out_measures_nothing_again(world, run):
     apply(recipe(world, OWN), run)
     registry.calls.clear()
     done = apply(recipe(world, PLAIN), run, fresh=True)
@@ -126,7 +126,7 @@ def test_a_signal_that_is_left_out_measures_nothing_anew(world, run):
     assert "hedging_words" not in next(iter(rows(run).values()))
 
 
-def test_another_family_in_the_code_measures_nothing_anew(world, run, monkeypatch):
+def test_another_family_in_the_code_measures_nothing_again(world, run, monkeypatch):
     """The folder of an older version has no columns of a family that came later."""
     schema, families = measure.file_columns(()), registry.FAMILIES
     older = {name: family for name, family in families.items() if name != "refusal"}

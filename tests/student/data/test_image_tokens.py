@@ -164,7 +164,7 @@ def test_arms_that_start_from_the_same_weights_share_tokens_whatever_they_train(
     assert not asked and len(list(tmp_path.glob("tokens-*"))) == 1
 
 
-def test_damaged_tokens_are_computed_anew_at_the_next_start(world, tmp_path):
+def test_damaged_tokens_are_computed_again_at_the_next_start(world, tmp_path):
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
     refs = [ref for row in rows for ref in row.images]
     kept = tokens(model, parts, store, encoder, refs, tmp_path)

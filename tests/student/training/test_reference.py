@@ -14,7 +14,7 @@ from student.training.stage_run import StageRun
 VALUES = np.linspace(-60, -30, 40, dtype=np.float32)
 
 
-def test_a_damaged_file_is_computed_anew_wherever_it_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_damaged_file_is_computed_again_wherever_it_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, computed = tmp_path / "reference.npz", []
 
     def compute(*_: Any) -> np.ndarray:

@@ -160,7 +160,7 @@ def test_variables_that_may_change_a_servers_answers_are_not_mixed_in_one_run_an
     assert (
         asked('HF_HOME = "/b", STYLE = "verbose-9731", API_TOKEN = "canary-2", VLLM_LOGGING_LEVEL = "DEBUG"', 4) == 4
     )
-    with pytest.raises(StaleError, match=r"a server with \$STYLE \w+; .* has \$STYLE \w+, which answers otherwise"):
+    with pytest.raises(StaleError, match=r"a server with \$STYLE \w+; .* has \$STYLE \w+, which changes its answers"):
         asked('STYLE = "terse"', 5)
     with pytest.raises(StaleError, match=r"has none of these options"):
         asked("", 5)

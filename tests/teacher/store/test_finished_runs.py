@@ -126,7 +126,7 @@ def read_plan(world: World) -> list[dict[str, Any]]:
     return list(pq.read_table(world.run / "generate" / "plan.parquet").to_pylist())
 
 
-def test_a_row_that_was_edited_is_planned_anew(world: World, url: str, looked_at: list[str]) -> None:
+def test_a_row_that_was_edited_is_planned_again(world: World, url: str, looked_at: list[str]) -> None:
     world.generate()
     world.rows[3] = {**world.rows[3], "answer": "8"}
     world.add_rows(1)
