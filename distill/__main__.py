@@ -2,12 +2,15 @@
 
 import gc
 import sys
+from pathlib import Path
 from typing import Final
 
 ON_WINDOWS: Final = ("filter", "view", "status", "explain")
 """Commands that need no signals and process groups of POSIX."""
 _COLLECT_AFTER: Final = (20_000, 50, 100)
 """The default, after every 700 new objects, takes a tenth of the CPU time of a start and of generate, for nothing."""
+
+_INSTALL: Final = "run the Python that has cot-distill, or install it there: pip install cot-distill"
 
 
 def main() -> None:
@@ -24,6 +27,21 @@ def main() -> None:
         run()
     except KeyboardInterrupt:  # while modules are loaded; later the commands say more
         sys.exit(130)
+    except ImportError as error:
+        if not (fault := _fault_of_install(error)):
+            raise
+        sys.exit(f"distill: {fault}")
+
+
+def _fault_of_install(error: ImportError) -> str:
+    """What a failed import tells about where the command runs; empty where it may be a mistake in the code."""
+    name = (error.name or "").partition(".")[0]
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if name in ("distill", "teacher", "filters", "student"):
+        is_own = file is None or Path(file).resolve().parents[1] == Path(__file__).resolve().parents[1]
+        return "" if is_own else f"{file} hides a package of cot-distill; rename it, or work in another folder"
+    is_missing = isinstance(error, ModuleNotFoundError)
+    return f"{name} is not installed for {sys.executable}; {_INSTALL}" if is_missing else ""
 
 
 if __name__ == "__main__":

@@ -206,6 +206,8 @@ def main() -> None:
     except DistillError as error:  # of an option of the program as a whole
         say(f"distill: {error}")
         code = error.exit_code
+    except ImportError:
+        raise  # the caller tells what the installation lacks
     except Exception:
         say(traceback.format_exc())
     for number in (signal.SIGINT, signal.SIGTERM):

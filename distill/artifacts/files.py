@@ -47,9 +47,9 @@ _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
     (_numbers("EMFILE", "ENFILE"), "raise the limit of open files (ulimit -n)"),
     (_numbers("ENAMETOOLONG"), "choose a place with a shorter name"),
-    (_numbers("ENOSPC", "EDQUOT"), "free space"),
+    (_numbers("ENOSPC", "EDQUOT"), "free space (or inodes: df -i)"),
     (_numbers("ENOLCK", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"), "choose a place on a file system that has locks"),
-    (_numbers("EROFS", "EACCES", "EPERM"), "fix the permissions"),
+    (_numbers("EROFS", "EACCES", "EPERM"), "fix the permissions, or choose a place that can be written,"),
     (
         _numbers(
             *("EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "ENODEV", "ENXIO", "ENOLINK"),

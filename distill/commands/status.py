@@ -182,10 +182,9 @@ def log_state(run: Path, stage: str) -> None:
         lines += [*health["warnings"], *health["notes"]]
     for line in lines:
         run_log.log.info("%s", line, extra={"level": "warning"})
-    for finding in read_findings(run):
-        if finding["stage"].startswith(stage):
-            level = "warning" if finding["kind"] == "fault" else "info"
-            run_log.log.info("%s: %s", finding["stage"], finding["text"], extra={"level": level})
+    for finding in read_findings(run, stage):
+        level = "warning" if finding["kind"] == "fault" else "info"
+        run_log.log.info("%s: %s", finding["stage"], finding["text"], extra={"level": level})
 
 
 def training(run: Path) -> str:
@@ -211,7 +210,7 @@ def training(run: Path) -> str:
 
 def diagnosis(run: Path, stage: str) -> str:
     """The findings of the stages whose names begin with this text."""
-    return as_text([finding for finding in read_findings(run) if finding["stage"].startswith(stage)])
+    return as_text(read_findings(run, stage))
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from distill.artifacts.layout import RECIPE
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.images.stored_images import images_folder
@@ -177,6 +178,8 @@ def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str
 
 
 def _nearest_path(path: Path) -> str:
+    if path.exists():
+        return ""
     try:
         return did_you_mean(path.name, [item.name for item in path.parent.iterdir()])
     except OSError:
@@ -249,8 +252,13 @@ def _described(file: Path, where: str, read: Callable[[Any], list[str]]) -> list
 
 def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path, ...]:
     """The files of a kind below a folder, those of the wanted split alone."""
-    files = [file for file in sorted(base.rglob(f"*.{kind}")) if file.is_file() and _is_visible(file, base)]
-    return tuple(_of_split(base, files, source, where))
+    return tuple(_of_split(base, _files_below(base, kind), source, where))
+
+
+def _files_below(base: Path, kind: str) -> list[Path]:
+    """The files of a kind below a folder, in order; nothing hidden, and nothing of a run that lies there, too."""
+    files = sorted(base.rglob(f"*.{kind}"))
+    return [file for file in files if file.is_file() and _is_visible(file, base) and not _is_of_run(file, base)]
 
 
 def files_beside(folder: Path) -> list[Path]:
@@ -260,6 +268,12 @@ def files_beside(folder: Path) -> list[Path]:
 
 def _is_visible(file: Path, base: Path) -> bool:
     return not any(part.startswith(".") for part in file.relative_to(base).parts)
+
+
+def _is_of_run(file: Path, base: Path) -> bool:
+    """Whether a file lies in a run somewhere below a folder."""
+    folders = [base / folder for folder in file.relative_to(base).parents[:-1]]
+    return any((folder / RECIPE).is_file() and (folder / "generate").is_dir() for folder in folders)
 
 
 def _of_split(base: Path, files: list[Path], source: DataSource, where: str) -> list[Path]:
@@ -301,15 +315,11 @@ def _files_of_other_splits(table: SourceTable, folder: Path) -> list[Path]:
     if not folder.is_dir() or table.kind == "arrow":
         return []
     below = table.kind in ("parquet", SHARDS)  # as `_shards` looks for them
-    files = sorted(folder.rglob(f"*.{table.kind}")) if below else files_beside(folder)
+    files = _files_below(folder, table.kind) if below else files_beside(folder)
     return [
         file
         for file in files
-        if file.is_file()
-        and file not in table.files
-        and KINDS.get(suffix_of(file)) == table.kind
-        and _is_visible(file, folder)
-        and _split_of(file, folder)
+        if file not in table.files and KINDS.get(suffix_of(file)) == table.kind and _split_of(file, folder)
     ]
 
 

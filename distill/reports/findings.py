@@ -74,8 +74,8 @@ def is_below(count: int, total: int, limit: float) -> bool:
     return total >= FEWEST and wilson(count, total)[1] < limit
 
 
-def read_findings(run: Path) -> list[dict[str, Any]]:
-    """The findings of a run's stages in their order, each with its `stage`."""
+def read_findings(run: Path, stage: str = "") -> list[dict[str, Any]]:
+    """The findings of a run's stages, or of one of them, in their order, each with its `stage`."""
     trained = sorted((run / "train").glob(f"*/{DIAGNOSIS}"), key=lambda path: path.stat().st_mtime)
     files = [
         ("filter", run / "filter" / HEALTH),
@@ -83,8 +83,8 @@ def read_findings(run: Path) -> list[dict[str, Any]]:
         ("eval", run / "eval" / EVAL_METRICS),
     ]
     return [
-        finding | {"stage": stage}
-        for stage, path in files
-        if path.is_file()
+        finding | {"stage": name}
+        for name, path in files
+        if name.startswith(stage) and path.is_file()
         for finding in orjson.loads(path.read_bytes()).get("diagnosis", ())
     ]

@@ -335,6 +335,25 @@ def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: p
     assert caught.value.code == 130
 
 
+def test_a_package_that_is_not_installed_is_named_with_the_python_that_lacks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lacking() -> None:
+        raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
+
+    monkeypatch.setattr(cli, "app", lacking)
+    with pytest.raises(SystemExit, match=f"duckdb is not installed for {sys.executable}; .* pip install cot-distill"):
+        __main__.main()
+
+
+def test_a_file_that_hides_a_package_of_the_project_is_named(tmp_path: Path) -> None:
+    (tmp_path / "filters.py").touch()
+    command = [sys.executable, "-m", "distill", "filter", "tiny", "--run", "run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"distill: {tmp_path}/filters\.py hides a package of cot-distill; .*\n", done.stderr)
+
+
 @pytest.mark.parametrize(("command", "is_resumed"), [("generate", True), ("check", False)])
 def test_only_a_command_that_keeps_its_work_is_said_to_resume(
     command: str, is_resumed: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch

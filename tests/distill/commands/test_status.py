@@ -8,7 +8,7 @@ from distill.artifacts.files import write_json
 from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
-from distill.commands.status import read_progress, running, training
+from distill.commands.status import log_state, read_progress, running, training
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from student.evaluation.students import evaluated_students
@@ -22,6 +22,12 @@ def test_the_summary_of_training_ends_in_what_each_stage_says_of_itself(tmp_path
     write_json(tmp_path / "train" / "align" / "diagnosis.json", {"diagnosis": said})
     last = training(tmp_path).splitlines()[-1]
     assert last == "diagnosis of train align: The stage makes 4 steps (certain). Change max_steps."
+
+
+def test_a_damaged_file_of_another_stage_does_not_end_a_finished_one(tmp_path: Path) -> None:
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "metrics.json").touch()
+    log_state(tmp_path, "filter")
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b'{"line": "generate"}'])

@@ -18,6 +18,7 @@ from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe
 
 from distill.data import reader, sample_files
 from distill.data.images import image_files
+from distill.data.sources import locate
 from distill.errors import DataError, MissingExtra
 from distill.recipe.loading import load
 from distill.types import BadRow, Sample
@@ -384,6 +385,25 @@ def test_a_folder_of_images_that_is_a_link_to_itself_is_an_error_that_says_so(tm
     (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "rows.jsonl"\nimages_root = "images"\n')
     with pytest.raises(DataError, match="images is not a directory"):
         list(reader.read(load(tmp_path / "recipe.toml")))
+
+
+def test_an_archive_in_the_place_of_a_folder_of_images_is_not_offered_again(tmp_path: Path) -> None:
+    (tmp_path / "images.zip").write_bytes(b"PK")
+    (tmp_path / "rows.jsonl").write_text('{"image": "a.png", "question": "What is it?"}\n')
+    (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "rows.jsonl"\nimages_root = "images.zip"\n')
+    with pytest.raises(DataError, match=r"images\.zip is not a directory; paths are"):
+        list(reader.read(load(tmp_path / "recipe.toml")))
+
+
+def test_a_run_below_the_folder_of_a_source_is_none_of_its_data(tmp_path: Path) -> None:
+    data, dataset = tmp_path / "data", tmp_path / "data" / "run" / "filter" / "dataset"
+    dataset.mkdir(parents=True)
+    (data / "run" / "generate").mkdir()
+    (data / "run" / "recipe.toml").touch()
+    (dataset / "part-00000.parquet").write_bytes(b"of the run")
+    (data / "rows.jsonl").write_text('{"image": "a.png", "question": "What is it?"}\n')
+    (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "data"\n')
+    assert locate(load(tmp_path / "recipe.toml"), "questions").files == (data / "rows.jsonl",)
 
 
 def parts_of(folder: Path, rows: list[dict[str, Any]], cut: float) -> list[list[Sample]]:
