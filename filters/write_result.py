@@ -24,7 +24,7 @@ from distill.reports import findings
 from distill.trace_records.human_labels import TraceLabel, compare_with_judge
 from filters.dataset import ablation_sets, card_facts, exports, writer
 from filters.dataset.card import render_card
-from filters.decisions import dataset_checks, decide, diagnosis, funnel
+from filters.decisions import dataset_checks, decide, diagnosis, diagnosis_facts, funnel
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE, Condition
 from filters.tables.signal_database import Tables
@@ -161,7 +161,7 @@ class ResultWriter:
         return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
 
     def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
-        facts = diagnosis.read_facts(self.recipe, database, self.traces, counted)
+        facts = diagnosis_facts.read_facts(self.recipe, database, self.traces, counted)
         return findings.chosen(diagnosis.diagnose(facts))
 
     def _database(self) -> duckdb.DuckDBPyConnection:

@@ -1,7 +1,9 @@
-"""What kind of answer a gold answer is, when the data does not say."""
+"""What kind of answer a gold answer is, when the data does not say; and whether it may be of a stated kind."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 from distill.answers.dates.dates_and_times import read_dates
 from distill.answers.dates.foreign_dates import as_iso_dates
@@ -38,6 +40,17 @@ _FAMILY_NAME_FIRST = re.compile(r"[^\W\d_][\w'-]+, (?:[^\W\d_][\w'-]+ )?(?:[A-Z]
 """Smith, Alan B."""
 _SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
 
+_LIKE: Final[Mapping[str, frozenset[str]]] = {
+    "number": frozenset({"number", "percent", "money", "year", "ratio"}),
+    "percent": frozenset({"percent", "number", "ratio"}),
+    "money": frozenset({"money", "number", "year"}),
+    "year": frozenset({"year", "number", "date"}),
+    "time": frozenset({"time", "number", "ratio"}),
+    "date": frozenset({"date", "year", "time"}),
+    "ratio": frozenset({"ratio", "number", "percent", "time"}),
+}
+"""Types that an answer of a type may look like. Any text can be a choice, an item of a list, or a text."""
+
 
 @lru_cache(maxsize=8192)
 def infer_type(gold: str) -> str:
@@ -61,6 +74,14 @@ def infer_type(gold: str) -> str:
     if _is_list(text):
         return "list"
     return "text"
+
+
+def looks_like(gold: str, answer_type: str) -> bool:
+    """Whether a gold answer may be of a type that its row states: "3" is no date, and "noon" no number.
+
+    Some right ones do not look like theirs ("Monday" as a date), so most answers of a source tell, not one.
+    """
+    return answer_type not in _LIKE or infer_type(gold) in _LIKE[answer_type]
 
 
 def _is_named_date(text: str) -> bool:

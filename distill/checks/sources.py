@@ -10,6 +10,7 @@ from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
+from distill.reports.gold_types import stated_types, wrongly_typed
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
@@ -65,6 +66,13 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
             key,
             f"{repeated:,} {of_rows} repeat the question and images of an earlier one and are left out",
             "look at columns.question and columns.image, or remove these rows",
+        )
+    if survey.asked_again > _MANY_REPEATED * survey.samples:
+        yield warning(
+            key,
+            f"{survey.asked_again:,} of {survey.extent} repeat an earlier one about the same images, but for case, "
+            "layout or closing punctuation",
+            'remove these rows; with "question" in filter.signals, the filter drops their traces',
         )
     if not survey.bad:
         return
@@ -155,6 +163,18 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
         f"{which} a gold answer, so no trace of them can be found wrong{consequence}",
         f"map [data.{ASKED}.columns] answer, or rely on agreement (filter.signals) and a judge",
     )
+
+
+def check_stated_types(context: CheckContext) -> Iterator[CheckResult]:
+    """Gold answers look like the answer type that their rows or their source state."""
+    for name in context.uses:
+        survey = context.readable(name)
+        for message in wrongly_typed(stated_types(survey.kept if survey is not None else ())):
+            yield warning(
+                f"data.{name}.answer_type",
+                message,
+                "correct the answer_type of the rows, or leave it out: each gold answer then gives its own",
+            )
 
 
 def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:

@@ -5,6 +5,7 @@ images of further rows exist, and decodes every fiftieth. After the whole time, 
 unread.
 """
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import counted
 from distill.types import BadRow, ImageRef, Sample
+from filters.run_signals import question_duplicates
 
 KEPT = 512
 """Samples that are kept for further checks."""
@@ -56,6 +58,9 @@ class Survey:
     """Whether every row was read."""
     image_bytes: float = 0.0
     """Mean size of an image's file."""
+    asked_again: int = 0
+    """Samples that ask what an earlier one asks of the same images, but for case, layout and closing punctuation."""
+    _asked: set[bytes] = field(default_factory=set)
 
     @property
     def bad(self) -> int:
@@ -90,6 +95,10 @@ class Survey:
         self.most_images = max(self.most_images, len(sample.images))
         self.domains[sample.domain] += 1
         self.answer_types[sample.answer_type or ""] += 1
+        images = "".join(ref.sha256 for ref in sample.images).encode()
+        asked = hashlib.blake2b(question_duplicates.key(sample) + images, digest_size=16).digest()
+        self.asked_again += asked in self._asked
+        self._asked.add(asked)
         if len(self.kept) < KEPT:
             self.kept.append(sample)
 

@@ -5,17 +5,12 @@ dataset have warnings of their own (filters/decisions/dataset_checks.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-import duckdb
-
-from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Finding, is_above, is_below, share
 from distill.stats.intervals import wilson
-from filters.decisions.funnel import Funnel
-from filters.tables.trace_index import PlannedTraces
+from filters.decisions.diagnosis_facts import TraceFacts
 
 MANY: Final = 0.2
 """From this share of traces on, a fault of their form, or duplicates, are a finding."""
@@ -25,122 +20,8 @@ GOOD: Final = 0.5
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
-SURE: Final = 0.8
-"""Confidence of the signal `ocr` from which an unsupported claim counts."""
-_LOOKED_AT: Final = 300
 _OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format")
 """Default rules that have a more precise finding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnseenValues:
-    """Complete traces, not judged wrong, whose values could be compared with a table or the text of the image."""
-
-    teachers: tuple[str, ...]
-    checked: int
-    unseen: int
-    """Those of them that state values which are not there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFacts:
-    """The figures that the rules read."""
-
-    recipe: Recipe
-    funnel: Funnel
-    teachers: Mapping[str, Mapping[str, int]]
-    """Counts of each teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong
-    or undecided with a majority of their own answers).
-    """
-    same_text: tuple[int, int]
-    """Answers judged wrong or undecided whose text is the gold answer, and the number of answers that were compared.
-    """
-    correct_alone: Mapping[str, int]
-    """Correct traces that a rule alone drops."""
-    questions: Mapping[str, int]
-    """Questions asked, with a kept trace, leaked into test data, and asked twice."""
-    leaked_from: tuple[str, ...] = ()
-    """The test sets that hold leaked questions."""
-    unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
-    """Counts for teachers with and without the gold answer, in the domains where some have it."""
-    answers: tuple[str, int, int]
-    """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
-
-
-def read_facts(
-    recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, funnel: Funnel
-) -> TraceFacts:
-    """The facts of a database with `signals` and `decisions`."""
-    rows = database.execute(_TEACHERS)
-    names = [column[0] for column in rows.description or ()][1:]
-    teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
-    (questions,) = database.execute(_QUESTIONS).fetchall()
-    answer = database.execute(_ANSWERS).fetchall()
-    leaked_from = database.execute(_LEAKED_FROM).fetchall()
-    alone = database.execute(
-        """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
-        WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
-    ).fetchall()
-    return TraceFacts(
-        recipe=recipe,
-        funnel=funnel,
-        teachers=teachers,
-        same_text=_same_text(database, traces),
-        correct_alone=dict(alone),
-        unseen={
-            hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
-            for hinted, names, checked, unseen in database.execute(_UNSEEN).fetchall()
-        },
-        questions=dict(zip(("asked", "kept", "leaked", "doubled"), questions, strict=True)),
-        leaked_from=tuple(name for (name,) in leaked_from),
-        answers=answer[0] if answer else ("", 0, 0),
-    )
-
-
-_TEACHERS = """
-    SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,
-        count(*) FILTER (outcome LIKE 'truncated%') AS cut,
-        count(*) FILTER (outcome = 'complete' AND NOT format_valid) AS unformed,
-        count(*) FILTER (outcome = 'complete' AND NOT has_reasoning) AS untold,
-        count(*) FILTER (outcome = 'complete' AND answer_verdict IS NOT NULL) AS judged,
-        count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct') AS correct,
-        count(*) FILTER (outcome = 'complete' AND answer_verdict <> 'correct' AND self_consistency > 0.5) AS agreed
-    FROM local GROUP BY 1 ORDER BY 1"""
-_UNSEEN = f"""
-    SELECT hinted, list(DISTINCT teacher ORDER BY teacher), count(*), count(*) FILTER (
-        coalesce(unsupported_values > 0, false)
-        OR coalesce(ocr_verdict = 'unsupported' AND ocr_confidence > {SURE}, false))
-    FROM local WHERE outcome = 'complete' AND answer_verdict IS DISTINCT FROM 'wrong'
-        AND (coalesce(grounding_checked, 0) > 0 OR coalesce(ocr_checked, 0) > 0)
-        AND domain IN (SELECT domain FROM local WHERE hinted)
-    GROUP BY 1"""
-# Each from the table that has it: a join of both would hold the ids of all traces.
-_QUESTIONS = """
-    SELECT count(DISTINCT sample_id), count(DISTINCT sample_id) FILTER (kept),
-        (SELECT count(DISTINCT sample_id) FROM local WHERE contamination = 'pair'),
-        (SELECT count(DISTINCT sample_id) FROM signals WHERE question_duplicate_of IS NOT NULL)
-    FROM decisions"""
-_LEAKED_FROM = """
-    SELECT DISTINCT contamination_source FROM local
-    WHERE contamination = 'pair' AND contamination_source IS NOT NULL ORDER BY 1"""
-# The majority of a question's answers may be another one than that of the selected trace.
-_ANSWERS = """
-    SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
-    FROM local JOIN decisions USING (id) WHERE selected AND in_majority GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""
-
-
-def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
-    ids = database.execute(
-        "SELECT id FROM local WHERE outcome = 'complete' AND answer_verdict <> 'correct' ORDER BY id LIMIT ?",
-        [_LOOKED_AT],
-    ).fetchall()
-    refused = list(traces.traces([name for (name,) in ids]))
-    samples = traces.samples_of(trace.sample_id for trace in refused)
-    same = sum(
-        trace.answer.strip().casefold() in {gold.strip().casefold() for gold in samples[trace.sample_id].answers}
-        for trace in refused
-    )
-    return same, len(refused)
 
 
 def diagnose(facts: TraceFacts) -> list[Finding]:
@@ -258,12 +139,15 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct
     asked = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
-    if _is_text_refused(facts) and is_above(refused, judged, MANY):
+    other_type = f"data.{ASKED}: the answer_type of its rows is not that of their answers"
+    if facts.wrongly_typed:
+        yield from (Finding(name="answer_type", problem=each, change=other_type) for each in facts.wrongly_typed)
+    elif _is_text_refused(facts) and is_above(refused, judged, MANY):
         same, looked = facts.same_text
         yield Finding(
             name="answer_type",
             problem=f"{share(same, looked)} answers that the judge refuses have the very text of the gold answer",
-            change=f"data.{ASKED}: the answer_type of its rows is not that of their answers",
+            change=other_type,
         )
     elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
         yield Finding(
@@ -315,7 +199,8 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="duplicates",
             problem=f"{share(count['doubled'], count['asked'])} questions repeat another one with its images",
-            change="data.questions.source: it holds rows more than once; the rule question_duplicate drops them",
+            change="data.questions.source: it holds rows more than once; "
+            'with "question" in filter.signals, the rule question_duplicate drops them',
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.reports.gold_types import wrongly_typed
 from student.inference.reply_metrics import Prediction
 
 MANY: Final = 0.1
@@ -51,7 +52,12 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
 
 
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
-    """Replies that equal the gold answer but are refused."""
+    """Gold answers of another type than their rows state; replies that equal the gold answer but are refused."""
+    golds = ((reply["gold"][0], reply["answer_type"]) for reply in facts.replies if reply["gold"])
+    change = f"data.{facts.recipe.eval.data}: the answer_type of its rows is not that of their answers"
+    if problems := list(wrongly_typed(golds)):
+        yield from (Finding(name="answer_type", problem=problem, change=change) for problem in problems)
+        return
     same = [
         reply
         for reply in facts.replies
@@ -64,7 +70,7 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
             name="answer_type",
             problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have the very text of the gold "
             f"answer, and the judge refuses them as {kind}",
-            change=f"data.{facts.recipe.eval.data}: the answer_type of its rows is not that of their answers",
+            change=change,
         )
 
 

@@ -82,6 +82,25 @@ def test_what_a_part_of_a_source_lacks_is_a_warning_that_says_how_much_was_read(
     assert "rows after the first " in warned["stages.align.train"]
 
 
+def test_gold_answers_of_another_type_than_stated_are_a_warning_before_they_are_judged(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n}?", "answer": str(n), "answer_type": "date"} for n in range(30)]
+    path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
+    (warned,) = results(path, sources.check_stated_types, state="warning")
+    assert (
+        warned.key == "data.questions.answer_type" and "(30 of 30) gold answers of the type 'date'" in warned.message
+    )
+    some = [{**row, "answer_type": "date" if n < 15 else "number"} for n, row in enumerate(rows)]
+    path = write(tmp_path, {"questions": some}, teachers=[TEACHER])
+    assert not results(path, sources.check_stated_types, state="warning")  # 15 are too few to tell
+
+
+def test_questions_in_another_spelling_are_a_warning_before_they_are_paid_twice(tmp_path: Path) -> None:
+    rows = [{"question": spelt} for n in range(10) for spelt in (f"What is {n}?", f"WHAT IS  {n}")]
+    path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
+    (warned,) = results(path, sources.source_check("questions"), state="warning")
+    assert warned.message.startswith("10 of 20 questions repeat an earlier one about the same images")
+
+
 def test_cues_of_the_last_rows_count(tmp_path: Path) -> None:
     rows = [*questions(600), {"question": "The last?", "meta": {"caption": "Red."}}]
     cued = {**TEACHER, "prompt": "{question} {cues}", "cues": "caption"}

@@ -10,23 +10,34 @@ import run_fixtures
 from run_fixtures import generate_folder, recipe, sample, trace
 
 from distill.commands.status import warnings
+from distill.data.sample_files import write_samples
 from distill.errors import DataError
-from distill.recipe.recipe import Recipe
 from distill.stats.intervals import wilson
-from distill.types import Sample, Trace
+from distill.types import ImageRef, Sample, Trace
 from filters.apply import apply
-from filters.decisions.diagnosis import TraceFacts, UnseenValues, diagnose
+from filters.decisions.diagnosis import diagnose
+from filters.decisions.diagnosis_facts import TraceFacts, UnseenValues, _asked_twice
 from filters.decisions.funnel import Funnel
 
 SETTINGS = '[filter]\nsignals = ["answer", "format", "agreement", "question", "duplicates"]\n'
 Edit = Callable[[Sample, Trace], Trace]
+Asked = Callable[[list[Sample]], list[Sample]]
 
 
 def diagnosed(
-    folder: Path, edit: Edit = lambda _, trace: trace, more: str = "", answers: int = 7, each: int = 2
+    folder: Path,
+    edit: Edit = lambda _, trace: trace,
+    more: str = "",
+    answers: int = 7,
+    each: int = 2,
+    *,
+    asked: Asked = list,
+    settings: str = SETTINGS,
 ) -> list[dict]:
-    """The findings of 60 questions with so many traces each, of two teachers."""
-    asked = [sample(f"How many dots has number {n}?", str(n % answers), answer_type="number") for n in range(60)]
+    """The findings of 60 questions, which `asked` may change, with so many traces each, of two teachers."""
+    asked = asked(
+        [sample(f"How many dots has number {n}?", str(n % answers), answer_type="number") for n in range(60)]
+    )
     traces = [
         edit(one, trace(one, one.answers[0], f"Row {k + 1} of number {n} shows them all.", teacher=teacher, k=k))
         for n, one in enumerate(asked)
@@ -34,8 +45,7 @@ def diagnosed(
         for teacher in [("structured", "brief")[n % 2]]
     ]
     generate_folder(folder / "run", asked, traces)
-    settings: Recipe = recipe(folder, SETTINGS + more)
-    apply(settings, folder / "run")
+    apply(recipe(folder, settings + more), folder / "run")
     found: list[dict] = orjson.loads((folder / "run/filter/health.json").read_bytes())["diagnosis"]
     return found
 
@@ -111,6 +121,38 @@ def test_a_filter_that_keeps_nothing_says_why_in_its_error(tmp_path: Path) -> No
 def test_an_evaluation_of_what_is_learned_is_named(tmp_path: Path) -> None:
     (finding,) = diagnosed(tmp_path, more='[eval]\ndata = "questions"\n')
     assert finding["name"] == "leaked" and 'eval.data, now "questions"' in finding["change"]
+
+
+def typed(answer_type: str) -> Asked:
+    return lambda asked: [replace(one, answer_type=answer_type) for one in asked]
+
+
+def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path: Path) -> None:
+    (finding,) = diagnosed(tmp_path, asked=typed("date"))
+    assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
+
+
+def spelt(asked: list[Sample]) -> list[Sample]:
+    """Every third question in three spellings."""
+    spellings = (lambda text: text, str.upper, lambda text: f"  {text.rstrip('?')}  ...")
+    return [sample(spell(one.question), *one.answers) for one in asked[::3] for spell in spellings]
+
+
+@pytest.mark.parametrize("signals", ['"answer"', '"answer", "question"'])
+def test_questions_in_several_spellings_are_found_with_and_without_their_signal(tmp_path: Path, signals: str) -> None:
+    settings = f"[filter]\nsignals = [{signals}]\n"
+    finding = diagnosed(tmp_path, asked=spelt, settings=settings)[0]
+    assert finding["name"] == "duplicates" and "67 % (40 of 60) questions repeat another one" in finding["problem"]
+
+
+def test_a_question_about_other_images_or_options_is_no_repetition(tmp_path: Path) -> None:
+    images = [ImageRef(sha256=f"{number:064x}", path=f"{number}.png") for number in range(3)]
+    samples = [sample("What is it?", images=[image]) for image in images]
+    samples += [sample("What is it?", images=images[:2]), sample("What is it?"), sample("What is it", options=["a"])]
+    write_samples(tmp_path / "samples.parquet", samples)
+    assert _asked_twice(tmp_path / "samples.parquet") == 0
+    write_samples(tmp_path / "samples.parquet", [*samples, sample("what IS it??", images=images[1:2])])
+    assert _asked_twice(tmp_path / "samples.parquet") == 1
 
 
 def test_one_answer_in_most_traces_is_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, sample, trace
 
 from filters.apply import apply
-from filters.decisions import diagnosis
+from filters.decisions import diagnosis_facts
 
 pytestmark = pytest.mark.usefixtures("short_report")
 
@@ -64,5 +64,5 @@ def test_values_that_ocr_surely_does_not_read_count_as_well(confidence: float, n
         ?::DOUBLE AS ocr_confidence FROM range(60) AS rows(i)""",
         [confidence],
     )
-    counted = {row[0]: tuple(row[1:]) for row in database.execute(diagnosis._UNSEEN).fetchall()}
+    counted = {row[0]: tuple(row[1:]) for row in database.execute(diagnosis_facts._UNSEEN).fetchall()}
     assert counted == {True: (["told"], 30, 20 if named else 0), False: (["plain"], 30, 0)}

@@ -160,7 +160,8 @@ CUT = {"truncated": lambda n: n % 2 == 0, "well_formed": lambda n: n % 2 == 1}
         (CUT, "chat_template"),
         ({"well_formed": lambda n: n % 3 > 0}, "replies_unformed"),
         ({"answer": lambda n: "3" if n % 3 else "4"}, "one_answer"),
-        ({"verdict": "undecided", "answer": lambda n: str(n % 9), "answer_type": "date"}, "answer_type"),
+        ({"verdict": "undecided", "answer": lambda n: str(n % 9)}, "answer_type"),
+        ({"answer_type": "date"}, "answer_type"),
         ({"rationale_tokens": 90}, "long_rationales"),
     ],
 )

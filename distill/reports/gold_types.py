@@ -1,0 +1,30 @@
+"""Gold answers that do not look like the answer type that their rows state."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from distill.answers.answer_types import looks_like
+from distill.reports.findings import is_above, share
+from distill.types import Sample
+
+MOST: Final = 0.5
+"""Above this share it is the type that is wrong, and not an answer of an odd form."""
+
+
+def stated_types(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+    """The first gold answer of each sample that states an answer type, with this type."""
+    return ((each.answers[0], each.answer_type) for each in samples if each.answers and each.answer_type)
+
+
+def wrongly_typed(golds: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A sentence for each type that most of its gold answers do not look like."""
+    answers_of: dict[str, list[str]] = {}
+    for gold, answer_type in golds:
+        answers_of.setdefault(answer_type, []).append(gold)
+    for answer_type, answers in answers_of.items():
+        unlike = [answer for answer in answers if not looks_like(answer, answer_type)]
+        if is_above(len(unlike), len(answers), MOST):
+            yield (
+                f"{share(len(unlike), len(answers))} gold answers of the type {answer_type!r} do not look like one, "
+                f"such as {unlike[0][:80]!r}"
+            )

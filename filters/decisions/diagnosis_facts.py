@@ -1,0 +1,154 @@
+"""The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from distill.recipe.recipe import Recipe
+from distill.reports.gold_types import stated_types, wrongly_typed
+from distill.types import Sample
+from filters.decisions.funnel import Funnel
+from filters.tables.signal_database import closed_database, parquet_rows
+from filters.tables.trace_index import PlannedTraces
+
+SURE: Final = 0.8
+"""Confidence of the signal `ocr` from which an unsupported claim counts."""
+_LOOKED_AT: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenValues:
+    """Complete traces, not judged wrong, whose values could be compared with a table or the text of the image."""
+
+    teachers: tuple[str, ...]
+    checked: int
+    unseen: int
+    """Those of them that state values which are not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFacts:
+    """The figures that the rules read."""
+
+    recipe: Recipe
+    funnel: Funnel
+    teachers: Mapping[str, Mapping[str, int]]
+    """Counts of each teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong
+    or undecided with a majority of their own answers).
+    """
+    same_text: tuple[int, int]
+    """Answers judged wrong or undecided whose text is the gold answer, and the number of answers that were compared.
+    """
+    wrongly_typed: tuple[str, ...] = ()
+    """What `distill.reports.gold_types` finds in the first questions."""
+    correct_alone: Mapping[str, int]
+    """Correct traces that a rule alone drops."""
+    questions: Mapping[str, int]
+    """Questions asked, with a kept trace, leaked into test data, and asked twice about the same images."""
+    leaked_from: tuple[str, ...] = ()
+    """The test sets that hold leaked questions."""
+    unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
+    """Counts for teachers with and without the gold answer, in the domains where some have it."""
+    answers: tuple[str, int, int]
+    """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
+
+
+def read_facts(
+    recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, funnel: Funnel
+) -> TraceFacts:
+    """The facts of a database with `signals` and `decisions`."""
+    rows = database.execute(_TEACHERS)
+    names = [column[0] for column in rows.description or ()][1:]
+    teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
+    ((asked, kept, leaked, doubled),) = database.execute(_QUESTIONS).fetchall()
+    if "question" not in recipe.filter.signals:
+        doubled = _asked_twice(traces.sample_file)
+    answer = database.execute(_ANSWERS).fetchall()
+    leaked_from = database.execute(_LEAKED_FROM).fetchall()
+    alone = database.execute(
+        """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
+        WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
+    ).fetchall()
+    return TraceFacts(
+        recipe=recipe,
+        funnel=funnel,
+        teachers=teachers,
+        same_text=_same_text(database, traces),
+        wrongly_typed=tuple(wrongly_typed(stated_types(_first_samples(database, traces)))),
+        correct_alone=dict(alone),
+        unseen={
+            hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
+            for hinted, names, checked, unseen in database.execute(_UNSEEN).fetchall()
+        },
+        questions={"asked": asked, "kept": kept, "leaked": leaked, "doubled": doubled},
+        leaked_from=tuple(name for (name,) in leaked_from),
+        answers=answer[0] if answer else ("", 0, 0),
+    )
+
+
+_TEACHERS = """
+    SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,
+        count(*) FILTER (outcome LIKE 'truncated%') AS cut,
+        count(*) FILTER (outcome = 'complete' AND NOT format_valid) AS unformed,
+        count(*) FILTER (outcome = 'complete' AND NOT has_reasoning) AS untold,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict IS NOT NULL) AS judged,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct') AS correct,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict <> 'correct' AND self_consistency > 0.5) AS agreed
+    FROM local GROUP BY 1 ORDER BY 1"""
+_UNSEEN = f"""
+    SELECT hinted, list(DISTINCT teacher ORDER BY teacher), count(*), count(*) FILTER (
+        coalesce(unsupported_values > 0, false)
+        OR coalesce(ocr_verdict = 'unsupported' AND ocr_confidence > {SURE}, false))
+    FROM local WHERE outcome = 'complete' AND answer_verdict IS DISTINCT FROM 'wrong'
+        AND (coalesce(grounding_checked, 0) > 0 OR coalesce(ocr_checked, 0) > 0)
+        AND domain IN (SELECT domain FROM local WHERE hinted)
+    GROUP BY 1"""
+# Each from the table that has it: a join of both would hold the ids of all traces.
+_QUESTIONS = """
+    SELECT count(DISTINCT sample_id), count(DISTINCT sample_id) FILTER (kept),
+        (SELECT count(DISTINCT sample_id) FROM local WHERE contamination = 'pair'),
+        (SELECT count(DISTINCT sample_id) FROM signals WHERE question_duplicate_of IS NOT NULL)
+    FROM decisions"""
+_LEAKED_FROM = """
+    SELECT DISTINCT contamination_source FROM local
+    WHERE contamination = 'pair' AND contamination_source IS NOT NULL ORDER BY 1"""
+_REPEATED = r"""
+    SELECT count(*) - count(DISTINCT hash(
+        rtrim(regexp_replace(lower(trim(question)), '\s+', ' ', 'g'), ' .?!:;,…？！。'),
+        list_transform(images, lambda image: image.sha256), meta))
+    FROM {samples}"""
+# The majority of a question's answers may be another one than that of the selected trace.
+_ANSWERS = """
+    SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
+    FROM local JOIN decisions USING (id) WHERE selected AND in_majority GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""
+
+
+def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
+    ids = database.execute(
+        "SELECT id FROM local WHERE outcome = 'complete' AND answer_verdict <> 'correct' ORDER BY id LIMIT ?",
+        [_LOOKED_AT],
+    ).fetchall()
+    refused = list(traces.traces([name for (name,) in ids]))
+    samples = traces.samples_of(trace.sample_id for trace in refused)
+    same = sum(
+        trace.answer.strip().casefold() in {gold.strip().casefold() for gold in samples[trace.sample_id].answers}
+        for trace in refused
+    )
+    return same, len(refused)
+
+
+def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Iterable[Sample]:
+    rows = database.execute("SELECT sample_id FROM decisions ORDER BY id LIMIT ?", [_LOOKED_AT]).fetchall()
+    return traces.samples_of({name for (name,) in rows}).values()
+
+
+def _asked_twice(samples: Path) -> int:
+    """Questions that repeat another one about the same images, but for case, layout and closing punctuation.
+
+    By the bytes of the images: the signal `question` also finds images that were saved again, and decodes each.
+    """
+    query = _REPEATED.format(samples=parquet_rows([samples]))
+    return int(closed_database(files=[samples]).execute(query).fetchall()[0][0])
