@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from distill.artifacts.files import describe, locked, set_aside, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
-from distill.artifacts.layout import EVAL_METRICS, PREDICTIONS, REPORT, SETTINGS
+from distill.artifacts.layout import DECISIONS, EVAL_METRICS, PREDICTIONS, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, flatten, versions
 from distill.data import reader
+from distill.data.arrow import read_columns
+from distill.data.images.plain_images import count_plain
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.stages import TRACES
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
 from student.data.rows import NO_ANSWER
@@ -216,7 +220,11 @@ def _score_replies(
 
 
 def _diagnose(
-    recipe: Recipe, run: Path, metrics: Mapping[str, Any], replies: Mapping[str, Sequence[Prediction]]
+    recipe: Recipe,
+    run: Path,
+    metrics: Mapping[str, Any],
+    replies: Mapping[str, Sequence[Prediction]],
+    samples: Sequence[Sample],
 ) -> list[findings.Finding]:
     """The findings about the last arm that a stage trained; about the last arm where no stage trained one."""
     stages = {stage.name: stage for stage in recipe.stages}
@@ -228,6 +236,7 @@ def _diagnose(
         responses = trained.counts.get("responses", 0)  # earlier versions did not count them
         learned = trained.tokens["response"] / responses if responses else None
     before = list(arms)[: list(arms).index(arm)]
+    images = (ref for sample in samples for ref in sample.images)
     return diagnosis.diagnose(
         diagnosis.StudentFacts(
             recipe=recipe,
@@ -236,8 +245,20 @@ def _diagnose(
             deltas={name: metrics["deltas"][f"{arm}-{name}"] for name in before},
             replies=replies[arm],
             learned_tokens=learned,
+            learned_domains=_dataset_domains(run) if stage is not None and stage.data == TRACES else frozenset(),
+            plain_images=count_plain(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
         )
     )
+
+
+def _dataset_domains(run: Path) -> frozenset[str]:
+    """The domains of the selected traces; empty where the run has none."""
+    try:
+        decisions = read_columns(run / "filter" / DECISIONS, ["domain", "selected"])
+    except (OSError, pa.ArrowException):
+        return frozenset()
+    domains, selected = (decisions[name].to_pylist() for name in ("domain", "selected"))
+    return frozenset(domain for domain, chosen in zip(domains, selected, strict=True) if chosen)
 
 
 def _write_results(
@@ -259,7 +280,7 @@ def _write_results(
     )
     if left_out:
         metrics["left_out"] = dict(sorted(left_out.items()))
-    metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines))
+    metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines, samples))
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {
         name: [line for of_arm in each.values() for line in of_arm]

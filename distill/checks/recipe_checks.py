@@ -61,7 +61,9 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("cost", machine.check_cost),
     ("filter.card", machine.check_licences),
     ("data", sources.check_golds),
-    ("data.answer_type", sources.check_stated_types),
+    ("data", sources.check_gold_faults),
+    ("data", sources.check_images_show_something),
+    ("data", sources.check_domains),
     ("stages", sources.check_stage_rows),
     ("student", student.check_checkpoints),  # before the checks that read files of the student
     ("filter.rules", filtering.check_rules),

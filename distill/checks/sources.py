@@ -1,21 +1,27 @@
 """Checks of data: every source that a stage reads has what the stage needs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
+from distill.data.images.plain_images import count_plain
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
-from distill.recipe.sections.stages import Stage, is_traces
+from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
-from distill.reports.gold_types import stated_types, wrongly_typed
+from distill.reports.findings import FEWEST, is_above
+from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
+from distill.reports.text_table import counted
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
 """Share of the usable rows."""
 _MUCH_HELD_OUT = 0.5
+_MANY_PLAIN = 0.5
+_MUCH_REPLAYED = 0.7
 
 
 def _lacking(survey: Survey, key: str, message: str, mend: str) -> CheckResult:
@@ -165,15 +171,58 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
     )
 
 
-def check_stated_types(context: CheckContext) -> Iterator[CheckResult]:
-    """Gold answers look like the answer type that their rows or their source state."""
+def check_gold_faults(context: CheckContext) -> Iterator[CheckResult]:
+    """Gold answers look like the answer type that is stated, and their questions do not name them."""
     for name in context.uses:
         survey = context.readable(name)
-        for message in wrongly_typed(stated_types(survey.kept if survey is not None else ())):
+        if survey is None:
+            continue
+        for message in wrongly_typed(stated_types(survey.kept)):
             yield warning(
                 f"data.{name}.answer_type",
                 message,
                 "correct the answer_type of the rows, or leave it out: each gold answer then gives its own",
+            )
+        if message := told_answers(survey.kept):
+            yield warning(
+                f"data.{name}.columns.question", message, "name another column, or take the answers out of the texts"
+            )
+
+
+def check_images_show_something(context: CheckContext) -> Iterator[CheckResult]:
+    """Images are not of one colour, as placeholders of failed downloads are."""
+    for name in context.uses:
+        survey = context.readable(name)
+        if survey is None:
+            continue
+        refs = (ref for sample in survey.kept for ref in sample.images)
+        plain, looked_at = count_plain(refs, max_pixels=context.recipe.data[name].max_pixels)
+        if is_above(plain, looked_at, _MANY_PLAIN):
+            yield warning(
+                f"data.{name}.images_root",
+                f"{plain:,} of the first {counted(looked_at, 'image')} are of one colour and show nothing",
+                "look at the files: a download that failed leaves placeholders",
+            )
+
+
+def check_domains(context: CheckContext) -> Iterator[CheckResult]:
+    """Every domain of the evaluation is in some source that a stage learns from."""
+    recipe, learned = context.recipe, Counter[str]()
+    tested = context.readable(recipe.eval.data) if recipe.eval.data in context.uses else None
+    for stage in recipe.stages:
+        for name in (stage.data, *stage.replay):
+            survey = context.readable(ASKED if name.partition(":")[0] == TRACES else name)
+            if survey is None or not survey.whole:
+                return
+            learned += survey.domains
+    if tested is None or not learned.keys() & tested.domains.keys():
+        return  # they name their domains in other ways
+    for domain, count in tested.domains.items():
+        if domain not in learned and count >= FEWEST:
+            yield warning(
+                f"data.{tested.name}",
+                f"{count:,} {tested.of_rows(tested.samples)} are of the domain {domain!r}, and no stage learns it",
+                f"add rows of this domain to data.{ASKED}, or leave them out of the evaluation",
             )
 
 
@@ -200,6 +249,12 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
             f"{where}.validation.hold_out",
             f"keeps {100 * held:.0f} % of the rows out of training",
             f"lower {where}.validation.hold_out; 0.02 to 0.1 is usual",
+        )
+    if (replayed := sum(stage.replay.values())) > _MUCH_REPLAYED:
+        yield warning(
+            f"{where}.replay",
+            f"gives other sources {100 * replayed:.0f} % of the tokens: the stage hardly learns {stage.data!r}",
+            "lower the shares; 0.1 to 0.4 in all is usual",
         )
     if is_traces(stage):
         return

@@ -65,11 +65,30 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
     settings = {teacher.name: teacher for teacher in facts.recipe.teachers}
     faults: dict[str, list[tuple[str, Mapping[str, int]]]] = {}
     for name, count in facts.teachers.items():
+        if is_above(count["declined"], count["asked"], MANY):
+            faults.setdefault("declined", []).append((name, count))
+        if is_above(count["foreign_language"], count["spoken"], MANY):
+            faults.setdefault("foreign", []).append((name, count))
         if is_above(count["cut"], count["asked"], MANY):
             faults.setdefault("cut", []).append((name, count))
         formed = max(count["unformed"], count["untold"])
         if is_above(formed, count["complete"], MANY):
             faults.setdefault("form", []).append((name, count))
+    if declined := faults.get("declined"):
+        yield Finding(
+            name="teacher_declines",
+            problem=f"{_sum(declined, 'declined', 'asked')} traces of {_names(declined)} decline to answer",
+            change=f"teachers.{declined[0][0]}.prompt or system: look at them with `distill view`; or another model",
+        )
+    if foreign := faults.get("foreign"):
+        yield Finding(
+            name="teacher_language",
+            problem=f"{_sum(foreign, 'foreign_language', 'spoken')} rationales of {_names(foreign)} are in another "
+            "language than their questions",
+            change=f"teachers.{foreign[0][0]}.system: ask for the language of the questions; or a rule on "
+            "language_differs",
+            certainty="likely",
+        )
     if cut := faults.get("cut"):
         teacher = settings.get(cut[0][0])
         now = f", now {teacher.sampling.max_tokens}" if teacher is not None else ""
@@ -88,7 +107,7 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
             change=f"teachers.{form[0][0]}.reasoning or its prompt: it must write its reasoning in think tags or in "
             "the field of the server",
         )
-    if not (form or cut):
+    if not (form or cut or declined):
         yield from _weak_teachers(facts)
 
 
@@ -134,7 +153,14 @@ def _is_text_refused(facts: TraceFacts) -> bool:
 
 
 def _gold(facts: TraceFacts) -> Iterator[Finding]:
-    """Answers that equal the gold answer but are refused; gold answers that no teacher gives."""
+    """Answers that equal the gold answer but are refused; gold answers that no teacher gives, or every question."""
+    if facts.told:
+        yield Finding(
+            name="answer_in_question",
+            problem=facts.told,
+            change=f"data.{ASKED}.columns.question: another column, or clean its texts",
+            certainty="likely",
+        )
     every = list(facts.teachers.items())
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct

@@ -1,6 +1,6 @@
 """The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 import duckdb
 
 from distill.recipe.recipe import Recipe
-from distill.reports.gold_types import stated_types, wrongly_typed
+from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
 from filters.tables.signal_database import closed_database, parquet_rows
@@ -36,14 +36,16 @@ class TraceFacts:
     recipe: Recipe
     funnel: Funnel
     teachers: Mapping[str, Mapping[str, int]]
-    """Counts of each teacher: asked, complete, cut, unformed, untold (no rationale), judged, correct, agreed (wrong
-    or undecided with a majority of their own answers).
+    """Counts of each teacher: asked, complete, cut, declined, spoken (rationales with a known language),
+    foreign_language (neither that of the question nor English), unformed, untold (no rationale), judged, correct,
+    agreed (wrong or undecided with a majority of their own answers).
     """
     same_text: tuple[int, int]
     """Answers judged wrong or undecided whose text is the gold answer, and the number of answers that were compared.
     """
     wrongly_typed: tuple[str, ...] = ()
-    """What `distill.reports.gold_types` finds in the first questions."""
+    told: str = ""
+    """This and `wrongly_typed`: what `distill.reports.gold_faults` finds in the first questions."""
     correct_alone: Mapping[str, int]
     """Correct traces that a rule alone drops."""
     questions: Mapping[str, int]
@@ -72,12 +74,14 @@ def read_facts(
         """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
         WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
     ).fetchall()
+    samples = _first_samples(database, traces)
     return TraceFacts(
         recipe=recipe,
         funnel=funnel,
         teachers=teachers,
         same_text=_same_text(database, traces),
-        wrongly_typed=tuple(wrongly_typed(stated_types(_first_samples(database, traces)))),
+        wrongly_typed=tuple(wrongly_typed(stated_types(samples))),
+        told=told_answers(samples),
         correct_alone=dict(alone),
         unseen={
             hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
@@ -91,7 +95,9 @@ def read_facts(
 
 _TEACHERS = """
     SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,
-        count(*) FILTER (outcome LIKE 'truncated%') AS cut,
+        count(*) FILTER (outcome LIKE 'truncated%') AS cut, count(*) FILTER (refusal) AS declined,
+        count(language_differs) AS spoken,
+        count(*) FILTER (language_differs AND language <> 'en') AS foreign_language,
         count(*) FILTER (outcome = 'complete' AND NOT format_valid) AS unformed,
         count(*) FILTER (outcome = 'complete' AND NOT has_reasoning) AS untold,
         count(*) FILTER (outcome = 'complete' AND answer_verdict IS NOT NULL) AS judged,
@@ -140,7 +146,7 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
     return same, len(refused)
 
 
-def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Iterable[Sample]:
+def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Collection[Sample]:
     rows = database.execute("SELECT sample_id FROM decisions ORDER BY id LIMIT ?", [_LOOKED_AT]).fetchall()
     return traces.samples_of({name for (name,) in rows}).values()
 

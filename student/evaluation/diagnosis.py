@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Finding, is_above, share
-from distill.reports.gold_types import wrongly_typed
+from distill.reports.gold_faults import wrongly_typed
 from student.inference.reply_metrics import Prediction
 
 MANY: Final = 0.1
 """Share of replies that are cut off or have a wrong form."""
 SAME_TEXT: Final = 0.2
+UNDECIDED: Final = 0.2
+"""Share of replies that the judge cannot compare with their gold answers; some one in ten is usual."""
+PLAIN: Final = 0.5
 LOOK: Final = 0.05
 """Points of accuracy that the images must be able to give."""
 WEAK: Final = 0.5
@@ -43,12 +47,44 @@ class StudentFacts:
     replies: Sequence[Prediction]
     learned_tokens: float | None
     """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
+    learned_domains: frozenset[str] = frozenset()
+    """Domains of the traces that this stage learned from; empty where they are not known."""
+    plain_images: tuple[int, int] = (0, 0)
+    """How many of the first images of the questions are of one colour, and how many were looked at."""
 
 
 def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
-    faults = [*_judging(facts), *_form(facts), *_collapse(facts), *_sight(facts), *_length(facts)]
+    of_data = [*_images(facts), *_judging(facts), *_domains(facts)]
+    sight = [] if of_data else _sight(facts)
+    faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)]
     return faults or [*_worse(facts)] or [_verdict(facts)]
+
+
+def _images(facts: StudentFacts) -> Iterator[Finding]:
+    plain, looked_at = facts.plain_images
+    if is_above(plain, looked_at, PLAIN):
+        yield Finding(
+            name="test_images_plain",
+            problem=f"{share(plain, looked_at)} of the first test images are of one colour and show nothing",
+            change=f"data.{facts.recipe.eval.data}: its image column or images_root; look at the files",
+        )
+
+
+def _domains(facts: StudentFacts) -> Iterator[Finding]:
+    """Domains of the questions of which the student learned nothing."""
+    asked = Counter(reply["domain"] for reply in facts.replies)
+    if not facts.learned_domains & asked.keys():
+        return
+    for domain in sorted(asked.keys() - facts.learned_domains):
+        right = sum(reply["domain"] == domain and reply["verdict"] == "correct" for reply in facts.replies)
+        if asked[domain] >= FEWEST:
+            yield Finding(
+                name="domain_unlearned",
+                problem=f"The dataset has no trace of the domain {domain!r}, but the test has "
+                f"{share(asked[domain], len(facts.replies))}; {facts.arm} is right in {share(right, asked[domain])}",
+                change=f"data.{ASKED}: add questions of this domain, or test without them",
+            )
 
 
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
@@ -58,6 +94,7 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
     if problems := list(wrongly_typed(golds)):
         yield from (Finding(name="answer_type", problem=problem, change=change) for problem in problems)
         return
+    undecided = [reply for reply in facts.replies if reply["verdict"] == "undecided"]
     same = [
         reply
         for reply in facts.replies
@@ -71,6 +108,15 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
             problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have the very text of the gold "
             f"answer, and the judge refuses them as {kind}",
             change=change,
+        )
+    elif is_above(len(undecided), len(facts.replies), UNDECIDED):
+        one = undecided[0]
+        yield Finding(
+            name="replies_undecided",
+            problem=f"The judge cannot decide on {share(len(undecided), len(facts.replies))} replies of {facts.arm}, "
+            f"such as {one['answer'][:40]!r} for the gold answer {one['gold'][0][:60]!r}",
+            change=f"data.{facts.recipe.eval.data}: gold answers as short as the student's, or their answer_type",
+            certainty="likely",
         )
 
 
@@ -152,6 +198,9 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
 
 
 def _length(facts: StudentFacts) -> Iterator[Finding]:
+    stage = next((each for each in facts.recipe.stages if each.name == facts.metrics.get("stage")), None)
+    if stage is not None and stage.replay:
+        return  # the mean of what it learned is over replayed rows, too, which are often short
     lengths = [reply["rationale_tokens"] for reply in facts.replies if reply.get("rationale_tokens")]
     if len(lengths) < FEWEST or not facts.learned_tokens:
         return

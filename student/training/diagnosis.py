@@ -10,7 +10,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import Stage, lineage
+from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.reports.findings import Certainty, Finding, share
 
 FEW_STEPS: Final = 20
@@ -28,6 +28,10 @@ OVERFITTED: Final = 1.1
 LEFT_OUT: Final = 0.1
 INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
+PASSES: Final = 20
+"""A student that has seen each row more often than this knows the rows by heart."""
+REPLAYED: Final = 0.7
+"""Share of the tokens above which replayed sources leave too little of a stage's own rows."""
 _DROPPED: Final = "dropped_"
 
 
@@ -52,7 +56,7 @@ def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, 
 def diagnose(facts: StageFacts) -> list[Finding]:
     """Everything that is to be said: what settings make impossible, then what the loss shows."""
     of_loss = _loss if facts.stage.preference is None else _preference
-    faults = [*_settings(facts), *_left_out(facts), *of_loss(facts), *_overfitting(facts)]
+    faults = [*_settings(facts), *_left_out(facts), *_passes(facts), *of_loss(facts), *_overfitting(facts)]
     if faults or not facts.log:
         return faults
     if facts.stage.preference is not None:
@@ -89,6 +93,13 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             "the student cannot see",
             change=f'{_key(facts, "train")}: add "projector", or start from a stage that trains it',
         )
+    if learns_rationales(stage) and not any("language" in each.train for each in before):
+        yield Finding(
+            name="language_frozen",
+            problem="No stage trains the language model, which writes the rationales: the student does not learn to "
+            "reason",
+            change=f'{_key(facts, "train")}: add "language"',
+        )
     weights = {"rationale": loss.rationale, "answer": loss.answer, "format": loss.format}
     unlearned = [name for name, weight in weights.items() if not weight]
     if stage.target == "answer":
@@ -113,6 +124,30 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
             change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
             if 2 * dropped.get("too_long", 0) > left_out
             else "",
+        )
+
+
+def _passes(facts: StageFacts) -> Iterator[Finding]:
+    """Own rows that are seen too often, or hardly at all."""
+    passes = facts.log[-1]["epoch"] if facts.log else 0.0
+    own = facts.counts.get("rows", 0) - facts.counts.get("replayed", 0)
+    if passes > PASSES:
+        limit = facts.stage.limit
+        key = _key(facts, "limit" if limit else _length_key(facts.stage))
+        yield Finding(
+            name="few_rows",
+            problem=f"The stage sees each of its {own:,} own rows {passes:.0f} times: it knows them by heart",
+            certainty="likely",
+            change=f"{key}, now {limit:,}: leave it out" if limit else f"{key}: train shorter, or on more rows",
+        )
+    if (replayed := sum(facts.stage.replay.values())) > REPLAYED:
+        shares = ", ".join(f"{name} {100 * part:.0f} %" for name, part in facts.stage.replay.items())
+        yield Finding(
+            name="replay_heavy",
+            problem=f"Replayed sources have {100 * replayed:.0f} % of the tokens, and the stage makes {passes:.1f} "
+            f"passes over its {own:,} own rows",
+            certainty="likely",
+            change=f"{_key(facts, 'replay')}, now {shares}: lower the shares; 0.1 to 0.4 in all is usual",
         )
 
 

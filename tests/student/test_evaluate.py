@@ -69,13 +69,13 @@ def test_learned_replies_are_as_long_as_those_of_the_rows_that_came(trained: Pat
     larger = load(trained / "recipe.toml", {"stages.reason.batch_size": "64"})  # than the stage has rows
     monkeypatch.setattr(evaluation.diagnosis, "diagnose", lambda facts: [facts])
     metrics = {"arms": {"distilled": {"stage": "reason"}}, "deltas": {}}
-    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []})
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [])
     assert facts.learned_tokens == manifest.tokens["response"] / 16
     counts = {
         name: count for name, count in manifest.counts.items() if name != "responses"
     }  # as earlier versions did
     monkeypatch.setattr(evaluation.Manifest, "read", lambda folder: replace(manifest, counts=counts))
-    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []})
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [])
     assert facts.learned_tokens is None
 
 

@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from huggingface_hub import constants
+from PIL import Image
 
 from distill.artifacts.manifest import Manifest, flatten
 from distill.checks import context, filtering, hub, machine, sources, student, teachers
@@ -83,15 +85,55 @@ def test_what_a_part_of_a_source_lacks_is_a_warning_that_says_how_much_was_read(
 
 
 def test_gold_answers_of_another_type_than_stated_are_a_warning_before_they_are_judged(tmp_path: Path) -> None:
-    rows = [{"question": f"What is {n}?", "answer": str(n), "answer_type": "date"} for n in range(30)]
+    rows = [{"question": f"Number {n}?", "answer": str(n + 100), "answer_type": "date"} for n in range(30)]
     path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
-    (warned,) = results(path, sources.check_stated_types, state="warning")
+    (warned,) = results(path, sources.check_gold_faults, state="warning")
     assert (
         warned.key == "data.questions.answer_type" and "(30 of 30) gold answers of the type 'date'" in warned.message
     )
     some = [{**row, "answer_type": "date" if n < 15 else "number"} for n, row in enumerate(rows)]
     path = write(tmp_path, {"questions": some}, teachers=[TEACHER])
-    assert not results(path, sources.check_stated_types, state="warning")  # 15 are too few to tell
+    assert not results(path, sources.check_gold_faults, state="warning")  # 15 are too few to tell
+
+
+def test_questions_that_name_their_answers_are_a_warning(tmp_path: Path) -> None:
+    rows = [{"question": f"What is it? It is {n}.", "answer": str(n)} for n in range(30)]
+    path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
+    (warned,) = results(path, sources.check_gold_faults, state="warning")
+    assert warned.key == "data.questions.columns.question" and "contain their gold answer" in warned.message
+
+
+def test_images_of_one_colour_are_a_warning(tmp_path: Path) -> None:
+    rows = [{"question": f"Number {n}?", "image": f"{n}.png"} for n in range(40)]
+    path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
+    path.write_text(path.read_text().replace('image = ""', 'image = "image"'))
+    for n in range(40):
+        shade = np.random.default_rng(n).integers(205, 208, (9, 9, 3), dtype=np.uint8)
+        Image.fromarray(shade).save(tmp_path / f"{n}.png")
+    (warned,) = results(path, sources.check_images_show_something, state="warning")
+    assert "40 of the first 40 images are of one colour" in warned.message
+    for n in range(20):
+        Image.effect_noise((9, 9), 90).save(tmp_path / f"{n}.png")
+    assert not results(path, sources.check_images_show_something, state="warning")
+
+
+def test_a_domain_of_the_evaluation_that_no_stage_learns_is_a_warning(tmp_path: Path) -> None:
+    charts = [{"question": f"Bar {n}?", "domain": "charts", "answer": "1"} for n in range(25)]
+    learn = {"name": "reason", "data": "traces", "train": ["language"], "max_steps": 1}
+    parts: dict[str, Any] = {"teachers": [TEACHER], "student": STUDENT, "stages": [learn], "eval": {"data": "test"}}
+    path = write(tmp_path, {"questions": questions(30), "test": [*charts, *questions(30)]}, **parts)
+    (warned,) = results(path, sources.check_domains, state="warning")
+    assert "25 of 55 rows are of the domain 'charts'" in warned.message
+    path = write(tmp_path, {"questions": [*charts, *questions(30)], "test": charts}, **parts)
+    assert not results(path, sources.check_domains, state="warning")
+
+
+def test_a_stage_of_little_else_than_replayed_rows_is_a_warning(tmp_path: Path) -> None:
+    stage = {**REASON, "replay": {"captions": 0.9}}
+    rows = [{"question": "What?", "answer": "1"}] * 2
+    path = write(tmp_path, {"questions": rows, "captions": rows}, student=STUDENT, stages=[stage])
+    (warned,) = results(path, sources.check_stage_rows, state="warning")
+    assert warned.key == "stages.reason.replay" and "90 % of the tokens" in warned.message
 
 
 def test_questions_in_another_spelling_are_a_warning_before_they_are_paid_twice(tmp_path: Path) -> None:

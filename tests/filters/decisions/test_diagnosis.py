@@ -19,7 +19,9 @@ from filters.decisions.diagnosis import diagnose
 from filters.decisions.diagnosis_facts import TraceFacts, UnseenValues, _asked_twice
 from filters.decisions.funnel import Funnel
 
-SETTINGS = '[filter]\nsignals = ["answer", "format", "agreement", "question", "duplicates"]\n'
+SETTINGS = """[filter]
+signals = ["answer", "format", "agreement", "question", "duplicates", "refusal", "language"]
+"""
 Edit = Callable[[Sample, Trace], Trace]
 Asked = Callable[[list[Sample]], list[Sample]]
 
@@ -75,6 +77,18 @@ def untagged(_: Sample, written: Trace) -> Trace:
     return replace(written, reasoning="", answer=text, text=text)
 
 
+def declined(_: Sample, written: Trace) -> Trace:
+    text = "I'm sorry, but I can't help with identifying what is shown in this image."
+    return wrong(written, text) if written.teacher == "brief" else written
+
+
+def chinese(_: Sample, written: Trace) -> Trace:
+    if written.teacher != "brief":
+        return written
+    reasoning = f"我们先仔细看一下这张图片，然后一步一步地计算图片里面所有的点，每一行都看得清楚。{written.id}"
+    return replace(written, reasoning=reasoning, text=f"<think>{reasoning}</think>{written.answer}")
+
+
 def agreed(one: Sample, written: Trace) -> Trace:
     return written if one.question.endswith("number 3?") else wrong(written, str(int(written.answer) + 20))
 
@@ -89,11 +103,14 @@ def split_votes(_: Sample, written: Trace) -> Trace:
         ("traces_cut", cut, "teachers.brief.sampling.max_tokens"),
         ("teacher_format", untagged, "teachers.brief.reasoning"),
         ("teacher_wrong", lambda one, t: wrong(t, "99") if t.teacher == "brief" else t, 'name = "brief"'),
+        ("teacher_declines", declined, "teachers.brief.prompt"),
+        ("teacher_language", chinese, "teachers.brief.system"),
     ],
 )
 def test_a_teacher_with_a_fault_is_named_with_its_line(tmp_path: Path, name: str, edit: Edit, key: str) -> None:
     finding = diagnosed(tmp_path, edit)[0]
-    assert finding["name"] == name and key in finding["change"] and finding["certainty"] == "certain"
+    certainty = "likely" if name == "teacher_language" else "certain"  # the user may wish it
+    assert finding["name"] == name and key in finding["change"] and finding["certainty"] == certainty
 
 
 def test_teachers_that_agree_on_other_answers_than_gold_point_at_images_or_gold(tmp_path: Path) -> None:
@@ -130,6 +147,23 @@ def typed(answer_type: str) -> Asked:
 def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path: Path) -> None:
     (finding,) = diagnosed(tmp_path, asked=typed("date"))
     assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
+
+
+def test_gold_answers_that_stand_in_their_questions_are_found(tmp_path: Path) -> None:
+    def told(asked: list[Sample]) -> list[Sample]:
+        return [sample(f"{one.question} (answer: {one.answers[0]})", *one.answers) for one in asked]
+
+    (finding,) = diagnosed(tmp_path, asked=told)
+    assert finding["name"] == "answer_in_question" and "100 % (60 of 60) questions contain" in finding["problem"]
+
+
+@pytest.mark.parametrize("question", ["Is it a tree or a house?", "A: tree, B: house?"])
+def test_questions_whose_words_or_options_hold_some_answers_are_no_fault(tmp_path: Path, question: str) -> None:
+    def asked(plain: list[Sample]) -> list[Sample]:
+        golds, options = ("tree", "house", "both", "none"), ([], ["tree", "house"])
+        return [sample(f"{question} {n}", golds[n % 4], options=options[n % 2]) for n in range(len(plain))]
+
+    assert "answer_in_question" not in [each["name"] for each in diagnosed(tmp_path, asked=asked)]
 
 
 def spelt(asked: list[Sample]) -> list[Sample]:
@@ -205,6 +239,9 @@ SOUND = {
     "asked": 60,
     "complete": 60,
     "cut": 0,
+    "declined": 0,
+    "spoken": 60,
+    "foreign_language": 0,
     "unformed": 0,
     "untold": 0,
     "judged": 60,

@@ -48,6 +48,25 @@ def of_training(folder: Path, losses: list[dict[str, Any]], text: str = STAGE, m
 FALLING = [2.0, 1.5, 1.1, 0.9, 0.7, 0.6, 0.55, 0.5]
 
 
+def test_rows_that_are_seen_too_often_or_hardly_at_all_are_named(tmp_path: Path) -> None:
+    assert of_training(tmp_path, log(*FALLING, epoch=19.0)) == ["learned"]
+    assert of_training(tmp_path, log(*FALLING, epoch=60.0)) == ["few_rows"]
+    recipe = read(tmp_path, STAGE, "limit = 12\nreplay = { test = 0.97 }\n")
+    counts = {"rows": 40, "replayed": 28}
+    facts = of_stage.StageFacts(
+        recipe=recipe, stage=recipe.stages[0], log=log(*FALLING, epoch=60.0), counts=counts, measured=[]
+    )
+    few, heavy = of_stage.diagnose(facts)
+    assert "each of its 12 own rows 60 times" in few.problem and few.change.startswith("stages.reason.limit, now 12")
+    assert heavy.name == "replay_heavy" and "97 % of the tokens" in heavy.problem and "test 97 %" in heavy.change
+
+
+def test_a_language_model_that_no_stage_trains_is_named(tmp_path: Path) -> None:
+    frozen = STAGE.replace('["projector", "language"]', '["projector"]')
+    assert of_training(tmp_path, log(*FALLING), frozen)[0] == "language_frozen"
+    assert of_training(tmp_path, log(*FALLING), frozen.replace('data = "traces"', 'data = "test"')) == ["learned"]
+
+
 @pytest.mark.parametrize(
     ("losses", "name"),
     [
@@ -118,6 +137,7 @@ def replies(count: int = 60, **fields: Any) -> list[dict[str, Any]]:
             "answer": str(n % 9) if n % 4 else "77",
             "gold": [str(n % 9)],
             "answer_type": "number",
+            "domain": "scenes",
             "truncated": False,
             "well_formed": True,
             "reasoning": "I count.",
@@ -136,7 +156,11 @@ ABOVE = {"answers": {"delta": 0.1, "ci95": [0.05, 0.15]}}
 
 
 def found_of_student(
-    folder: Path, said: list[dict[str, Any]], deltas: dict[str, Any] = ABOVE, **metrics: Any
+    folder: Path,
+    said: list[dict[str, Any]],
+    deltas: dict[str, Any] = ABOVE,
+    seen: dict[str, Any] = {},  # noqa: B006
+    **metrics: Any,
 ) -> list[Finding]:
     facts = of_replies.StudentFacts(
         recipe=read(folder, STAGE, "[eval]\nmax_new_tokens = 64\n"),
@@ -145,6 +169,7 @@ def found_of_student(
         deltas=deltas,
         replies=said,
         learned_tokens=40.0,
+        **seen,
     )
     return of_replies.diagnose(facts)
 
@@ -163,10 +188,45 @@ CUT = {"truncated": lambda n: n % 2 == 0, "well_formed": lambda n: n % 2 == 1}
         ({"verdict": "undecided", "answer": lambda n: str(n % 9)}, "answer_type"),
         ({"answer_type": "date"}, "answer_type"),
         ({"rationale_tokens": 90}, "long_rationales"),
+        ({"verdict": lambda n: "correct" if n % 2 else "undecided"}, "replies_undecided"),
     ],
 )
 def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: dict[str, Any], name: str) -> None:
     assert of_student(tmp_path, replies(**fields)) == [name]
+
+
+def test_rationales_longer_than_replayed_rows_are_no_fault(tmp_path: Path) -> None:
+    said = replies(rationale_tokens=90)
+    assert of_student(tmp_path, said, stage="reason") == ["long_rationales"]
+    replayed = read(tmp_path, STAGE, "replay = { test = 0.2 }\n")
+    facts = of_replies.StudentFacts(
+        recipe=replayed,
+        arm="distilled",
+        metrics={"accuracy": 0.75, "ci95": [0.63, 0.84], "stage": "reason"},
+        deltas=ABOVE,
+        replies=said,
+        learned_tokens=40.0,
+    )
+    assert [finding.name for finding in of_replies.diagnose(facts)] == ["student"]
+
+
+def test_test_images_of_one_colour_are_found_before_what_they_bring_about(tmp_path: Path) -> None:
+    (found,) = found_of_student(tmp_path, replies(), seen={"plain_images": (50, 60)})
+    assert found.name == "test_images_plain" and found.problem.startswith("83 % (50 of 60) of the first test images")
+    (found,) = found_of_student(tmp_path, replies(), seen={"plain_images": (20, 60)})
+    assert found.name == "student"
+
+
+def test_a_domain_of_the_questions_that_no_trace_has_is_named(tmp_path: Path) -> None:
+    said = replies(domain=lambda n: "digits" if n % 2 else "scenes")
+    (found,) = found_of_student(tmp_path, said, seen={"learned_domains": frozenset({"scenes"})})
+    assert found.name == "domain_unlearned"
+    assert (
+        "domain 'digits', but the test has 50 % (30 of 60); distilled is right in 100 % (30 of 30)" in found.problem
+    )
+    for known in (frozenset({"scenes", "digits"}), frozenset({"named otherwise"}), frozenset()):
+        (found,) = found_of_student(tmp_path, said, seen={"learned_domains": known})
+        assert found.name == "student"
 
 
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:

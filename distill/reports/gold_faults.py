@@ -1,5 +1,6 @@
-"""Gold answers that do not look like the answer type that their rows state."""
+"""Faults of most gold answers of a source: of another type than their rows state, or named by their questions."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -9,6 +10,8 @@ from distill.types import Sample
 
 MOST: Final = 0.5
 """Above this share it is the type that is wrong, and not an answer of an odd form."""
+TOLD: Final = 0.8
+"""Above this share of questions name their answer; "Is the tree or the house taller?" does so rightly."""
 
 
 def stated_types(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
@@ -28,3 +31,19 @@ def wrongly_typed(golds: Iterable[tuple[str, str]]) -> Iterator[str]:
                 f"{share(len(unlike), len(answers))} gold answers of the type {answer_type!r} do not look like one, "
                 f"such as {unlike[0][:80]!r}"
             )
+
+
+def told_answers(samples: Iterable[Sample]) -> str:
+    """A sentence where nearly all questions name their gold answer; empty otherwise. Options may name it."""
+    asked = [each for each in samples if each.answers and not each.options]
+    told = [each for each in asked if _names(each.question, each.answers[0])]
+    if not is_above(len(told), len(asked), TOLD):
+        return ""
+    return (
+        f"{share(len(told), len(asked))} questions contain their gold answer, such as {told[0].answers[0][:40]!r} in "
+        f"{told[0].question[-80:]!r}: they can be answered without the image"
+    )
+
+
+def _names(question: str, answer: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(answer.strip().casefold())}(?!\w)", question.casefold()) is not None
