@@ -11,7 +11,7 @@ import copy
 import functools
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,8 @@ class Memory:
     optimizer: int
     checkpoint: int
     """Not on the device: what a checkpoint takes on disk, and in host memory while it is written."""
-    plain: MicroBatchMemory
-    """Without gradient checkpointing."""
-    checkpointed: MicroBatchMemory
+    micro_batch: Callable[[bool], MicroBatchMemory]
+    """Without gradient checkpointing, and with it: measured when it is asked for, in a second each."""
     tower_per_patch: int
     """While the tower works, before the language model begins."""
     kept_per_patch: int
@@ -79,7 +78,7 @@ class Memory:
 
     def needed(self, *, tokens: float, patches: float, checkpointing: bool) -> int:
         """The peak in bytes for micro-batches of `tokens`, padding included, and `patches` of images."""
-        step = (self.checkpointed if checkpointing else self.plain).at(tokens)
+        step = self.micro_batch(checkpointing).at(tokens)
         return int(self.static + self.kept_per_patch * patches + max(step, self.tower_per_patch * patches))
 
     def most_tokens(self, available: float, *, patches_per_token: float, checkpointing: bool) -> int:
@@ -97,7 +96,7 @@ class Memory:
 
 
 def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
-    """The memory of a stage with this student, which does not change; `stage` as in the recipe. About two seconds."""
+    """The memory of a stage with this student, which does not change; `stage` as in the recipe. Up to two seconds."""
     return of(prepared(model, parts, stage), parts, stage)
 
 
@@ -131,8 +130,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
         gradients=gradients,
         optimizer=optimizer,
         checkpoint=optimizer + sum(map(_bytes, trained)),
-        plain=_step(student, parts, tokens, checkpointing=False),
-        checkpointed=_step(student, parts, tokens, checkpointing=True),
+        micro_batch=functools.cache(lambda checkpointing: _step(student, parts, tokens, checkpointing=checkpointing)),
         # Of a block, alive at once: its input and its normed input, and the inner layer before and after its bend.
         tower_per_patch=2 * (sight.hidden_size + sight.intermediate_size) * size,
         kept_per_patch=(patch_values(tower) + sight.hidden_size) * size,
