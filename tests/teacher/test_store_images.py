@@ -1,19 +1,21 @@
 """`generate` and `filter` with rows and images in a store: the traces and the dataset of images on this machine."""
 
+import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pyarrow.parquet as pq
 import pytest
 import store_servers
 import stub_server
 from generate_world import World, asked_of, set_mode
 from PIL import Image
+from run_fixtures import short_report
 from store_servers import BUCKET, StoreFaults
 from store_worlds import dataset, lines_of, put_data, put_shards, small_world
 
@@ -24,6 +26,7 @@ from distill.units import image_shards
 from distill.units.stored_run import own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
 from filters.apply import apply
+from filters.report import page
 from filters.store_run import filter_in_store
 from teacher.agent import Agent
 from teacher.store_run import generate_in_store
@@ -32,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("short_report")
 RUN = f"s3://{BUCKET}/run"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with stub_server.serve(latency_s=0.03) as url:
         yield url
@@ -60,17 +63,27 @@ def bucket(endpoint: str) -> ObjectStore:
 def world(tmp_path: Path, url: str, endpoint: str) -> World:
     """Rows and images on this machine."""
     world = small_world(tmp_path / "world", url)
-    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nseal_s = 0.05\n'
+    world.head = '[engine]\nscratch = "scratch"\nunit_rows = 15\nseal_s = 0.05\n'
     world.head += store_servers.recipe_section(endpoint)
     world.head += "[generate]\npatience_s = 2.0"
     return world
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
+    """A run of these rows and images in a folder."""
+    world = small_world(tmp_path_factory.mktemp("finished"), url)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "write", short_report)
+        world.generate()
+        apply(world.recipe(), world.run)
+    return world.run
+
+
 @pytest.fixture
-def plain(world: World) -> World:
-    """A finished run of these rows and images in a folder."""
-    world.generate()
-    apply(world.recipe(), world.run)
+def plain(world: World, finished: Path) -> World:
+    """The same, for one test."""
+    shutil.copytree(finished, world.run)
     return world
 
 
@@ -229,7 +242,7 @@ def test_an_agent_that_is_killed_while_it_reads_images_costs_nothing(
             killed.wait(60)
 
     faults.wait_before = hold
-    command = [sys.executable, "-m", "distill", "generate", str(plain.recipe().path), "--run", RUN]
+    command = [forked.interpreter(), "-m", "distill", "generate", str(plain.recipe().path), "--run", RUN]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert reached.wait(60)
     process.kill()
@@ -266,8 +279,8 @@ def test_agents_share_a_run_on_a_store_of_images_and_outlive_a_killed_one(
     plain: World, bucket: ObjectStore, url: str, tmp_path: Path
 ) -> None:
     put_data(plain, bucket)
-    plain.head = plain.head.replace("seal_s", "lease_s = 2.0\nseal_s")
-    command = [sys.executable, "-m", "distill", "generate", str(plain.recipe().path), "--run", RUN]
+    plain.head = plain.head.replace("unit_rows = 15", "unit_rows = 8\nlease_s = 2.0")
+    command = [forked.interpreter(), "-m", "distill", "generate", str(plain.recipe().path), "--run", RUN]
     set_mode(url, "hold")
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     deadline = time.monotonic() + 120

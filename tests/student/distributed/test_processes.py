@@ -28,14 +28,14 @@ from student.train import train
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-STEPS = 30
+STEPS = 12
 # Projector and language model in full, embeddings tied to the head; passes of few rows, some without any image.
 WHOLE = worlds.stage(
     "whole",
     train='["projector", "language"]',
     steps=STEPS,
-    save=20,
-    more="micro_batch_tokens = 150\n[stages.validation]\nevery_steps = 15\nhold_out = 8\n"
+    save=8,
+    more="micro_batch_tokens = 150\n[stages.validation]\nevery_steps = 6\nhold_out = 8\n"
     'data = "test"\nquestions = 4\nmax_new_tokens = 8\nmetric = "loss"\nkeep = "best"\n',
 )
 # Adapters whose dropout draws random numbers at every step.
@@ -122,7 +122,7 @@ def test_two_processes_learn_and_measure_what_one_does_and_keep_the_same_best_we
     assert first.counts == second.counts and first.tokens == second.tokens and first.inputs == second.inputs
     assert first.fingerprint == second.fingerprint
     measured = [list(read_jsonl(world / run / "train" / "whole" / "validation.jsonl")) for run in ("run", name)]
-    assert [line["step"] for line in measured[1]] == [15, STEPS]
+    assert [line["step"] for line in measured[1]] == [6, STEPS]
     for key in ("loss", "n", "accuracy", "mean_tokens", "token_accuracy"):
         assert [line[key] for line in measured[1]] == pytest.approx([line[key] for line in measured[0]], abs=1e-3)
 
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_what_accelerate_launched_and_sharded_with_a_checkpoint_and_
             *(sys.executable, "-m", "accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2"),
             *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
             *("--main_process_ip", "127.0.0.1", "--main_process_port", "0", "-m", "distill"),
-            *command(world, run, steps=100_000),
+            *command(world, run, steps=2_000),
         ],
         cwd=ROOT,
         env=ENVIRONMENT | {"PYTHON_EXEC": str(forked.interpreter())},  # what the launcher starts
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_what_accelerate_launched_and_sharded_with_a_checkpoint_and_
     assert child.stderr is not None
     try:
         shown = next(line for line in child.stderr if line.startswith("train whole"))
-        assert "1/100,000 steps" in shown
+        assert "1/2,000 steps" in shown
         os.killpg(child.pid, signal.SIGINT)
         _, said = child.communicate(timeout=60)
         # Its end of the pipe is closed, so no process is left that could write.
@@ -260,7 +260,7 @@ main()
 def test_sigterm_ends_all_processes_at_one_step_with_a_checkpoint_and_one_message(world: Path):
     run = world / "terminated"
     shutil.copytree(world / "run" / "filter", run / "filter")
-    ended = forked.run(TERMINATED, *command(world, run, steps=100_000), ranks=2)
+    ended = forked.run(TERMINATED, *command(world, run, steps=100), ranks=2)
     assert all(ended.codes), ended.stderr
     assert_stopped_with_one_checkpoint_and_one_message(run, ended.stderr)
 
