@@ -165,7 +165,8 @@ class ResultWriter:
         return findings.chosen(diagnosis.diagnose(facts))
 
     def _database(self) -> duckdb.DuckDBPyConnection:
-        return decide.database(self.tables, self.folder / DECISIONS, threads=self.workers.count)
+        samples, threads = self.traces.sample_file, self.workers.count
+        return decide.database(self.tables, self.folder / DECISIONS, threads=threads, samples=samples)
 
 
 def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:

@@ -57,7 +57,10 @@ from distill.units.stored_run import pull_generate
 ROWS, SEAL_S, LATENCY_S, TRACES = 20, 0.3, 1.0, 2
 EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 COMMAND = "import sys, time; sys.argv[0] = 'distill'; {patch}; from distill.cli import main; main()"
-RACE = "from distill.units import agent_record; agent_record.AgentRecord.claim = lambda *_: True"
+RACE = (
+    "from distill.units.agent_record import AgentRecord; "
+    "AgentRecord.claim = lambda agent, work, *_, **__: agent._claimed.setdefault(work, 1)"
+)
 CLOCK = "clock = time.time; time.time = lambda: clock() + {shift}"
 VERSION = "from importlib import metadata; metadata.version = lambda name: '0.0.0'"
 

@@ -261,18 +261,27 @@ def locked(run: Path) -> Iterator[None]:
     with storage_errors(run):
         make_folder(run)
         file = _lock_of(run)
-        if os.fstat(file.fileno()).st_nlink > 1 and not HIDES_LOCKED_BYTES:
-            with file:
-                (run / LOCK).unlink()  # a copy of the run by `cp -al` has this file, too
-            file = _lock_of(run)
     with file, _holder_noted(file):
         yield
 
 
 def _lock_of(run: Path) -> IO[bytes]:
-    file = (run / LOCK).open("ab", buffering=0)
-    lock_file(file, run, holder=run_holder(run))
-    return file
+    """The locked file of a run; where a copy of the run by `cp -al` has the same one, the run gets one of its own."""
+    path = run / LOCK
+    while True:
+        file = path.open("ab", buffering=0)
+        lock_file(file, run, holder=run_holder(run))
+        if HIDES_LOCKED_BYTES:
+            return file
+        locked_file = os.fstat(file.fileno())
+        with suppress(FileNotFoundError):
+            # Another process may have given the run a new one after this one was opened.
+            is_own = os.path.samestat(locked_file, path.stat())
+            if is_own and locked_file.st_nlink <= 1:
+                return file
+            if is_own:
+                path.unlink()
+        file.close()
 
 
 def lock_file(file: IO[bytes], path: Path, *, holder: str = "") -> None:

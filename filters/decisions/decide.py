@@ -94,9 +94,11 @@ def decide(
         raise faulty_expression(connection, expressions(conditions, select), error) from None
 
 
-def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database with the tables `signals` and `decisions`."""
-    return connect(tables, more={"decisions": decisions}, threads=threads)
+def database(
+    tables: Tables, decisions: Path, *, threads: int | None = None, **more: Path
+) -> duckdb.DuckDBPyConnection:
+    """A database with the tables `signals` and `decisions`, and more tables of Parquet files."""
+    return connect(tables, more={"decisions": decisions, **more}, threads=threads)
 
 
 def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:

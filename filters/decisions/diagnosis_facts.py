@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -11,7 +10,6 @@ from distill.recipe.recipe import Recipe
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
-from filters.tables.signal_database import closed_database, parquet_rows
 from filters.tables.trace_index import PlannedTraces
 
 SURE: Final = 0.8
@@ -61,13 +59,13 @@ class TraceFacts:
 def read_facts(
     recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, funnel: Funnel
 ) -> TraceFacts:
-    """The facts of a database with `signals` and `decisions`."""
+    """The facts of a database with `signals`, `decisions` and `samples`."""
     rows = database.execute(_TEACHERS)
     names = [column[0] for column in rows.description or ()][1:]
     teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
     ((asked, kept, leaked, doubled),) = database.execute(_QUESTIONS).fetchall()
     if "question" not in recipe.filter.signals:
-        doubled = _asked_twice(traces.sample_file)
+        ((doubled,),) = database.execute(_REPEATED).fetchall()
     answer = database.execute(_ANSWERS).fetchall()
     leaked_from = database.execute(_LEAKED_FROM).fetchall()
     alone = database.execute(
@@ -125,7 +123,11 @@ _REPEATED = r"""
     SELECT count(*) - count(DISTINCT hash(
         rtrim(regexp_replace(lower(trim(question)), '\s+', ' ', 'g'), ' .?!:;,…？！。'),
         list_transform(images, lambda image: image.sha256), meta))
-    FROM {samples}"""
+    FROM samples"""
+"""Questions that repeat another one about the same images, but for case, layout and closing punctuation.
+
+By the bytes of the images: the signal `question` also finds images that were saved again, and decodes each.
+"""
 # The majority of a question's answers may be another one than that of the selected trace.
 _ANSWERS = """
     SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
@@ -149,12 +151,3 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
 def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Collection[Sample]:
     rows = database.execute("SELECT sample_id FROM decisions ORDER BY id LIMIT ?", [_LOOKED_AT]).fetchall()
     return traces.samples_of({name for (name,) in rows}).values()
-
-
-def _asked_twice(samples: Path) -> int:
-    """Questions that repeat another one about the same images, but for case, layout and closing punctuation.
-
-    By the bytes of the images: the signal `question` also finds images that were saved again, and decodes each.
-    """
-    query = _REPEATED.format(samples=parquet_rows([samples]))
-    return int(closed_database(files=[samples]).execute(query).fetchall()[0][0])

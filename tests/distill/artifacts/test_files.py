@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from distill.artifacts import files
 from distill.artifacts.files import (
     atomic_path,
+    lock_file,
     locked,
     new_folder,
     run_holder,
@@ -68,6 +70,23 @@ def test_a_copy_of_a_run_by_hard_links_has_a_lock_of_its_own(tmp_path: Path) -> 
     copy.mkdir()
     os.link(first / ".lock", copy / ".lock")
     with locked(copy), locked(first), pytest.raises(BusyError, match="another process"), locked(copy):
+        pass
+
+
+def test_a_lock_file_that_was_replaced_after_it_was_opened_locks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def replaced_once(file: IO[bytes], run: Path, **holder: str) -> None:
+        if not calls:  # as another process does that finds it in a copy by hard links
+            (run / ".lock").unlink()
+            (run / ".lock").touch()
+        calls.append(run)
+        lock_file(file, run, **holder)
+
+    monkeypatch.setattr(files, "lock_file", replaced_once)
+    with locked(tmp_path), pytest.raises(BusyError, match="another process"), locked(tmp_path):
         pass
 
 
@@ -141,6 +160,7 @@ def test_appends_are_fsynced_in_groups(tmp_path: Path, monkeypatch: pytest.Monke
 WRITER = """
 import sys
 from pathlib import Path
+from typing import IO
 from distill.artifacts.journal import Journal
 journal = Journal(Path(sys.argv[1]), flush_interval_s=0.001)
 number = 0
@@ -236,6 +256,7 @@ def test_a_file_is_never_seen_half_written_even_when_its_writer_is_killed(tmp_pa
     program = """
 import sys
 from pathlib import Path
+from typing import IO
 from distill.artifacts.files import write_json
 print("ready", flush=True)
 for number in range(10**9):
@@ -262,6 +283,7 @@ for number in range(10**9):
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
+from typing import IO
 from distill.artifacts.files import write_bytes
 from distill.artifacts.journal import Journal
 from distill.errors import StorageError
@@ -321,6 +343,7 @@ def test_a_device_without_space_is_a_storage_error() -> None:
 LOCKER = """
 import sys, time
 from pathlib import Path
+from typing import IO
 from distill.artifacts.files import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)

@@ -16,8 +16,9 @@ from distill.stats.intervals import wilson
 from distill.types import ImageRef, Sample, Trace
 from filters.apply import apply
 from filters.decisions.diagnosis import diagnose
-from filters.decisions.diagnosis_facts import TraceFacts, UnseenValues, _asked_twice
+from filters.decisions.diagnosis_facts import _REPEATED, TraceFacts, UnseenValues
 from filters.decisions.funnel import Funnel
+from filters.tables.signal_database import Tables, connect
 
 SETTINGS = """[filter]
 signals = ["answer", "format", "agreement", "question", "duplicates", "refusal", "language"]
@@ -183,10 +184,10 @@ def test_a_question_about_other_images_or_options_is_no_repetition(tmp_path: Pat
     images = [ImageRef(sha256=f"{number:064x}", path=f"{number}.png") for number in range(3)]
     samples = [sample("What is it?", images=[image]) for image in images]
     samples += [sample("What is it?", images=images[:2]), sample("What is it?"), sample("What is it", options=["a"])]
-    write_samples(tmp_path / "samples.parquet", samples)
-    assert _asked_twice(tmp_path / "samples.parquet") == 0
-    write_samples(tmp_path / "samples.parquet", [*samples, sample("what IS it??", images=images[1:2])])
-    assert _asked_twice(tmp_path / "samples.parquet") == 1
+    for again, count in (([], 0), ([sample("what IS it??", images=images[1:2])], 1)):
+        write_samples(tmp_path / "samples.parquet", [*samples, *again])
+        database = connect(Tables(signals=()), more={"samples": tmp_path / "samples.parquet"})
+        assert database.execute(_REPEATED).fetchall() == [(count,)]
 
 
 def test_one_answer_in_most_traces_is_found(tmp_path: Path) -> None:
