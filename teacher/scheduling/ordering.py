@@ -49,10 +49,9 @@ class Lengths:
 class Window:
     """Hands samples of a source on, reordered within a window."""
 
-    def __init__(self, samples: Iterator[Sample], lengths: Lengths, size: int = WINDOW) -> None:
+    def __init__(self, samples: Iterator[Sample], lengths: Lengths) -> None:
         self._samples = samples
         self._lengths = lengths
-        self._size = size
         self.count = 0
         self._kinds: dict[Kind, deque[str]] = {}
         """The images (digest of the first, or the sample's id) of waiting questions by kind, in order."""
@@ -70,7 +69,7 @@ class Window:
         return self._current.popleft()
 
     def _refill(self) -> None:
-        while self.count < self._size and (sample := next(self._samples, None)) is not None:
+        while self.count < WINDOW and (sample := next(self._samples, None)) is not None:
             self.count += 1
             name = sample.images[0].sha256 if sample.images else sample.id
             group = self._groups.get(name)

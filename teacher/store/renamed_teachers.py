@@ -31,8 +31,12 @@ def copy_traces_of_renamed_teachers(
     """Copy what teachers have under other names to their folders; a sentence for each teacher that got something."""
     folders = {path.name: path for path in sorted(folder.glob("*/")) if trace_parts(path)}
     for position, teacher in enumerate(recipe.teachers):
-        others = [read_index(path, teacher) for name, path in folders.items() if name != teacher.name]
-        others = [other for other in others if _same_model(other, models[teacher.name])]
+        model = models[teacher.name]
+        others = [
+            read_index(path, teacher)
+            for name, path in folders.items()
+            if name != teacher.name and _holds_model(path, model)
+        ]
         if not others:
             continue
         recipe_so_far = recipe.model_copy(update={"teachers": recipe.teachers[: position + 1]})
@@ -45,11 +49,11 @@ def copy_traces_of_renamed_teachers(
             other.close()
 
 
-def _same_model(index: TraceIndex, model: Model) -> bool:
+def _holds_model(folder: Path, model: Model) -> bool:
     """Whether a trace of a folder comes from a model; the first one of each part is looked at."""
     return any(
         (record["model"], record["revision"]) == (model.name, model.revision)
-        for part in index.records
+        for part in trace_parts(folder)
         for record in islice(read_jsonl(part, check=trace_fault, on_damage=lambda _: None), 1)
     )
 

@@ -126,8 +126,8 @@ async def server_info(
     if status in (401, 403, 407):
         raise Failure(
             "refused_key",
-            f"{url} refuses the key (HTTP {status}: {excerpt(payload)}); set {where}.api_key_env to the name of the "
-            "environment variable that holds it",
+            f"{where}: {url} refuses the key (HTTP {status}: {excerpt(payload)}); set {where}.api_key_env to the name of "
+            "the environment variable that holds it",
         )
     if status == 404 and not url.endswith("/v1"):
         raise TeacherError(f"{where}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1")
@@ -135,15 +135,15 @@ async def server_info(
         problem = f"{address} has moved{moved}"
         if status in (301, 308):
             raise TeacherError(f"{where}.base_url: {problem}; set base_url to where the server is now")
-        raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
+        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers in place of the server")
     if status >= 500 or status in (402, 408, 425, 429):
-        raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
+        raise Failure("server_error", f"{where}: {url} answers HTTP {status}: {excerpt(payload)}")
     listed = parse_json(payload)
     if status == 200 and not isinstance(listed, dict | list):
         problem = f"{address} is no list of models, but begins with {excerpt(payload)[:80]!r}"
         if not url.endswith("/v1"):
             raise TeacherError(f"{where}.base_url = {url!r}: {problem}; it usually ends in /v1")
-        raise Failure("server_error", f"{problem}; a proxy or a log-in page answers in place of the server")
+        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers in place of the server")
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards, where)

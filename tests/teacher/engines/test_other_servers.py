@@ -15,9 +15,11 @@ from generate_world import World, asked_of
 
 from distill.errors import CircuitOpen, ModelError, TeacherError
 from distill.recipe.sections.eval import AnyStudent
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.remote_student import check_server
 from teacher.engines.http.server_info import find_served_name, parse_queue, proxy_of, same_model
 from teacher.messages.request import Model
+from teacher.store import renamed_teachers
 
 Pages = dict[str, tuple[int, str, bytes]]
 """By path: status, address that it leads to, body. Other paths end the connection without an answer."""
@@ -73,6 +75,15 @@ def test_an_address_that_has_moved_is_refused_before_anything_is_asked(status: i
             clients.answers(clients.teacher(url), [], patience_s=0.5)
         with pytest.raises(ModelError, match=r"set base_url to where the server is now"):
             asyncio.run(check_server("mine", student_at(url)))
+
+
+def test_a_page_in_the_place_of_the_list_of_models_is_no_server_of_a_student() -> None:
+    page = (200, "", b"<html>Log in</html>")
+    with (
+        pages({"/v1/models": page}) as url,
+        pytest.raises(ModelError, match=r"eval.*is no list of models, but begins"),
+    ):
+        asyncio.run(check_server("mine", student_at(url)))
 
 
 def test_a_log_in_page_is_an_outage_and_no_fault_of_a_row() -> None:
@@ -216,6 +227,24 @@ def test_a_renamed_teacher_buys_nothing_again(world: World) -> None:
     for name in ("two", "three"):
         folder = world.run / "generate" / name
         assert {record["teacher"] for part in folder.glob("part-*") for record in _lines(part)} == {name}
+
+
+def test_the_traces_of_another_model_are_not_read_for_those_of_a_renamed_teacher(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million traces of another teacher would be indexed at every start."""
+
+    def refuse(folder: Path, _: Teacher) -> None:
+        raise AssertionError(f"{folder} is read")
+
+    world.add_rows(2)
+    with stub_server.serve() as url:
+        world.add_teacher(url, "one")
+        world.add_teacher(url, "two", model="another", served_model="stub")
+        world.generate()
+        world.add_rows(1)
+        monkeypatch.setattr(renamed_teachers, "read_index", refuse)
+        assert world.generate().counts["complete"] == 6
 
 
 def _lines(part: Path) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from distill.recipe.sections.generate import Outcomes
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
+from teacher.scheduling import ordering
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.ordering import Lengths, Window, kind_of
 from teacher.scheduling.request_queue import RequestQueue
@@ -283,7 +284,8 @@ def test_the_kind_of_a_question_is_its_domain_its_answer_type_and_the_magnitude_
     assert kind_of(Sample(id="k", images=(), question="What is it? " * 10, domain="charts")) == ("charts", "", 7)
 
 
-def test_a_window_reads_no_further_ahead_than_its_size() -> None:
+def test_a_window_reads_no_further_ahead_than_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "WINDOW", 8)
     drawn: list[str] = []
 
     def source() -> Iterator[Sample]:
@@ -291,7 +293,7 @@ def test_a_window_reads_no_further_ahead_than_its_size() -> None:
             drawn.append(sample.id)
             yield sample
 
-    window = Window(source(), Lengths(), size=8)
+    window = Window(source(), Lengths())
     window.next()
     assert len(drawn) == 8
     for _ in range(9):
