@@ -126,8 +126,8 @@ async def server_info(
     if status in (401, 403, 407):
         raise Failure(
             "refused_key",
-            f"{where}: {url} refuses the key (HTTP {status}: {excerpt(payload)}); set {where}.api_key_env to the name of "
-            "the environment variable that holds it",
+            f"{where}: {url} refuses the key (HTTP {status}: {excerpt(payload)}); "
+            f"set {where}.api_key_env to the name of the environment variable that holds it",
         )
     if status == 404 and not url.endswith("/v1"):
         raise TeacherError(f"{where}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1")
