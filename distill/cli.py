@@ -31,11 +31,14 @@ _code: list[int] = []
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin again."""
-_NO_ROOM = ("can't start new thread", "not enough memory", "Out of Memory Error")
+_NO_ROOM = (
+    *("can't start new thread", "not enough memory", "Out of Memory Error"),
+    *("shared memory object", "raise your shared memory limit"),
+)
 """What Python, torch and DuckDB say in errors of their own kinds where memory or threads are limited."""
 _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
-    "(ulimit -v, ulimit -u, or that of the container), then run the same command again"
+    "(ulimit -v, ulimit -u, or those of the container and its /dev/shm), then run the same command again"
 )
 
 

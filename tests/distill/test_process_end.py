@@ -73,7 +73,13 @@ def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
     assert done.returncode == 0 and done.stdout.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("error", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
+@pytest.mark.parametrize(
+    "error",
+    [
+        *("MemoryError()", 'RuntimeError("can\'t start new thread")'),
+        'RuntimeError("unable to open shared memory object </torch_7_1> in read-write mode: Read-only file system")',
+    ],
+)
 def test_a_limit_of_memory_or_threads_is_one_message(error: str) -> None:
     script = (
         "import sys\ndef load(*_, **__):\n"
