@@ -64,6 +64,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("data", sources.check_gold_faults),
     ("data", sources.check_images_show_something),
     ("data", sources.check_domains),
+    ("data", sources.check_languages),
     ("stages", sources.check_stage_rows),
     ("student", student.check_checkpoints),  # before the checks that read files of the student
     ("filter.rules", filtering.check_rules),

@@ -15,6 +15,7 @@ from distill.recipe.sections.teachers import OCR_CUES
 from distill.reports.findings import FEWEST, is_above
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.reports.text_table import counted
+from filters.signals.families.language import UNKNOWN, guess_of
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
@@ -53,6 +54,11 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
                 yield context.hub.subset(f"{key}.subset", source.source, source.subset)
             check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
         return
+    roles = Counter(filter(None, source.columns.model_dump().values()))
+    if shared := [column for column, count in roles.items() if count > 1]:
+        yield warning(
+            f"{key}.columns", f"the column {shared[0]!r} has two roles", "name another column for one of them"
+        )
     survey = context.survey(name)
     if source.split != "train" and recipe.local(source.source).is_file():
         yield warning(
@@ -205,11 +211,16 @@ def check_images_show_something(context: CheckContext) -> Iterator[CheckResult]:
             )
 
 
+def _tested(context: CheckContext) -> Survey | None:
+    """The questions of the evaluation; None where there is none, or they cannot be read."""
+    name = context.recipe.eval.data
+    return context.readable(name) if name in context.uses else None
+
+
 def check_domains(context: CheckContext) -> Iterator[CheckResult]:
     """Every domain of the evaluation is in some source that a stage learns from."""
-    recipe, learned = context.recipe, Counter[str]()
-    tested = context.readable(recipe.eval.data) if recipe.eval.data in context.uses else None
-    for stage in recipe.stages:
+    tested, learned = _tested(context), Counter[str]()
+    for stage in context.recipe.stages:
         for name in (stage.data, *stage.replay):
             survey = context.readable(ASKED if name.partition(":")[0] == TRACES else name)
             if survey is None or not survey.whole:
@@ -224,6 +235,20 @@ def check_domains(context: CheckContext) -> Iterator[CheckResult]:
                 f"{count:,} {tested.of_rows(tested.samples)} are of the domain {domain!r}, and no stage learns it",
                 f"add rows of this domain to data.{ASKED}, or leave them out of the evaluation",
             )
+
+
+def check_languages(context: CheckContext) -> Iterator[CheckResult]:
+    """The evaluation asks in the language in which the student learns."""
+    asked, tested = context.readable(ASKED), _tested(context)
+    if asked is None or tested is None:
+        return
+    learned, spoken = (guess_of(" ".join(each.question for each in survey.kept)) for survey in (asked, tested))
+    if UNKNOWN not in (learned.language, spoken.language) and learned.excludes(spoken):
+        yield warning(
+            f"data.{tested.name}",
+            f"its questions are in the language {spoken.language!r}, those of data.{ASKED} in {learned.language!r}",
+            "test in the language that the student learns, or add questions of this language",
+        )
 
 
 def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:

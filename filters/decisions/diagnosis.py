@@ -17,6 +17,7 @@ MANY: Final = 0.2
 WEAK: Final = 0.3
 GOOD: Final = 0.5
 """A teacher with a smaller share of correct answers is weak; one with a larger share is good."""
+LAX: Final = 0.2
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
@@ -28,6 +29,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     """All findings, in the order of causes: an earlier one may explain a later one."""
     faults = [
         *_failed_signals(facts),
+        *_settings(facts),
         *_teachers(facts),
         *_hints(facts),
         *_gold(facts),
@@ -58,6 +60,23 @@ def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
                 certainty="certain",
                 change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
             )
+
+
+def _settings(facts: TraceFacts) -> Iterator[Finding]:
+    """Settings under which wrong answers count as right, or right traces for nothing."""
+    tolerance, selected = facts.recipe.filter.answer.relative_tolerance, facts.funnel.total["selected"]
+    if tolerance > LAX:
+        yield Finding(
+            name="tolerance",
+            problem=f"A number counts as right when it is up to {100 * tolerance:.0f} % away from the gold answer",
+            change=f"filter.answer.relative_tolerance, now {tolerance:g}: 0 to 0.05 is usual",
+        )
+    if is_above(facts.weightless, selected, MANY):
+        yield Finding(
+            name="weightless",
+            problem=f"{share(facts.weightless, selected)} selected traces have the weight 0: they teach nothing",
+            change=f'filter.select.weight, now "{facts.recipe.filter.select.weight}": an expression above 0',
+        )
 
 
 def _teachers(facts: TraceFacts) -> Iterator[Finding]:
@@ -129,6 +148,15 @@ def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
 
 def _hints(facts: TraceFacts) -> Iterator[Finding]:
     """Teachers that are shown the gold answer, and invent readings of the image that lead to it."""
+    if is_above(*facts.speaks_of_hint, MANY):
+        names = [teacher.name for teacher in facts.recipe.teachers if teacher.hinted]
+        yield Finding(
+            name="hints_told",
+            problem=f"{share(*facts.speaks_of_hint)} rationales of {', '.join(names)} speak of the answer that the "
+            "teacher was shown: the student learns to repeat an answer that it does not have",
+            change=f"teachers.{names[0] if names else 'NAME'}.prompt: ask it to reason as if it did not know the "
+            "answer; or leave out its hinted",
+        )
     hinted, others = facts.unseen.get(True), facts.unseen.get(False)
     if hinted is None:
         return
@@ -180,7 +208,7 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
             name="gold_or_images",
             problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
             "others the teachers agree on another answer: images or gold answers belong to other questions",
-            change=f"data.{ASKED}: its columns for image and answer; look at some traces with `distill view`",
+            change=f"data.{ASKED}: its columns for image, question and answer; look at traces with `distill view`",
             certainty="likely",
         )
     elif is_below(correct, judged, WEAK / 2):

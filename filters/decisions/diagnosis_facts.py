@@ -1,5 +1,6 @@
 """The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -44,6 +45,10 @@ class TraceFacts:
     wrongly_typed: tuple[str, ...] = ()
     told: str = ""
     """This and `wrongly_typed`: what `distill.reports.gold_faults` finds in the first questions."""
+    speaks_of_hint: tuple[int, int] = (0, 0)
+    """How many of the first rationales with a hint speak of the given answer, and how many there are."""
+    weightless: int = 0
+    """Selected traces whose weight is 0."""
     correct_alone: Mapping[str, int]
     """Correct traces that a rule alone drops."""
     questions: Mapping[str, int]
@@ -80,6 +85,8 @@ def read_facts(
         same_text=_same_text(database, traces),
         wrongly_typed=tuple(wrongly_typed(stated_types(samples))),
         told=told_answers(samples),
+        speaks_of_hint=_speaks_of_hint(database, traces),
+        weightless=database.execute(_WEIGHTLESS.format(weight=recipe.filter.select.weight)).fetchall()[0][0],
         correct_alone=dict(alone),
         unseen={
             hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
@@ -128,6 +135,14 @@ _REPEATED = r"""
 
 By the bytes of the images: the signal `question` also finds images that were saved again, and decodes each.
 """
+_WEIGHTLESS = """
+    SELECT count(*) FILTER (TRY_CAST(({weight}) AS DOUBLE) <= 0)
+    FROM signals JOIN decisions USING (id) WHERE selected"""
+_OF_HINT = re.compile(
+    r"\b(?:given|provided|stated|supplied|correct|reference|expected|known)\s+answer\b"
+    r"|\banswer\s+(?:is|was)\s+(?:already\s+)?(?:given|provided|stated|known)\b|\b(?:we|i)\s+(?:are|am|were|was)\s+told\b",
+    re.IGNORECASE,
+)
 # The majority of a question's answers may be another one than that of the selected trace.
 _ANSWERS = """
     SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
@@ -146,6 +161,12 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
         for trace in refused
     )
     return same, len(refused)
+
+
+def _speaks_of_hint(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
+    ids = database.execute("SELECT id FROM local WHERE hinted ORDER BY id LIMIT ?", [_LOOKED_AT]).fetchall()
+    hinted = list(traces.traces([name for (name,) in ids]))
+    return sum(_OF_HINT.search(trace.reasoning) is not None for trace in hinted), len(hinted)
 
 
 def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Collection[Sample]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.stages import learns_rationales, lineage
 from distill.reports.findings import FEWEST, Finding, is_above, share
 from distill.reports.gold_faults import wrongly_typed
 from student.inference.reply_metrics import Prediction
@@ -22,6 +23,8 @@ SAME_TEXT: Final = 0.2
 UNDECIDED: Final = 0.2
 """Share of replies that the judge cannot compare with their gold answers; some one in ten is usual."""
 PLAIN: Final = 0.5
+BARE: Final = 0.5
+HOT: Final = 1.0
 LOOK: Final = 0.05
 """Points of accuracy that the images must be able to give."""
 WEAK: Final = 0.5
@@ -55,10 +58,46 @@ class StudentFacts:
 
 def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
-    of_data = [*_images(facts), *_judging(facts), *_domains(facts)]
+    of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_domains(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)]
     return faults or [*_worse(facts)] or [_verdict(facts)]
+
+
+def _settings(facts: StudentFacts) -> Iterator[Finding]:
+    """Settings under which no student can show what it learned."""
+    recipe = facts.recipe
+    if recipe.stages and facts.metrics.get("stage") not in {stage.name for stage in recipe.stages}:
+        yield Finding(
+            name="no_trained_arm",
+            problem=f"No arm of the evaluation is a student that a stage of the recipe trained; {facts.arm} is none",
+            change=f'eval.arms: add one, such as distilled = "{recipe.stages[-1].name}"',
+            certainty="likely",
+        )
+    if recipe.eval.temperature > HOT:
+        yield Finding(
+            name="temperature",
+            problem=f"Replies are drawn at temperature {recipe.eval.temperature:g}: they are far from the likeliest",
+            change=f"eval.temperature, now {recipe.eval.temperature:g}: 0 (greedy) is usual",
+        )
+
+
+def _forgotten(facts: StudentFacts) -> Iterator[Finding]:
+    """Rationales that an earlier stage taught, and that a later one without rationales took away."""
+    name = facts.metrics.get("stage")
+    if name not in {stage.name for stage in facts.recipe.stages}:
+        return
+    *before, last = lineage(facts.recipe.stages, name)
+    taught = [stage.name for stage in before if learns_rationales(stage)]
+    bare = sum(not reply["reasoning"] for reply in facts.replies)
+    if taught and not learns_rationales(last) and is_above(bare, len(facts.replies), BARE):
+        yield Finding(
+            name="forgotten",
+            problem=f"{share(bare, len(facts.replies))} replies of {facts.arm} have no rationale: its last stage, "
+            f"{last.name}, has none to learn, and took away what {taught[-1]} taught",
+            change=f"stages.{last.name}: replay traces in it, lower its learning rate, or leave it out",
+            certainty="likely",
+        )
 
 
 def _images(facts: StudentFacts) -> Iterator[Finding]:
@@ -243,8 +282,9 @@ def _verdict(facts: StudentFacts) -> Finding:
         else:
             undecided.append((high - low, f"{name} ({points} [{low:+.0f}, {high:+.0f}])"))
     problem = _accuracy(facts) + (f", {' and '.join(better)}" if better else "")
+    more = f"data.{facts.recipe.eval.data}: some hundred questions" if len(facts.replies) < FEWEST else ""
     if not undecided:
-        return Finding(name="student", kind="good" if better else "open", problem=problem)
+        return Finding(name="student", kind="good" if better else "open", problem=problem, change=more)
     wide = max(width for width, _ in undecided) > 100 * WIDE
     return Finding(
         name="undecided",

@@ -30,6 +30,10 @@ INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
 PASSES: Final = 20
 """A student that has seen each row more often than this knows the rows by heart."""
+WEAK_ADAPTERS: Final = 0.1
+MOSTLY: Final = 0.8
+STOPPED: Final = 0.5
+"""A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
 REPLAYED: Final = 0.7
 """Share of the tokens above which replayed sources leave too little of a stage's own rows."""
 _DROPPED: Final = "dropped_"
@@ -56,7 +60,8 @@ def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, 
 def diagnose(facts: StageFacts) -> list[Finding]:
     """Everything that is to be said: what settings make impossible, then what the loss shows."""
     of_loss = _loss if facts.stage.preference is None else _preference
-    faults = [*_settings(facts), *_left_out(facts), *_passes(facts), *of_loss(facts), *_overfitting(facts)]
+    learning = [*_stopped(facts)] or [*of_loss(facts)]
+    faults = [*_settings(facts), *_left_out(facts), *_passes(facts), *learning, *_overfitting(facts)]
     if faults or not facts.log:
         return faults
     if facts.stage.preference is not None:
@@ -99,6 +104,20 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             problem="No stage trains the language model, which writes the rationales: the student does not learn to "
             "reason",
             change=f'{_key(facts, "train")}: add "language"',
+        )
+    if stage.lora is not None and (scale := stage.lora.alpha / stage.lora.rank) < WEAK_ADAPTERS:
+        yield Finding(
+            name="lora_scale",
+            problem=f"The adapters' output is scaled by alpha / rank = {scale:.3g}: they hardly change the student",
+            certainty="likely",
+            change=f"{_key(facts, 'lora.alpha')}, now {stage.lora.alpha}: twice the rank is usual",
+        )
+    if learns_rationales(stage) and stage.no_think > MOSTLY:
+        yield Finding(
+            name="no_think",
+            problem=f"{100 * stage.no_think:.0f} % of the traces are learned without their rationale: the student "
+            "does not learn to reason",
+            change=f"{_key(facts, 'no_think')}, now {stage.no_think:g}: 0 to 0.3 is usual",
         )
     weights = {"rationale": loss.rationale, "answer": loss.answer, "format": loss.format}
     unlearned = [name for name, weight in weights.items() if not weight]
@@ -148,6 +167,22 @@ def _passes(facts: StageFacts) -> Iterator[Finding]:
             f"passes over its {own:,} own rows",
             certainty="likely",
             change=f"{_key(facts, 'replay')}, now {shares}: lower the shares; 0.1 to 0.4 in all is usual",
+        )
+
+
+def _stopped(facts: StageFacts) -> Iterator[Finding]:
+    """Early stopping that came too early."""
+    validation, last = facts.stage.validation, facts.log[-1] if facts.log else {}
+    if validation is None or validation.patience is None or not last:
+        return
+    if last["step"] < STOPPED * last["steps"] and last["epoch"] < STOPPED:
+        yield Finding(
+            name="stopped_early",
+            problem=f"Early stopping ended the stage after {last['step']:,} of {last['steps']:,} steps, "
+            f"{last['epoch']:.2f} passes over its rows",
+            certainty="likely",
+            change=f"{_key(facts, 'validation.patience')}, now {validation.patience}: raise it, and measure more "
+            "questions, like those that the stage learns, less often",
         )
 
 

@@ -286,6 +286,11 @@ def _read_question(text: str) -> _QuestionLanguage:
     )
 
 
+def guess_of(text: str) -> Guess:
+    """The language of a text of any script."""
+    return guess_language(text, main_script(_count_unquoted_scripts(text)))
+
+
 def guess_language(text: str, script: str) -> Guess:
     """The only language of a script, or the most probable one of the text; `und` where none is probable enough."""
     if script in _BY_SCRIPT:

@@ -103,6 +103,13 @@ def test_questions_that_name_their_answers_are_a_warning(tmp_path: Path) -> None
     assert warned.key == "data.questions.columns.question" and "contain their gold answer" in warned.message
 
 
+def test_a_column_with_two_roles_is_a_warning(tmp_path: Path) -> None:
+    path = write(tmp_path, {"questions": questions(30)}, teachers=[TEACHER])
+    path.write_text(path.read_text().replace('image = ""', 'image = ""\nquestion = "domain"'))
+    warned, *_ = results(path, sources.source_check("questions"), state="warning")
+    assert warned.key == "data.questions.columns" and "'domain' has two roles" in warned.message
+
+
 def test_images_of_one_colour_are_a_warning(tmp_path: Path) -> None:
     rows = [{"question": f"Number {n}?", "image": f"{n}.png"} for n in range(40)]
     path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
@@ -126,6 +133,16 @@ def test_a_domain_of_the_evaluation_that_no_stage_learns_is_a_warning(tmp_path: 
     assert "25 of 55 rows are of the domain 'charts'" in warned.message
     path = write(tmp_path, {"questions": [*charts, *questions(30)], "test": charts}, **parts)
     assert not results(path, sources.check_domains, state="warning")
+
+
+def test_an_evaluation_in_another_language_is_a_warning(tmp_path: Path) -> None:
+    english = [{"question": f"How many red circles are there in picture {n}?", "answer": "1"} for n in range(20)]
+    german = [{"question": f"Wie viele rote Kreise gibt es auf dem Bild {n}?", "answer": "1"} for n in range(20)]
+    learn = {"name": "reason", "data": "traces", "train": ["language"], "max_steps": 1}
+    for test, count in ((german, 1), (english[:9], 0)):
+        sources_of = {"questions": english, "test": test}
+        path = write(tmp_path, sources_of, student=STUDENT, stages=[learn], eval={"data": "test"})
+        assert len(results(path, sources.check_languages, state="warning")) == count
 
 
 def test_a_stage_of_little_else_than_replayed_rows_is_a_warning(tmp_path: Path) -> None:

@@ -150,6 +150,26 @@ def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path:
     assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
 
 
+def test_a_tolerance_that_takes_other_numbers_for_right_is_named(tmp_path: Path) -> None:
+    assert diagnosed(tmp_path, more="[filter.answer]\nrelative_tolerance = 1.0\n")[0]["name"] == "tolerance"
+
+
+def test_weights_of_zero_are_named(tmp_path: Path) -> None:
+    (finding,) = diagnosed(tmp_path, more='[filter.select]\nweight = "1 - pass_rate"\n')
+    assert finding["name"] == "weightless" and finding["problem"].startswith("100 % (120 of 120) selected traces")
+    assert 'filter.select.weight, now "1 - pass_rate"' in finding["change"]
+
+
+def test_rationales_that_speak_of_the_shown_answer_are_named(tmp_path: Path) -> None:
+    def told(_: Sample, written: Trace) -> Trace:
+        reasoning = f"The correct answer is given as {written.answer}, and picture {written.id} agrees with it."
+        return replace(written, reasoning=reasoning, hinted=True)
+
+    assert diagnosed(tmp_path / "told", told)[0]["name"] == "hints_told"
+    hinted = diagnosed(tmp_path / "hinted", lambda _, written: replace(written, hinted=True))
+    assert "hints_told" not in [finding["name"] for finding in hinted]
+
+
 def test_gold_answers_that_stand_in_their_questions_are_found(tmp_path: Path) -> None:
     def told(asked: list[Sample]) -> list[Sample]:
         return [sample(f"{one.question} (answer: {one.answers[0]})", *one.answers) for one in asked]

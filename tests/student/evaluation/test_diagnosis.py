@@ -48,6 +48,22 @@ def of_training(folder: Path, losses: list[dict[str, Any]], text: str = STAGE, m
 FALLING = [2.0, 1.5, 1.1, 0.9, 0.7, 0.6, 0.55, 0.5]
 
 
+def test_settings_under_which_a_stage_learns_little_are_named(tmp_path: Path) -> None:
+    adapters = "[stages.lora]\nrank = 64\nalpha = {}\n"
+    assert of_training(tmp_path, log(*FALLING), more=adapters.format(1)) == ["lora_scale"]
+    assert of_training(tmp_path, log(*FALLING), more=adapters.format(64)) == ["learned"]
+    assert of_training(tmp_path, log(*FALLING), more="no_think = 1.0\n") == ["no_think"]
+    assert of_training(tmp_path, log(*FALLING), more="no_think = 0.3\n") == ["learned"]
+
+
+def test_early_stopping_that_came_too_early_is_named(tmp_path: Path) -> None:
+    stopping = 'validation = { data = "test", metric = "accuracy", patience = 1, every_steps = 2 }\n'
+    short = [line | {"step": line["step"] // 10} for line in log(*FALLING, epoch=0.1)]
+    assert of_training(tmp_path, short, more=stopping) == ["stopped_early"]
+    assert "stopped_early" not in of_training(tmp_path, log(*FALLING), more=stopping)
+    assert "stopped_early" not in of_training(tmp_path, short)
+
+
 def test_rows_that_are_seen_too_often_or_hardly_at_all_are_named(tmp_path: Path) -> None:
     assert of_training(tmp_path, log(*FALLING, epoch=19.0)) == ["learned"]
     assert of_training(tmp_path, log(*FALLING, epoch=60.0)) == ["few_rows"]
@@ -165,7 +181,7 @@ def found_of_student(
     facts = of_replies.StudentFacts(
         recipe=read(folder, STAGE, "[eval]\nmax_new_tokens = 64\n"),
         arm="distilled",
-        metrics={"accuracy": 0.75, "ci95": [0.63, 0.84]} | metrics,
+        metrics={"accuracy": 0.75, "ci95": [0.63, 0.84], "stage": "reason"} | metrics,
         deltas=deltas,
         replies=said,
         learned_tokens=40.0,
@@ -208,6 +224,36 @@ def test_rationales_longer_than_replayed_rows_are_no_fault(tmp_path: Path) -> No
         learned_tokens=40.0,
     )
     assert [finding.name for finding in of_replies.diagnose(facts)] == ["student"]
+
+
+def evaluated(
+    folder: Path, said: list[dict[str, Any]], more: str = "", test: str = "", stage: str = "reason"
+) -> list:
+    recipe = read(folder, STAGE, f"{more}[eval]\nmax_new_tokens = 64\n{test}")
+    metrics = {"accuracy": 0.75, "ci95": [0.63, 0.84], "stage": stage}
+    facts = of_replies.StudentFacts(
+        recipe=recipe, arm="distilled", metrics=metrics, deltas=ABOVE, replies=said, learned_tokens=40.0
+    )
+    return [finding.name for finding in of_replies.diagnose(facts)]
+
+
+def test_settings_under_which_no_student_can_show_what_it_learned_are_named(tmp_path: Path) -> None:
+    assert evaluated(tmp_path, replies()) == ["student"]
+    assert evaluated(tmp_path, replies(), stage="base") == ["no_trained_arm"]
+    assert evaluated(tmp_path, replies(), test="temperature = 2.0\n") == ["temperature"]
+
+
+def test_good_news_of_few_questions_ask_for_more(tmp_path: Path) -> None:
+    assert found_of_student(tmp_path, replies(19))[0].change == "data.test: some hundred questions"
+    assert found_of_student(tmp_path, replies(20))[0].change == ""
+
+
+def test_a_last_stage_that_takes_the_rationales_away_is_named(tmp_path: Path) -> None:
+    polish = '[[stages]]\nname = "polish"\ndata = "test"\ntrain = ["language"]\n'
+    bare = replies(reasoning="")
+    assert evaluated(tmp_path, bare, polish, stage="polish") == ["forgotten"]
+    assert evaluated(tmp_path, replies(), polish, stage="polish") == ["student"]
+    assert evaluated(tmp_path, bare, polish) == ["student"]
 
 
 def test_test_images_of_one_colour_are_found_before_what_they_bring_about(tmp_path: Path) -> None:
