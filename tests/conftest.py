@@ -49,6 +49,7 @@ SLOWEST = (
     "integration/test_store_stages.py",
     "integration/test_export.py",
     "filters/test_apply.py",
+    "teacher/test_store_images.py",
     "filters/test_filter_store_run.py",
     "distill/answers/test_answer_pairs.py",
     "distill/checks/test_checks.py",
@@ -124,7 +125,6 @@ SLOWEST = (
     "teacher/engines/test_batch_engine.py",
     "filters/decisions/test_limits.py",
     "teacher/test_damage.py",
-    "teacher/test_store_images.py",
     "pages/test_browser.py",
     "distill/ablation/test_method_arms.py",
 )

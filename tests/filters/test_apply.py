@@ -134,6 +134,7 @@ def test_order_of_the_input_and_workers_do_not_change_a_byte(world, workers):
     assert len(list((run / "filter/signals").glob("*.parquet"))) == 8
 
 
+@pytest.mark.usefixtures("short_report")
 def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_to_do(world, monkeypatch):
     apply(recipe(world[0], "[filter]\npartition_rows = 5\nworkers = 1\n"), run_of(world))
     start_pool, started = workers.ProcessPoolExecutor, []
