@@ -105,13 +105,15 @@ def pulled(store: ObjectStore, folder: Path, *stages: str) -> Path:
     return folder
 
 
-def test_a_run_in_a_store_is_trained_and_evaluated_as_in_a_folder(place: Path, address: str, tmp_path: Path) -> None:
+def test_a_run_in_a_store_is_trained_and_evaluated_as_in_a_folder(
+    place: Path, address: str, plain: Path, tmp_path: Path
+) -> None:
     store, one, two = LocalStore(place / "store"), write_recipe(place, "one"), write_recipe(place, "two")
     assert "students: file://" in call("train", str(one), "--run", address)
     assert "distill pull" in call("eval", str(one), "--run", address)
     assert not store.list_objects("run/train/attempts") and not store.list_objects("run/eval/attempts")
     assert not store.list_objects("claims") and not store.list_objects("agents")
-    call("train", str(place / "recipe.toml"), "--run", str(place / "run"))
+    shutil.copytree(plain, place / "run" / "train")
     call("eval", str(place / "recipe.toml"), "--run", str(place / "run"))
     found = pulled(store, tmp_path / "pulled", "train", "eval")
     require_equal(found / "train", place / "run" / "train")
