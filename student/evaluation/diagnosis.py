@@ -284,7 +284,8 @@ def _verdict(facts: StudentFacts) -> Finding:
     problem = _accuracy(facts) + (f", {' and '.join(better)}" if better else "")
     more = f"data.{facts.recipe.eval.data}: some hundred questions" if len(facts.replies) < FEWEST else ""
     if not undecided:
-        return Finding(name="student", kind="good" if better else "open", problem=problem, change=more)
+        name = "few_questions" if more else "student"
+        return Finding(name=name, kind="good" if better else "open", problem=problem, change=more)
     wide = max(width for width, _ in undecided) > 100 * WIDE
     return Finding(
         name="undecided",

@@ -244,8 +244,9 @@ def test_settings_under_which_no_student_can_show_what_it_learned_are_named(tmp_
 
 
 def test_good_news_of_few_questions_ask_for_more(tmp_path: Path) -> None:
-    assert found_of_student(tmp_path, replies(19))[0].change == "data.test: some hundred questions"
-    assert found_of_student(tmp_path, replies(20))[0].change == ""
+    (few,), (enough,) = (found_of_student(tmp_path, replies(count)) for count in (19, 20))
+    assert (few.name, few.change) == ("few_questions", "data.test: some hundred questions")
+    assert (enough.name, enough.change) == ("student", "")
 
 
 def test_a_last_stage_that_takes_the_rationales_away_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""One broken or healthy run of `broken_runs.py`, and what several of them share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from distill.types import Sample, Trace
+
+TINY: Final = Path(__file__).resolve().parents[3] / "recipes" / "tiny"
+TEACHERS: Final = {"scenes": "structured", "charts": "analyst", "digits": "reader"}
+STAGE: Final = "stages.reason."
+RULE: Final = '\n[[filter.rules]]\nname = "{name}"\ndrop = "{drop}"\n'
+
+Row = dict[str, Any]
+EditRows = Callable[[list[Row]], list[Row]]
+EditTrace = Callable[[Sample, Trace], Trace]
+EditFiles = Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One run: how it differs from the first healthy one."""
+
+    names: tuple[str, ...] = ()
+    """The diagnosis is right if it has one of these findings, or the dataset one of these warnings."""
+    cause: str = ""
+    """What a helpful person would say; of runs that were written without knowledge of the diagnosis."""
+    refused: str = ""
+    """Words of the expected error, for a run that a verb refuses."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    student: str | None = None
+    """The [student] section of this run; None: that of all runs."""
+    text: str = ""
+    questions: EditRows = list
+    test: EditRows = list
+    trace: EditTrace = lambda sample, written: written
+    before: EditFiles = lambda folder: None
+    train: bool = True
+
+
+def table_rows(name: str, count: int) -> list[Row]:
+    """The first rows of each domain, the same number of each."""
+    rows = pq.read_table(TINY / "data" / f"{name}.parquet").to_pylist()
+    return [row for domain in TEACHERS for row in [row for row in rows if row["domain"] == domain][: count // 3]]
+
+
+def often_wrong(sample: Sample, written: Trace) -> Trace:
+    """Make three of five traces wrong, spread over all questions."""
+    if int(written.id[:4], 16) % 5 < 2:
+        return written
+    answer = str(int(written.answer) + 1 + written.k)
+    return replace(written, answer=answer, text=f"<think>{written.reasoning}</think>{answer}")
