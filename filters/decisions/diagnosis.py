@@ -21,7 +21,14 @@ LAX: Final = 0.2
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
-_OWN_FINDING: Final = ("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format")
+_OF_OUTCOME: Final = {
+    "error": "teachers.{teacher}: `distill explain` shows the errors, such as a context that is too short",
+    "empty_answer": "teachers.{teacher}.sampling.stop, or its prompt: the text ends before an answer",
+    "repetition": "teachers.{teacher}.sampling: a higher temperature or a repetition penalty, or another model",
+}
+_OWN_FINDING: Final = (
+    *("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format", "arithmetic_slip"),
+)
 """Default rules that have a more precise finding."""
 
 
@@ -29,6 +36,8 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     """All findings, in the order of causes: an earlier one may explain a later one."""
     faults = [
         *_failed_signals(facts),
+        *_outcomes(facts),
+        *_copies(facts),
         *_settings(facts),
         *_teachers(facts),
         *_hints(facts),
@@ -59,6 +68,31 @@ def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
                 "that read it do not drop them",
                 certainty="certain",
                 change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
+            )
+
+
+def _outcomes(facts: TraceFacts) -> Iterator[Finding]:
+    """Teachers many of whose requests gave no answer."""
+    for name, (outcome, count) in facts.outcomes.items():
+        if is_above(count, facts.teachers[name]["asked"], MANY):
+            yield Finding(
+                name="no_answer",
+                problem=f"{share(count, facts.teachers[name]['asked'])} traces of {name} have no answer: their "
+                f"outcome is {outcome!r}",
+                change=_OF_OUTCOME.get(outcome, f"generate.outcomes.{outcome}: another policy").format(teacher=name),
+            )
+
+
+def _copies(facts: TraceFacts) -> Iterator[Finding]:
+    """Teachers that give the same trace again and again, because they do not draw their tokens."""
+    for teacher in facts.recipe.teachers:
+        count = facts.copies.get(teacher.name, 0)
+        asked = facts.teachers.get(teacher.name, {}).get("asked", 0)
+        if teacher.samples > 1 and not teacher.sampling.temperature and is_above(count, asked, MANY):
+            yield Finding(
+                name="copies",
+                problem=f"{share(count, asked)} traces of {teacher.name} repeat another one of their question",
+                change=f"teachers.{teacher.name}.sampling.temperature, now 0: some 0.8, or samples = 1",
             )
 
 
@@ -261,6 +295,12 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
 def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
     correct = facts.funnel.total["correct"]
     rules = {rule.name: rule.drop for rule in facts.recipe.filter.rules}
+    if is_above(slips := facts.correct_alone.get("arithmetic_slip", 0), correct, LOST):
+        yield Finding(
+            name="arithmetic_slips",
+            problem=f"{share(slips, correct)} correct traces are dropped because their written arithmetic is wrong",
+            change="[[teachers]]: another model, or a prompt that asks it to check its steps (`distill view`)",
+        )
     for name, count in facts.correct_alone.items():
         if name in rules and name not in _OWN_FINDING and is_above(count, correct, LOST):
             yield Finding(

@@ -57,6 +57,10 @@ class TraceFacts:
     """The test sets that hold leaked questions."""
     unseen: Mapping[bool, "UnseenValues"] = field(default_factory=dict)
     """Counts for teachers with and without the gold answer, in the domains where some have it."""
+    outcomes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Teacher to its most frequent outcome without an answer, limits of tokens and refusals aside, with its count."""
+    copies: Mapping[str, int] = field(default_factory=dict)
+    """Teacher to its traces that are, word for word, an earlier one of their question."""
     answers: tuple[str, int, int]
     """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
 
@@ -94,6 +98,8 @@ def read_facts(
         },
         questions={"asked": asked, "kept": kept, "leaked": leaked, "doubled": doubled},
         leaked_from=tuple(name for (name,) in leaked_from),
+        outcomes={teacher: (outcome, n) for teacher, outcome, n in database.execute(_OUTCOMES).fetchall()},
+        copies=dict(database.execute(_COPIES).fetchall()),
         answers=answer[0] if answer else ("", 0, 0),
     )
 
@@ -135,6 +141,11 @@ _REPEATED = r"""
 
 By the bytes of the images: the signal `question` also finds images that were saved again, and decodes each.
 """
+_OUTCOMES = """
+    SELECT teacher, outcome, count(*) AS n FROM local
+    WHERE outcome NOT IN ('complete', 'refusal') AND outcome NOT LIKE 'truncated%'
+    GROUP BY 1, 2 QUALIFY row_number() OVER (PARTITION BY teacher ORDER BY n DESC, outcome) = 1"""
+_COPIES = "SELECT teacher, count(*) FROM local WHERE exact_duplicate GROUP BY 1"
 _WEIGHTLESS = """
     SELECT count(*) FILTER (TRY_CAST(({weight}) AS DOUBLE) <= 0)
     FROM signals JOIN decisions USING (id) WHERE selected"""

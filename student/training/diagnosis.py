@@ -10,7 +10,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import Stage, learns_rationales, lineage
+from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rationales, lineage
 from distill.reports.findings import Certainty, Finding, share
 
 FEW_STEPS: Final = 20
@@ -31,6 +31,7 @@ INFLATED: Final = 1.02
 PASSES: Final = 20
 """A student that has seen each row more often than this knows the rows by heart."""
 WEAK_ADAPTERS: Final = 0.1
+SHRINKS: Final = 0.001
 MOSTLY: Final = 0.8
 STOPPED: Final = 0.5
 """A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
@@ -78,6 +79,11 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     ]
 
 
+def learns_traces(stage: Stage) -> bool:
+    """Whether a stage learns from what teachers wrote or scored."""
+    return is_traces(stage) or stage.preference is not None or stage.rollouts is not None
+
+
 def _key(facts: StageFacts, name: str) -> str:
     return f"stages.{facts.stage.name}.{name}"
 
@@ -111,6 +117,18 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             problem=f"The adapters' output is scaled by alpha / rank = {scale:.3g}: they hardly change the student",
             certainty="likely",
             change=f"{_key(facts, 'lora.alpha')}, now {stage.lora.alpha}: twice the rank is usual",
+        )
+    if facts.recipe.teachers and not any(map(learns_traces, facts.recipe.stages)):
+        yield Finding(
+            name="no_traces_learned",
+            problem="The recipe has teachers, and no stage learns from their traces",
+            change=f'{_key(facts, "data")}, now "{stage.data}": "{TRACES}"',
+        )
+    if (shrinks := stage.weight_decay * stage.learning_rate) > SHRINKS:
+        yield Finding(
+            name="weight_decay",
+            problem=f"Weight decay shrinks the weights by up to {100 * shrinks:.2g} % at each step",
+            change=f"{_key(facts, 'weight_decay')}, now {stage.weight_decay:g}: 0 to 0.1 is usual",
         )
     if learns_rationales(stage) and stage.no_think > MOSTLY:
         yield Finding(

@@ -1,8 +1,4 @@
-"""Runs that were written without knowledge of the rules of the diagnosis: 14 broken ones and 4 healthy, unusual ones.
-
-Executed after the names of benchmarks/evaluate/broken_runs.py are imported. Every run differs from the first healthy
-one there in one thing. `CAUSE` says for each broken run what a helpful person would say.
-"""
+"""Blind set 1: 14 broken runs and 4 healthy, unusual ones, by a writer who did not know the rules of the diagnosis."""
 
 import io
 from dataclasses import replace

@@ -1,9 +1,6 @@
-"""A second set that was written without knowledge of the rules of the diagnosis: 16 broken runs and 4 healthy ones.
+"""Blind set 2: 16 broken runs and 4 healthy, unusual ones, of other kinds than those before.
 
-Executed after the names of benchmarks/evaluate/broken_runs.py are imported. Every run differs from the first healthy
-one there in one thing, of other kinds than those of broken_runs.py and new_cases.py. Where a setting of a teacher is
-the fault, the traces are written as that teacher would write them then. `CAUSE` says for each broken run what a
-helpful person would say.
+Where a setting of a teacher is the fault, the traces are written as that teacher would write them then.
 """
 
 import json

@@ -1,5 +1,6 @@
 """One broken or healthy run of `broken_runs.py`, and what several of them share."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,3 +54,8 @@ def often_wrong(sample: Sample, written: Trace) -> Trace:
         return written
     answer = str(int(written.answer) + 1 + written.k)
     return replace(written, answer=answer, text=f"<think>{written.reasoning}</think>{answer}")
+
+
+def student_copy(folder: Path) -> Path:
+    """Copy the student, to change its files."""
+    return Path(shutil.copytree(folder.parent / "student", folder / "student", dirs_exist_ok=True))

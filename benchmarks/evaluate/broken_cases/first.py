@@ -1,12 +1,11 @@
 """The first runs: healthy ones, a half that the first rules were written with, and a half that was kept apart."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from broken_cases.case import RULE, STAGE, TEACHERS, TINY, Case, EditRows, Row, often_wrong, table_rows
+from broken_cases.case import RULE, STAGE, TEACHERS, TINY, Case, EditRows, Row, often_wrong, student_copy, table_rows
 
 from distill.types import Sample, Trace
 
@@ -76,16 +75,11 @@ def _half_agree(sample: Sample, written: Trace) -> Trace:
     return replace(written, answer=answer, text=f"<think>{written.reasoning}</think>{answer}")
 
 
-def _student_copy(folder: Path) -> Path:
-    """Copy the student, to change its files."""
-    return Path(shutil.copytree(folder.parent / "student", folder / "student", dirs_exist_ok=True))
-
-
 def _blind(folder: Path) -> None:
     """Set the weights of the vision tower to zero, as a faulty conversion does."""
     from safetensors.numpy import load_file, save_file
 
-    path = _student_copy(folder) / "model.safetensors"
+    path = student_copy(folder) / "model.safetensors"
     weights = load_file(path)
     tower = [name for name in weights if "vision" in name]
     assert tower, sorted(weights)[:5]
@@ -94,7 +88,7 @@ def _blind(folder: Path) -> None:
 
 def _foreign_template(folder: Path) -> None:
     """Use the chat template of another model family. This tokenizer reads its marks as text, so no turn ends."""
-    path = _student_copy(folder) / "chat_template.jinja"
+    path = student_copy(folder) / "chat_template.jinja"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("<|im_start|>", "[INST] ").replace("<|im_end|>", " [/INST]"), encoding="utf-8")
 

@@ -150,6 +150,39 @@ def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path:
     assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "change"), [("error", "`distill explain` shows the errors"), ("empty_answer", "brief.sampling.stop")]
+)
+def test_requests_that_gave_no_answer_are_named_by_their_outcome(tmp_path: Path, outcome: str, change: str) -> None:
+    def failed(_: Sample, written: Trace) -> Trace:
+        return replace(written, answer="", text="", outcome=outcome) if written.teacher == "brief" else written
+
+    (finding,) = diagnosed(tmp_path, failed)
+    assert finding["name"] == "no_answer" and finding["problem"].startswith(
+        "100 % (60 of 60) traces of brief have no"
+    )
+    assert change in finding["change"]
+
+
+def test_copies_of_a_teacher_that_does_not_draw_its_tokens_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(_: Sample, written: Trace) -> Trace:
+        reasoning = "The rows show them all."
+        return replace(written, reasoning=reasoning, text=f"<think>{reasoning}</think>{written.answer}")
+
+    assert "copies" not in [finding["name"] for finding in diagnosed(tmp_path / "drawn", same)]
+    greedy = run_fixtures.RECIPE.replace("samples = 3", "samples = 3\nsampling = { temperature = 0 }")
+    monkeypatch.setattr(run_fixtures, "RECIPE", greedy)
+    assert greedy.count("temperature = 0") and diagnosed(tmp_path / "greedy", same)[0]["name"] == "copies"
+
+
+def test_correct_traces_of_wrong_arithmetic_are_a_fault_of_the_teacher(tmp_path: Path) -> None:
+    right = facts(tmp_path)
+    (finding,) = diagnose(replace(right, correct_alone={"arithmetic_slip": 90}))
+    assert finding.name == "arithmetic_slips" and finding.change.startswith("[[teachers]]")
+
+
 def test_a_tolerance_that_takes_other_numbers_for_right_is_named(tmp_path: Path) -> None:
     assert diagnosed(tmp_path, more="[filter.answer]\nrelative_tolerance = 1.0\n")[0]["name"] == "tolerance"
 

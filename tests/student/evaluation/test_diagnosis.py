@@ -53,7 +53,18 @@ def test_settings_under_which_a_stage_learns_little_are_named(tmp_path: Path) ->
     assert of_training(tmp_path, log(*FALLING), more=adapters.format(1)) == ["lora_scale"]
     assert of_training(tmp_path, log(*FALLING), more=adapters.format(64)) == ["learned"]
     assert of_training(tmp_path, log(*FALLING), more="no_think = 1.0\n") == ["no_think"]
+    decay = "learning_rate = 1e-3\nweight_decay = {}\n"
+    assert of_training(tmp_path, log(*FALLING), more=decay.format(100.0)) == ["weight_decay"]
+    assert of_training(tmp_path, log(*FALLING), more=decay.format(0.1)) == ["learned"]
     assert of_training(tmp_path, log(*FALLING), more="no_think = 0.3\n") == ["learned"]
+
+
+def test_teachers_from_whose_traces_no_stage_learns_are_named(tmp_path: Path) -> None:
+    taught = '[[teachers]]\nname = "big"\nmodel = "m"\nbackend = "embedded"\n[data.questions]\nsource = "q.jsonl"\n'
+    assert of_training(tmp_path, log(*FALLING), taught + STAGE) == ["learned"]
+    other = STAGE.replace('data = "traces"', 'data = "test"')
+    assert of_training(tmp_path, log(*FALLING), taught + other) == ["no_traces_learned"]
+    assert of_training(tmp_path, log(*FALLING), other) == ["learned"]
 
 
 def test_early_stopping_that_came_too_early_is_named(tmp_path: Path) -> None:
