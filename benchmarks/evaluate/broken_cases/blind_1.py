@@ -1,4 +1,4 @@
-"""Blind set 1: 14 broken runs and 4 healthy, unusual ones, by a writer who did not know the rules of the diagnosis."""
+"""Blind set 1: 14 broken runs and 4 healthy, unusual ones, by a writer who did not know the rules."""
 
 import io
 from dataclasses import replace
