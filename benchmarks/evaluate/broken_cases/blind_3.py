@@ -22,7 +22,7 @@ def _floats(rows: list[Row]) -> list[Row]:
 
 
 def _letters(rows: list[Row]) -> list[Row]:
-    """Give the letter of the right option as gold answer; the options stayed in a column that nobody exported."""
+    """Give the letter of the right option as gold answer; the options stayed in a column that was not exported."""
     return [row | {"answer": "BDACCABD"[number % 8], "answer_type": "choice"} for number, row in enumerate(rows)]
 
 

@@ -1,0 +1,110 @@
+"""What the filter says of faulty data and settings: gold answers, questions, hints, copies, weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import run_fixtures
+from diagnosed_runs import Asked, diagnosed
+from run_fixtures import sample
+
+from distill.data.sample_files import write_samples
+from distill.types import ImageRef, Sample, Trace
+from filters.decisions.diagnosis_facts import _REPEATED
+from filters.tables.signal_database import Tables, connect
+
+
+def typed(answer_type: str) -> Asked:
+    return lambda asked: [replace(one, answer_type=answer_type) for one in asked]
+
+
+def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path: Path) -> None:
+    (finding,) = diagnosed(tmp_path, asked=typed("date"))
+    assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "change"), [("error", "`distill explain` shows the errors"), ("empty_answer", "brief.sampling.stop")]
+)
+def test_requests_that_gave_no_answer_are_named_by_their_outcome(tmp_path: Path, outcome: str, change: str) -> None:
+    def failed(_: Sample, written: Trace) -> Trace:
+        return replace(written, answer="", text="", outcome=outcome) if written.teacher == "brief" else written
+
+    (finding,) = diagnosed(tmp_path, failed)
+    assert finding["name"] == "no_answer" and finding["problem"].startswith(
+        "100 % (60 of 60) traces of brief have no"
+    )
+    assert change in finding["change"]
+
+
+def test_copies_of_a_teacher_that_does_not_draw_its_tokens_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(_: Sample, written: Trace) -> Trace:
+        reasoning = "The rows show them all."
+        return replace(written, reasoning=reasoning, text=f"<think>{reasoning}</think>{written.answer}")
+
+    assert "copies" not in [finding["name"] for finding in diagnosed(tmp_path / "drawn", same)]
+    greedy = run_fixtures.RECIPE.replace("samples = 3", "samples = 3\nsampling = { temperature = 0 }")
+    monkeypatch.setattr(run_fixtures, "RECIPE", greedy)
+    assert greedy.count("temperature = 0") and diagnosed(tmp_path / "greedy", same)[0]["name"] == "copies"
+
+
+def test_a_tolerance_that_takes_other_numbers_for_right_is_named(tmp_path: Path) -> None:
+    assert diagnosed(tmp_path, more="[filter.answer]\nrelative_tolerance = 1.0\n")[0]["name"] == "tolerance"
+
+
+def test_weights_of_zero_are_named(tmp_path: Path) -> None:
+    (finding,) = diagnosed(tmp_path, more='[filter.select]\nweight = "1 - pass_rate"\n')
+    assert finding["name"] == "weightless" and finding["problem"].startswith("100 % (120 of 120) selected traces")
+    assert 'filter.select.weight, now "1 - pass_rate"' in finding["change"]
+
+
+def test_rationales_that_speak_of_the_shown_answer_are_named(tmp_path: Path) -> None:
+    def told(_: Sample, written: Trace) -> Trace:
+        reasoning = f"The correct answer is given as {written.answer}, and picture {written.id} agrees with it."
+        return replace(written, reasoning=reasoning, hinted=True)
+
+    assert diagnosed(tmp_path / "told", told)[0]["name"] == "hints_told"
+    hinted = diagnosed(tmp_path / "hinted", lambda _, written: replace(written, hinted=True))
+    assert "hints_told" not in [finding["name"] for finding in hinted]
+
+
+def test_gold_answers_that_stand_in_their_questions_are_found(tmp_path: Path) -> None:
+    def told(asked: list[Sample]) -> list[Sample]:
+        return [sample(f"{one.question} (answer: {one.answers[0]})", *one.answers) for one in asked]
+
+    (finding,) = diagnosed(tmp_path, asked=told)
+    assert finding["name"] == "answer_in_question" and "100 % (60 of 60) questions contain" in finding["problem"]
+
+
+@pytest.mark.parametrize("question", ["Is it a tree or a house?", "A: tree, B: house?"])
+def test_questions_whose_words_or_options_hold_some_answers_are_no_fault(tmp_path: Path, question: str) -> None:
+    def asked(plain: list[Sample]) -> list[Sample]:
+        golds, options = ("tree", "house", "both", "none"), ([], ["tree", "house"])
+        return [sample(f"{question} {n}", golds[n % 4], options=options[n % 2]) for n in range(len(plain))]
+
+    assert "answer_in_question" not in [each["name"] for each in diagnosed(tmp_path, asked=asked)]
+
+
+def spelt(asked: list[Sample]) -> list[Sample]:
+    """Every third question in three spellings."""
+    spellings = (lambda text: text, str.upper, lambda text: f"  {text.rstrip('?')}  ...")
+    return [sample(spell(one.question), *one.answers) for one in asked[::3] for spell in spellings]
+
+
+@pytest.mark.parametrize("signals", ['"answer"', '"answer", "question"'])
+def test_questions_in_several_spellings_are_found_with_and_without_their_signal(tmp_path: Path, signals: str) -> None:
+    settings = f"[filter]\nsignals = [{signals}]\n"
+    finding = diagnosed(tmp_path, asked=spelt, settings=settings)[0]
+    assert finding["name"] == "duplicates" and "67 % (40 of 60) questions repeat another one" in finding["problem"]
+
+
+def test_a_question_about_other_images_or_options_is_no_repetition(tmp_path: Path) -> None:
+    images = [ImageRef(sha256=f"{number:064x}", path=f"{number}.png") for number in range(3)]
+    samples = [sample("What is it?", images=[image]) for image in images]
+    samples += [sample("What is it?", images=images[:2]), sample("What is it?"), sample("What is it", options=["a"])]
+    for again, count in (([], 0), ([sample("what IS it??", images=images[1:2])], 1)):
+        write_samples(tmp_path / "samples.parquet", [*samples, *again])
+        database = connect(Tables(signals=()), more={"samples": tmp_path / "samples.parquet"})
+        assert database.execute(_REPEATED).fetchall() == [(count,)]
