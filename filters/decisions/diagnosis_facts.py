@@ -8,6 +8,7 @@ from typing import Final
 import duckdb
 
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import Select
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
@@ -90,7 +91,7 @@ def read_facts(
         wrongly_typed=tuple(wrongly_typed(stated_types(samples))),
         told=told_answers(samples),
         speaks_of_hint=_speaks_of_hint(database, traces),
-        weightless=database.execute(_WEIGHTLESS.format(weight=recipe.filter.select.weight)).fetchall()[0][0],
+        weightless=_weightless(database, recipe.filter.select.weight),
         correct_alone=dict(alone),
         unseen={
             hinted: UnseenValues(teachers=tuple(names), checked=checked, unseen=unseen)
@@ -172,6 +173,13 @@ def _same_text(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tu
         for trace in refused
     )
     return same, len(refused)
+
+
+def _weightless(database: duckdb.DuckDBPyConnection, weight: str) -> int:
+    if weight == Select().weight:
+        return 0  # the join would hold the ids of all traces
+    ((count,),) = database.execute(_WEIGHTLESS.format(weight=weight)).fetchall()
+    return int(count)
 
 
 def _speaks_of_hint(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> tuple[int, int]:
