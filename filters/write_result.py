@@ -161,7 +161,7 @@ class ResultWriter:
         return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
 
     def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
-        facts = diagnosis_facts.read_facts(self.recipe, database, self.traces, counted)
+        facts = diagnosis_facts.read_facts(self.recipe, database, self.traces, counted, self.workers)
         return findings.chosen(diagnosis.diagnose(facts))
 
     def _database(self) -> duckdb.DuckDBPyConnection:

@@ -1,10 +1,9 @@
 """Faults of most gold answers of a source: of another type than their rows state, or named by their questions."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from distill.answers.answer_types import looks_like
 from distill.reports.findings import is_above, share
 from distill.types import Sample
 
@@ -21,6 +20,8 @@ def stated_types(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
 
 def wrongly_typed(golds: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A sentence for each type that most of its gold answers do not look like."""
+    from distill.answers.answer_types import looks_like  # the judge's number words take 0.2 s to load
+
     answers_of: dict[str, list[str]] = {}
     for gold, answer_type in golds:
         answers_of.setdefault(answer_type, []).append(gold)
@@ -31,6 +32,11 @@ def wrongly_typed(golds: Iterable[tuple[str, str]]) -> Iterator[str]:
                 f"{share(len(unlike), len(answers))} gold answers of the type {answer_type!r} do not look like one, "
                 f"such as {unlike[0][:80]!r}"
             )
+
+
+def find(samples: Collection[Sample]) -> tuple[tuple[str, ...], str]:
+    """What `wrongly_typed` and `told_answers` find."""
+    return tuple(wrongly_typed(stated_types(samples))), told_answers(samples)
 
 
 def told_answers(samples: Iterable[Sample]) -> str:

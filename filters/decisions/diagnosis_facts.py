@@ -1,7 +1,7 @@
 """The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,10 +9,11 @@ import duckdb
 
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
-from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
+from distill.reports import gold_faults
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
 from filters.tables.trace_index import PlannedTraces
+from filters.tables.workers import SERIAL, Workers
 
 SURE: Final = 0.8
 """Confidence of the signal `ocr` from which an unsupported claim counts."""
@@ -67,9 +68,13 @@ class TraceFacts:
 
 
 def read_facts(
-    recipe: Recipe, database: duckdb.DuckDBPyConnection, traces: PlannedTraces, funnel: Funnel
+    recipe: Recipe,
+    database: duckdb.DuckDBPyConnection,
+    traces: PlannedTraces,
+    funnel: Funnel,
+    workers: Workers = SERIAL,
 ) -> TraceFacts:
-    """The facts of a database with `signals`, `decisions` and `samples`."""
+    """The facts of a database with `signals`, `decisions` and `samples`. `workers` look at the gold answers."""
     rows = database.execute(_TEACHERS)
     names = [column[0] for column in rows.description or ()][1:]
     teachers = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows.fetchall()}
@@ -82,14 +87,14 @@ def read_facts(
         """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
         WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
     ).fetchall()
-    samples = _first_samples(database, traces)
+    ((types, told),) = workers.map(gold_faults.find, [_first_samples(database, traces)])
     return TraceFacts(
         recipe=recipe,
         funnel=funnel,
         teachers=teachers,
         same_text=_same_text(database, traces),
-        wrongly_typed=tuple(wrongly_typed(stated_types(samples))),
-        told=told_answers(samples),
+        wrongly_typed=types,
+        told=told,
         speaks_of_hint=_speaks_of_hint(database, traces),
         weightless=_weightless(database, recipe.filter.select.weight),
         correct_alone=dict(alone),
@@ -149,7 +154,7 @@ _OUTCOMES = """
 _COPIES = "SELECT teacher, count(*) FROM local WHERE exact_duplicate GROUP BY 1"
 _WEIGHTLESS = """
     SELECT count(*) FILTER (TRY_CAST(({weight}) AS DOUBLE) <= 0)
-    FROM signals JOIN decisions USING (id) WHERE selected"""
+    FROM signals WHERE id IN (SELECT id FROM decisions WHERE selected)"""
 _OF_HINT = re.compile(
     r"\b(?:given|provided|stated|supplied|correct|reference|expected|known)\s+answer\b"
     r"|\banswer\s+(?:is|was)\s+(?:already\s+)?(?:given|provided|stated|known)\b|\b(?:we|i)\s+(?:are|am|were|was)\s+told\b",
@@ -188,6 +193,6 @@ def _speaks_of_hint(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) 
     return sum(_OF_HINT.search(trace.reasoning) is not None for trace in hinted), len(hinted)
 
 
-def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> Collection[Sample]:
+def _first_samples(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> list[Sample]:
     rows = database.execute("SELECT sample_id FROM decisions ORDER BY id LIMIT ?", [_LOOKED_AT]).fetchall()
-    return traces.samples_of({name for (name,) in rows}).values()
+    return list(traces.samples_of({name for (name,) in rows}).values())

@@ -14,7 +14,7 @@ from distill.recipe.loading import load
 from filters import what_if
 from filters.apply import apply
 from filters.signals import registry
-from filters.signals.families.refusal import Refusal
+from filters.signals.families.reasoning_steps import Steps
 from filters.tables import measure
 
 HEDGING = """
@@ -129,13 +129,13 @@ def test_a_signal_that_is_left_out_measures_nothing_again(world, run):
 def test_another_family_in_the_code_measures_nothing_again(world, run, monkeypatch):
     """The folder of an older version has no columns of a family that came later."""
     schema, families = measure.file_columns(()), registry.FAMILIES
-    older = {name: family for name, family in families.items() if name != "refusal"}
+    older = {name: family for name, family in families.items() if name != "steps"}
     with monkeypatch.context() as patched:
         patched.setattr(registry, "FAMILIES", older)
         patched.setattr(registry, "LOCAL", registry.local_columns({}))
         apply(recipe(world, PLAIN.replace("[filter]", "[filter]\npartition_rows = 8")), run)
-    assert not set(Refusal.columns.names) & set(next(iter(rows(run).values())))
-    assert set(Refusal.columns.names) < set(schema.names)
+    assert not set(Steps.columns.names) & set(next(iter(rows(run).values())))
+    assert set(Steps.columns.names) < set(schema.names)
     (run / "filter/manifest.json").unlink()
     parts = sorted((run / "filter/signals").glob("part-*.parquet"))
     parts[0].unlink()  # so that files of both versions lie side by side
