@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from broken_cases.case import STAGE, TEACHERS, Case, Row
+from broken_cases.case import STAGE, TEACHERS, Case, Row, draw, result_of, retold
 from PIL import Image
 from questions import rationale
 from world import Picture, Question
@@ -60,19 +60,9 @@ def _placeholders(rows: list[Row]) -> list[Row]:
 # --- how traces are changed ----------------------------------------------------------------------------------------
 
 
-def _draw(written: Trace) -> int:
-    """A number from 0 to 9 that belongs to the trace."""
-    return int(written.id[:6], 16) % 10
-
-
-def _retold(written: Trace, reasoning: str) -> Trace:
-    usage = replace(written.usage, reasoning=len(reasoning.split()))
-    return replace(written, reasoning=reasoning, usage=usage, text=f"<think>{reasoning}</think>{written.answer}")
-
-
 def _refuses(sample: Sample, written: Trace) -> Trace:
     """Decline seven of ten requests, whichever teacher it is."""
-    if _draw(written) >= 7:
+    if draw(written) >= 7:
         return written
     text = "I'm sorry, but I can't help with identifying what is shown in this image."
     usage = replace(written.usage, reasoning=0, answer=len(text.split()))
@@ -97,15 +87,15 @@ def _chinese(sample: Sample, written: Trace) -> Trace:
         (".", "。"),
     ):
         reasoning = reasoning.replace(english, chinese)
-    return _retold(written, f"我们先仔细看一下这张图片，然后一步一步地计算。{reasoning}")
+    return retold(written, f"我们先仔细看一下这张图片，然后一步一步地计算。{reasoning}")
 
 
 def _contradicts(sample: Sample, written: Trace) -> Trace:
     """Conclude the rationale of four of five traces with another number than the answer that follows it."""
-    if _draw(written) < 2:
+    if draw(written) < 2:
         return written
     other = int(written.answer) + 2 + written.k
-    return _retold(written, f"{written.reasoning}\nTherefore the answer is {other}.")
+    return retold(written, f"{written.reasoning}\nTherefore the answer is {other}.")
 
 
 def _elsewhere(content: dict[str, Any], domain: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -115,21 +105,6 @@ def _elsewhere(content: dict[str, Any], domain: str, rng: np.random.Generator) -
     if domain == "charts":
         return content | {"bars": {colour: int(rng.integers(1, 10)) for colour in content["bars"]}}
     return content | {"digits": [int(digit) for digit in rng.integers(0, 10, size=6)]}
-
-
-def _result(content: dict[str, Any], kind: str, terms: tuple[str, ...]) -> int:
-    """The answer to a question about bars or digits."""
-    if "bars" in content:
-        bars = content["bars"]
-        if kind == "sum":
-            return bars[terms[0]] + bars[terms[1]]
-        if kind == "difference":
-            return bars[terms[0]] - bars[terms[1]]
-        return sum(bars.values()) if kind == "total" else max(bars.values()) - min(bars.values())
-    digits = content["digits"]
-    if kind == "row":
-        return sum(digits[:3] if terms[0] == "top" else digits[3:])
-    return max(digits) - min(digits) if kind == "range" else max(digits[:3]) + max(digits[3:])
 
 
 def _other_image(sample: Sample, written: Trace) -> Trace:
@@ -142,12 +117,12 @@ def _other_image(sample: Sample, written: Trace) -> Trace:
     for _ in range(5000):
         made = _elsewhere(content, sample.domain, rng)
         # Cells that change places are counted alike.
-        if sample.domain == "scenes" or _result(made, kind, terms) == int(written.answer):
+        if sample.domain == "scenes" or result_of(made, kind, terms) == int(written.answer):
             break
     else:
         made = content
     question = Question(kind=kind, terms=terms, text=sample.question, answer=written.answer)
-    return _retold(written, rationale(Picture(domain=sample.domain, content=made), question, rng))
+    return retold(written, rationale(Picture(domain=sample.domain, content=made), question, rng))
 
 
 _SIX = {f"teachers.{name}.samples": 6 for name in TEACHERS.values()}

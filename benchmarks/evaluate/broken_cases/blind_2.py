@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from broken_cases.case import RULE, STAGE, TEACHERS, Case, Row, often_wrong
+from broken_cases.case import RULE, STAGE, Case, Row, draw, of_all_teachers, often_wrong, result_of, retold
 from questions import caption, rationale
 from world import Picture, Question
 
@@ -77,24 +77,11 @@ def _german(rows: list[Row]) -> list[Row]:
 # --- how traces are changed ----------------------------------------------------------------------------------------
 
 
-def _draw(written: Trace) -> int:
-    """A number from 0 to 9 that belongs to the trace."""
-    return int(written.id[:6], 16) % 10
-
-
 def _shown(sample: Sample) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     """What the image of a sample shows, and kind and terms of its question."""
     meta = dict(sample.meta)
     content = {key: value for key, value in meta.items() if key not in ("kind", "terms")}
     return content, meta["kind"], tuple(meta["terms"])
-
-
-def _retold(written: Trace, reasoning: str, answer: str | None = None, **changes: Any) -> Trace:
-    """The trace with another rationale, and perhaps another answer."""
-    said = written.answer if answer is None else answer
-    usage = replace(written.usage, reasoning=len(reasoning.split()))
-    text = f"<think>{reasoning}</think>{said}"
-    return replace(written, **({"reasoning": reasoning, "answer": said, "text": text, "usage": usage} | changes))
 
 
 def _silent(sample: Sample, written: Trace) -> Trace:
@@ -110,7 +97,7 @@ def _parrots(sample: Sample, written: Trace) -> Trace:
         f"The correct answer is given as {answer}. The picture is consistent with that, so the answer is {answer}.",
         f"We are told that the correct answer is {answer}, so what the picture shows must come to {answer}.",
     )[written.k % 2]
-    return _retold(written, reasoning, hinted=True)
+    return retold(written, reasoning, hinted=True)
 
 
 def _unasked(sample: Sample, written: Trace) -> Trace:
@@ -123,7 +110,7 @@ def _unasked(sample: Sample, written: Trace) -> Trace:
     else:
         answer = sum(content["digits"])
     lead = ("The picture shows the following.", "Here is what can be seen.")[written.k % 2]
-    return _retold(written, f"{lead} {caption(Picture(domain=sample.domain, content=content))}", str(answer))
+    return retold(written, f"{lead} {caption(Picture(domain=sample.domain, content=content))}", str(answer))
 
 
 def _invented(content: dict[str, Any], domain: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -137,48 +124,22 @@ def _invented(content: dict[str, Any], domain: str, rng: np.random.Generator) ->
     return content | {"digits": [int(digit) for digit in rng.integers(0, 10, size=6)]}
 
 
-def _result(content: dict[str, Any], kind: str, terms: tuple[str, ...]) -> int:
-    """The answer to a question about a picture."""
-    if "bars" in content:
-        bars = content["bars"]
-        if kind == "sum":
-            return bars[terms[0]] + bars[terms[1]]
-        if kind == "difference":
-            return bars[terms[0]] - bars[terms[1]]
-        return sum(bars.values()) if kind == "total" else max(bars.values()) - min(bars.values())
-    if "digits" in content:
-        digits = content["digits"]
-        if kind == "row":
-            return sum(digits[:3] if terms[0] == "top" else digits[3:])
-        return max(digits) - min(digits) if kind == "range" else max(digits[:3]) + max(digits[3:])
-    first, second = (sum(term in cell.split() for cell in content["cells"]) for term in terms)
-    return first + second if kind == "total" else first - second
-
-
 def _unseen(sample: Sample, written: Trace) -> Trace:
     """Reason about a made-up picture: the image never reached the teacher, so its prompt has no image tokens."""
     content, kind, terms = _shown(sample)
     rng = np.random.default_rng([11, written.k, *sample.id.encode()[:8]])
     made = _invented(content, sample.domain, rng)
-    answer = str(_result(made, kind, terms))
+    answer = str(result_of(made, kind, terms))
     question = Question(kind=kind, terms=terms, text=sample.question, answer=answer)
-    told = _retold(written, rationale(Picture(domain=sample.domain, content=made), question, rng), answer)
+    told = retold(written, rationale(Picture(domain=sample.domain, content=made), question, rng), answer)
     return replace(told, usage=replace(told.usage, prompt=written.usage.prompt - written.usage.image, image=0))
 
 
 def _sometimes_wrong(sample: Sample, written: Trace) -> Trace:
     """Miscount in one of ten traces, as any teacher does."""
-    if _draw(written) != 0:
+    if draw(written) != 0:
         return written
-    return _retold(written, written.reasoning, str(int(written.answer) + 1))
-
-
-_NAMES = tuple(TEACHERS.values())
-
-
-def _teachers(key: str, value: Any) -> dict[str, Any]:
-    """The same setting for all teachers."""
-    return {f"teachers.{name}.{key}": value for name in _NAMES}
+    return retold(written, written.reasoning, str(int(written.answer) + 1))
 
 
 _SECOND = """
@@ -223,7 +184,7 @@ CASES: Final[dict[str, Case]] = {
         ),
         names=("teacher_format",),
         trace=_silent,
-        set=_teachers("chat_template_kwargs.enable_thinking", False),
+        set=of_all_teachers("chat_template_kwargs.enable_thinking", False),
         train=False,
     ),
     "hint_parroted": Case(
@@ -235,8 +196,8 @@ CASES: Final[dict[str, Case]] = {
         ),
         names=("hints_told",),
         trace=_parrots,
-        set=_teachers("hinted", True)
-        | _teachers("prompt", "{question}\nThe correct answer is {answer}. Explain it."),
+        set=of_all_teachers("hinted", True)
+        | of_all_teachers("prompt", "{question}\nThe correct answer is {answer}. Explain it."),
         train=False,
     ),
     "question_column": Case(

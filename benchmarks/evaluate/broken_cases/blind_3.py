@@ -6,10 +6,10 @@ Where a setting of a teacher is the fault, the traces are written as that teache
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from broken_cases.case import STAGE, TEACHERS, Case, Row, often_wrong, student_copy
+from broken_cases.case import STAGE, TEACHERS, Case, Row, draw, of_all_teachers, often_wrong, retold, student_copy
 
 from distill.types import Sample, Trace, Usage
 
@@ -39,24 +39,13 @@ def _sorted_apart(rows: list[Row]) -> list[Row]:
 # --- how traces are changed ----------------------------------------------------------------------------------------
 
 
-def _draw(written: Trace) -> int:
-    """A number from 0 to 9 that belongs to the trace."""
-    return int(written.id[:6], 16) % 10
-
-
-def _retold(written: Trace, reasoning: str, answer: str) -> Trace:
-    usage = replace(written.usage, reasoning=len(reasoning.split()))
-    text = f"<think>{reasoning}</think>{answer}"
-    return replace(written, reasoning=reasoning, answer=answer, text=text, usage=usage)
-
-
 _GREEDY: dict[str, Trace] = {}
 
 
 def _greedy(sample: Sample, written: Trace) -> Trace:
     """Write the same text each time a question is asked, as a teacher without temperature does."""
     first = _GREEDY.setdefault(f"{written.teacher} {sample.id}", written)
-    return _retold(written, first.reasoning, first.answer)
+    return retold(written, first.reasoning, first.answer)
 
 
 _CACHE: dict[str, Trace] = {}
@@ -65,7 +54,7 @@ _CACHE: dict[str, Trace] = {}
 def _cached(sample: Sample, written: Trace) -> Trace:
     """Give the reply to the first image for all images that are asked the same: a cache that knows the text only."""
     first = _CACHE.setdefault(f"{written.teacher} {written.k} {sample.question}", written)
-    return _retold(written, first.reasoning, first.answer)
+    return retold(written, first.reasoning, first.answer)
 
 
 def _stopped(sample: Sample, written: Trace) -> Trace:
@@ -88,13 +77,13 @@ def _stopped(sample: Sample, written: Trace) -> Trace:
 
 def _miscalculates(sample: Sample, written: Trace) -> Trace:
     """Write equations that do not hold in nine of ten traces; the answer stays right."""
-    if _draw(written) == 0:
+    if draw(written) == 0:
         return written
 
     def other(found: re.Match[str]) -> str:
         return f"{int(found[1]) + 3} {found[2]} {found[3]} ="
 
-    return _retold(written, re.sub(r"(\d+) ([+-]) (\d+) =", other, written.reasoning), written.answer)
+    return retold(written, re.sub(r"(\d+) ([+-]) (\d+) =", other, written.reasoning), written.answer)
 
 
 def _server_error(sample: Sample, written: Trace) -> Trace:
@@ -131,11 +120,6 @@ def _new_decoder(folder: Path) -> None:
     save_file(weights, path, {"format": "pt"})
 
 
-def _teachers(key: str, value: Any) -> dict[str, Any]:
-    """The same setting for all teachers."""
-    return {f"teachers.{name}.{key}": value for name in TEACHERS.values()}
-
-
 CASES: Final[dict[str, Case]] = {
     # --- healthy, but unusual ---
     "healthy_float_golds": Case(questions=_floats, test=_floats),
@@ -155,7 +139,7 @@ CASES: Final[dict[str, Case]] = {
         ),
         names=("copies",),
         trace=_greedy,
-        set=_teachers("samples", 4) | _teachers("sampling.temperature", 0.0),
+        set=of_all_teachers("samples", 4) | of_all_teachers("sampling.temperature", 0.0),
         train=False,
     ),
     "stop_newline": Case(
@@ -166,7 +150,7 @@ CASES: Final[dict[str, Case]] = {
         ),
         names=("no_answer",),
         trace=_stopped,
-        set=_teachers("sampling.stop", ["\n"]),
+        set=of_all_teachers("sampling.stop", ["\n"]),
         train=False,
     ),
     "gold_column_missing": Case(

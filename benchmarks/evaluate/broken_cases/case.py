@@ -59,3 +59,39 @@ def often_wrong(sample: Sample, written: Trace) -> Trace:
 def student_copy(folder: Path) -> Path:
     """Copy the student, to change its files."""
     return Path(shutil.copytree(folder.parent / "student", folder / "student", dirs_exist_ok=True))
+
+
+def draw(written: Trace) -> int:
+    """A number from 0 to 9 that belongs to the trace."""
+    return int(written.id[:6], 16) % 10
+
+
+def retold(written: Trace, reasoning: str, answer: str | None = None, **changes: Any) -> Trace:
+    """The trace with another rationale, and perhaps another answer."""
+    said = written.answer if answer is None else answer
+    usage = replace(written.usage, reasoning=len(reasoning.split()))
+    text = f"<think>{reasoning}</think>{said}"
+    return replace(written, **({"reasoning": reasoning, "answer": said, "text": text, "usage": usage} | changes))
+
+
+def result_of(content: dict[str, Any], kind: str, terms: tuple[str, ...]) -> int:
+    """The answer to a question about a picture."""
+    if "bars" in content:
+        bars = content["bars"]
+        if kind == "sum":
+            return bars[terms[0]] + bars[terms[1]]
+        if kind == "difference":
+            return bars[terms[0]] - bars[terms[1]]
+        return sum(bars.values()) if kind == "total" else max(bars.values()) - min(bars.values())
+    if "digits" in content:
+        digits = content["digits"]
+        if kind == "row":
+            return sum(digits[:3] if terms[0] == "top" else digits[3:])
+        return max(digits) - min(digits) if kind == "range" else max(digits[:3]) + max(digits[3:])
+    first, second = (sum(term in cell.split() for cell in content["cells"]) for term in terms)
+    return first + second if kind == "total" else first - second
+
+
+def of_all_teachers(key: str, value: Any) -> dict[str, Any]:
+    """The same setting for all teachers."""
+    return {f"teachers.{name}.{key}": value for name in TEACHERS.values()}
