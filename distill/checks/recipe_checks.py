@@ -97,7 +97,10 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("engine.scratch", machine.check_scratch),
 )
 
-_SLOW = (overlap.check_leakage, student.check_plans, lengths.check_traces_fit, teacher_contexts.check_contexts)
+_SLOW = (
+    *(sources.check_images_show_something, overlap.check_leakage, student.check_plans),
+    *(lengths.check_traces_fit, teacher_contexts.check_contexts),
+)
 """What is left out when no time is left; all else takes a second at most once the libraries are loaded."""
 
 

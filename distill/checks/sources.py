@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
-from distill.data.images.plain_images import count_plain
+from distill.data.images import plain_images
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
@@ -16,13 +16,12 @@ from distill.reports.findings import FEWEST, is_above
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.reports.text_table import counted
 from filters.signals.families.language import UNKNOWN, guess_of
+from student.training.diagnosis import REPLAYED
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
 """Share of the usable rows."""
 _MUCH_HELD_OUT = 0.5
-_MANY_PLAIN = 0.5
-_MUCH_REPLAYED = 0.7
 
 
 def _lacking(survey: Survey, key: str, message: str, mend: str) -> CheckResult:
@@ -177,12 +176,15 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
     )
 
 
+def _readable(context: CheckContext) -> Iterator[tuple[str, Survey]]:
+    """The sources that are used and can be read."""
+    surveys = ((name, context.readable(name)) for name in context.uses)
+    return ((name, survey) for name, survey in surveys if survey is not None)
+
+
 def check_gold_faults(context: CheckContext) -> Iterator[CheckResult]:
     """Gold answers look like the answer type that is stated, and their questions do not name them."""
-    for name in context.uses:
-        survey = context.readable(name)
-        if survey is None:
-            continue
+    for name, survey in _readable(context):
         for message in wrongly_typed(stated_types(survey.kept)):
             yield warning(
                 f"data.{name}.answer_type",
@@ -197,13 +199,10 @@ def check_gold_faults(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_images_show_something(context: CheckContext) -> Iterator[CheckResult]:
     """Images are not of one colour, as placeholders of failed downloads are."""
-    for name in context.uses:
-        survey = context.readable(name)
-        if survey is None:
-            continue
+    for name, survey in _readable(context):
         refs = (ref for sample in survey.kept for ref in sample.images)
-        plain, looked_at = count_plain(refs, max_pixels=context.recipe.data[name].max_pixels)
-        if is_above(plain, looked_at, _MANY_PLAIN):
+        plain, looked_at = plain_images.count_plain(refs, max_pixels=context.recipe.data[name].max_pixels)
+        if is_above(plain, looked_at, plain_images.MOST):
             yield warning(
                 f"data.{name}.images_root",
                 f"{plain:,} of the first {counted(looked_at, 'image')} are of one colour and show nothing",
@@ -275,7 +274,7 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
             f"keeps {100 * held:.0f} % of the rows out of training",
             f"lower {where}.validation.hold_out; 0.02 to 0.1 is usual",
         )
-    if (replayed := sum(stage.replay.values())) > _MUCH_REPLAYED:
+    if (replayed := sum(stage.replay.values())) > REPLAYED:
         yield warning(
             f"{where}.replay",
             f"gives other sources {100 * replayed:.0f} % of the tokens: the stage hardly learns {stage.data!r}",

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from distill.data.images import plain_images
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.recipe.sections.stages import learns_rationales, lineage
+from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.reports.findings import FEWEST, Finding, is_above, share
 from distill.reports.gold_faults import wrongly_typed
 from student.inference.reply_metrics import Prediction
@@ -22,7 +23,6 @@ MANY: Final = 0.1
 SAME_TEXT: Final = 0.2
 UNDECIDED: Final = 0.2
 """Share of replies that the judge cannot compare with their gold answers; some one in ten is usual."""
-PLAIN: Final = 0.5
 BARE: Final = 0.5
 HOT: Final = 1.0
 LOOK: Final = 0.05
@@ -64,10 +64,15 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     return faults or [*_worse(facts)] or [_verdict(facts)]
 
 
+def _stage(facts: StudentFacts) -> Stage | None:
+    """The stage of the recipe that trained the student, if one did."""
+    return next((stage for stage in facts.recipe.stages if stage.name == facts.metrics.get("stage")), None)
+
+
 def _settings(facts: StudentFacts) -> Iterator[Finding]:
     """Settings under which no student can show what it learned."""
     recipe = facts.recipe
-    if recipe.stages and facts.metrics.get("stage") not in {stage.name for stage in recipe.stages}:
+    if recipe.stages and _stage(facts) is None:
         yield Finding(
             name="no_trained_arm",
             problem=f"No arm of the evaluation is a student that a stage of the recipe trained; {facts.arm} is none",
@@ -84,11 +89,10 @@ def _settings(facts: StudentFacts) -> Iterator[Finding]:
 
 def _forgotten(facts: StudentFacts) -> Iterator[Finding]:
     """Rationales that an earlier stage taught, and that a later one without rationales took away."""
-    name = facts.metrics.get("stage")
-    if name not in {stage.name for stage in facts.recipe.stages}:
+    if (stage := _stage(facts)) is None:
         return
-    *before, last = lineage(facts.recipe.stages, name)
-    taught = [stage.name for stage in before if learns_rationales(stage)]
+    *before, last = lineage(facts.recipe.stages, stage.name)
+    taught = [each.name for each in before if learns_rationales(each)]
     bare = sum(not reply["reasoning"] for reply in facts.replies)
     if taught and not learns_rationales(last) and is_above(bare, len(facts.replies), BARE):
         yield Finding(
@@ -102,7 +106,7 @@ def _forgotten(facts: StudentFacts) -> Iterator[Finding]:
 
 def _images(facts: StudentFacts) -> Iterator[Finding]:
     plain, looked_at = facts.plain_images
-    if is_above(plain, looked_at, PLAIN):
+    if is_above(plain, looked_at, plain_images.MOST):
         yield Finding(
             name="test_images_plain",
             problem=f"{share(plain, looked_at)} of the first test images are of one colour and show nothing",
@@ -237,8 +241,7 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
 
 
 def _length(facts: StudentFacts) -> Iterator[Finding]:
-    stage = next((each for each in facts.recipe.stages if each.name == facts.metrics.get("stage")), None)
-    if stage is not None and stage.replay:
+    if (stage := _stage(facts)) is not None and stage.replay:
         return  # the mean of what it learned is over replayed rows, too, which are often short
     lengths = [reply["rationale_tokens"] for reply in facts.replies if reply.get("rationale_tokens")]
     if len(lengths) < FEWEST or not facts.learned_tokens:

@@ -79,7 +79,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     ]
 
 
-def learns_traces(stage: Stage) -> bool:
+def _learns_traces(stage: Stage) -> bool:
     """Whether a stage learns from what teachers wrote or scored."""
     return is_traces(stage) or stage.preference is not None or stage.rollouts is not None
 
@@ -118,7 +118,7 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             certainty="likely",
             change=f"{_key(facts, 'lora.alpha')}, now {stage.lora.alpha}: twice the rank is usual",
         )
-    if facts.recipe.teachers and not any(map(learns_traces, facts.recipe.stages)):
+    if facts.recipe.teachers and not any(map(_learns_traces, facts.recipe.stages)):
         yield Finding(
             name="no_traces_learned",
             problem="The recipe has teachers, and no stage learns from their traces",

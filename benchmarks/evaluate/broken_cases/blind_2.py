@@ -215,7 +215,7 @@ CASES: Final[dict[str, Case]] = {
     "teacher_sees_no_image": Case(
         cause=(
             "The images do not reach the teachers (no image tokens in any prompt); they invent "
-            "pictures, so about nine of ten answers are wrong and the right ones are luck: check that"
+            "pictures, so about nine of ten answers are wrong and the others right by chance: check that"
             " model, server and teachers.*.images really pass images."
         ),
         names=("images_unseen",),

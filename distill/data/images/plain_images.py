@@ -11,6 +11,8 @@ from distill.errors import ImageError
 from distill.types import ImageRef
 
 LOOKED_AT: Final = 64
+MOST: Final = 0.5
+"""Above this share of the images it is the source that is faulty, and not a few of its images."""
 _SHADES: Final = 8
 """Levels of 255 between the darkest and the brightest pixel of a colour: what saving as JPEG makes of one colour."""
 

@@ -186,7 +186,7 @@ def found_of_student(
     folder: Path,
     said: list[dict[str, Any]],
     deltas: dict[str, Any] = ABOVE,
-    seen: dict[str, Any] = {},  # noqa: B006
+    seen: dict[str, Any] | None = None,
     **metrics: Any,
 ) -> list[Finding]:
     facts = of_replies.StudentFacts(
@@ -196,7 +196,7 @@ def found_of_student(
         deltas=deltas,
         replies=said,
         learned_tokens=40.0,
-        **seen,
+        **(seen or {}),
     )
     return of_replies.diagnose(facts)
 
@@ -225,16 +225,7 @@ def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: d
 def test_rationales_longer_than_replayed_rows_are_no_fault(tmp_path: Path) -> None:
     said = replies(rationale_tokens=90)
     assert of_student(tmp_path, said, stage="reason") == ["long_rationales"]
-    replayed = read(tmp_path, STAGE, "replay = { test = 0.2 }\n")
-    facts = of_replies.StudentFacts(
-        recipe=replayed,
-        arm="distilled",
-        metrics={"accuracy": 0.75, "ci95": [0.63, 0.84], "stage": "reason"},
-        deltas=ABOVE,
-        replies=said,
-        learned_tokens=40.0,
-    )
-    assert [finding.name for finding in of_replies.diagnose(facts)] == ["student"]
+    assert evaluated(tmp_path, said, "replay = { test = 0.2 }\n") == ["student"]
 
 
 def evaluated(
