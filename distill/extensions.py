@@ -108,7 +108,10 @@ def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], 
     """
     file_name = file_and_name(value)
     if file_name is not None:
-        path = (folder / Path(file_name[0]).expanduser()).resolve()
+        path = Path(file_name[0])
+        with suppress(RuntimeError):  # `~` of a user whom this machine does not know stays
+            path = path.expanduser()
+        path = (folder / path).resolve()
         loaded, code = _from_file(path, file_name[1], f"{key} = {value!r}")
     else:
         loaded, code = _from_package(group, value, key)

@@ -86,6 +86,14 @@ def leads_outside(name: str) -> bool:
     return not name or ".." in PurePosixPath(name).parts or bool(PureWindowsPath(name).anchor)
 
 
+def from_home(value: str | Path) -> Path:
+    """A path with `~` as the home folder; `~` of a user whom this machine does not know stays."""
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        return Path(value)
+
+
 def real_path(path: Path) -> Path:
     """An absolute path without links; where links go round, the path as it is (`Path.resolve` raises there)."""
     return Path(os.path.realpath(path))

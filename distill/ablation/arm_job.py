@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from distill.ablation.arms import EQUAL_SECONDS, arm, stage_under_study, untimed
+from distill.ablation.arms import arm, stage_under_study, untimed
 from distill.ablation.costs import measured_folder, seconds
 from distill.ablation.drafts import Arm, Budget
 from distill.ablation.shared_traces import traces_run
@@ -25,7 +25,7 @@ from distill.data.sources import is_there
 from distill.errors import DataError, DistillError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.ablate import REFERENCE
+from distill.recipe.sections.ablate import EQUAL_SECONDS, REFERENCE
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.rounds.make_round import RoundSteps, make_round
 from distill.trace_records.human_labels import FILE as LABELS_FILE

@@ -15,7 +15,7 @@ from distill.errors import RecipeError
 from distill.extensions import ARMS, FAILURES, call, call_fault, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.ablate import REFERENCE
+from distill.recipe.sections.ablate import EQUAL_SECONDS, REFERENCE
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import Stage, is_traces, lineage
 
@@ -23,9 +23,6 @@ STUDENT = "student"
 """Name of the measured student in the run of each arm; as all have the same, equal students are asked once."""
 REPLAYED_SHARE = 0.2
 TRACES = (1, 2, 4, 8)
-
-EQUAL_SECONDS = "_equal_seconds"
-"""What the name of an arm ends in that may take no longer than the reference; without it, the arm it is made from."""
 
 
 def stage_under_study(recipe: Recipe) -> str:

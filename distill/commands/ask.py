@@ -18,6 +18,7 @@ import orjson
 from distill.artifacts.layout import RECIPE
 from distill.data.images import image_files
 from distill.errors import DataError, DistillError, ImageError
+from distill.local_paths import from_home
 from distill.python_api import verbs
 from distill.rationale import Style, split
 from distill.recipe.loading import derived_recipe, load
@@ -130,7 +131,7 @@ def ask(
 
 def _recipe(place: str, image: Path, students: Sequence[str]) -> tuple[Recipe, Path]:
     """The recipe of a run, or one of a single model; its evaluation is this question alone."""
-    run = Path(place).expanduser()
+    run = from_home(place)
     is_run = (run / RECIPE).is_file()
     if run.is_dir() and not is_run and not (run / "config.json").is_file() and not any(run.glob("*/config.json")):
         raise DataError(f"{run}: neither a run (it holds no {RECIPE}) nor a model (it holds no config.json)")

@@ -29,6 +29,7 @@ from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
 from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
 from distill.errors import DataError, RecipeError, StorageError
+from distill.local_paths import from_home
 from distill.planning import first_models
 from distill.recipe.loading import derived_recipe, find, load, schema
 from distill.recipe.messages import unknown_value
@@ -83,7 +84,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     """
     if not source.strip():  # as an unset variable of a shell gives it
         raise RecipeError("the SOURCE is empty; give a folder of images, a table, or hub:OWNER/NAME")
-    local = Path(source).expanduser()
+    local = from_home(source)
     unknown = [name for name in settings.columns if name not in Columns.model_fields]
     if unknown:
         raise RecipeError(unknown_value("--column", unknown[0], list(Columns.model_fields)))
@@ -342,7 +343,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
         comments["teachers.backend"] = "a running server answers; the run starts none"
         lines.append(f"teacher: {model}, which {url} serves")
     elif settings.teacher is not None:
-        here = Path(settings.teacher).expanduser()
+        here = from_home(settings.teacher)
         values["teachers.model"] = str(here.resolve()) if here.is_dir() else settings.teacher
         lines.append(f"teacher: {settings.teacher}, as --teacher names it")
     elif teacher_fits:
@@ -356,7 +357,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
             "--teacher URL#MODEL takes one that a server has"
         )
     if settings.student is not None:
-        here = Path(settings.student).expanduser()
+        here = from_home(settings.student)
         comments["student.model"] = "as --student names it"
         values["student.model"] = str(here.resolve()) if here.is_dir() else settings.student
         lines.append(f"student: {settings.student}, as --student names it; `distill plan` says whether it fits")

@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from distill import redact
 from distill.errors import RecipeError
-from distill.local_paths import as_argument, refuse_address
+from distill.local_paths import as_argument, from_home, refuse_address
 from distill.recipe.messages import explain_problems, nearest_name, unknown_value, unreadable_values, unusable
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import DEFAULT_RULES
@@ -78,9 +78,10 @@ def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     if unreadable := list(unreadable_values(values)):
         raise RecipeError(unusable(where, unreadable))
     try:
-        recipe = Recipe.model_validate_json(orjson.dumps(with_held_out(_with_trackers(values))), strict=True)
+        whole = with_held_out(_with_trackers(values))
+        recipe = Recipe.model_validate_json(orjson.dumps(whole), strict=True)
     except ValidationError as error:
-        told = unusable(where, explain_problems(error, values, Recipe))
+        told = unusable(where, explain_problems(error, whole, Recipe))
         if path.name == "recipe.toml" and (path.parent / "generate").is_dir():
             told += (
                 "\nThis file is the copy in a run. If an earlier version wrote it, correct these keys in it to go on."
@@ -122,7 +123,7 @@ def find(path_or_name: str | Path) -> Path:
             f"the recipe is {path_or_name!r:.80} ({type(path_or_name).__name__}); give a TOML file or a shipped name"
         )
     refuse_address(path_or_name)
-    path = Path(path_or_name).expanduser()
+    path = from_home(path_or_name)
     try:
         if path.is_file():
             return path
@@ -158,12 +159,14 @@ def _override(values: dict[str, Any], key: str, text: str) -> None:
 
 def put(values: dict[str, Any], key: str, value: Any) -> None:
     """Set the value of a dotted key in a recipe's values; the key of a list item is its name or position."""
+    parent, parts = "", key.split(".")
+    if not all(part.strip() for part in parts):
+        raise RecipeError(f"--set {key}: a part of the key is empty; write e.g. filter.select.per_question=2")
     if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
         section = values.setdefault("filter", {})
         if isinstance(section, dict):
             section.setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
     node: Any = values
-    parent, parts = "", key.split(".")
     while len(parts) > 1:
         parent, parts = _next_part(node, parts)
         node = _child(node, parent, key)

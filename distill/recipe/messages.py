@@ -2,6 +2,8 @@
 
 import difflib
 import math
+import types
+import typing
 from collections.abc import Iterable, Iterator
 from datetime import date, time
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from distill.recipe.base import Section
+from distill.recipe.effects import inner_sections
 from distill.redact import encodable
 
 
@@ -61,59 +64,68 @@ def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:
+    lines: dict[str, list[str]] = {}  # a value that is of none of the kinds that its key takes has a reason for each
     for problem in error.errors(include_url=False):
-        where, model = _locate(problem["loc"], values, root)
+        where, section, annotation = _locate(problem["loc"], values, root)
         message = problem["msg"].removeprefix("Value error, ")
+        name = where.rpartition(".")[2]
         if problem["type"] == "extra_forbidden":
-            valid_names = sorted(model.model_fields) if model else []
-            nearest = nearest_name(str(problem["loc"][-1]), valid_names)
+            valid_names = sorted(section.model_fields) if section else []
+            nearest = nearest_name(name, valid_names)
             hint = f"; did you mean {nearest!r}?" if nearest else f" (known: {', '.join(valid_names)})"
-            yield f"{where}: unknown key{hint}"
+            lines[f"{where}: unknown key{hint}"] = []
         elif problem["type"] == "missing":
-            yield f"{where}: required key is missing"
+            lines[f"{where}.{problem['loc'][-1]}: required key is missing".removeprefix(".")] = []
         elif problem["type"] == "value_error":
-            yield f"{where}: {message}" if where else message
-        elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict) and model is not None:
-            yield f"{where}: write [[{where}]], in double brackets: there may be several"
+            lines[f"{where}: {message}" if where else message] = []
+        elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict) and _section_in(annotation):
+            lines[f"{where}: write [[{where}]], in double brackets: there may be several"] = []
         elif problem["type"] == "model_type" and isinstance(problem["input"], list):
-            yield f"{where}: write [{where}], in single brackets: there is only one"
+            lines[f"{where}: write [{where}], in single brackets: there is only one"] = []
         else:
-            field = model.model_fields.get(str(problem["loc"][-1])) if model else None
+            field = section.model_fields.get(name) if section else None
             # A pattern alone does not say what a good value is.
             about = field.description if field and problem["type"] == "string_pattern_mismatch" else None
-            yield f"{where} = {problem['input']!r}: {message}{f'. {about}' if about else ''}"
+            reasons = lines.setdefault(f"{where} = {problem['input']!r}: ", [])
+            reasons.append(f"{message}. {about}" if about else message)
+    for line, reasons in lines.items():
+        yield line + " or ".join([*reasons[:1], *(each.removeprefix("Input should be ") for each in reasons[1:])])
 
 
-def _locate(location: tuple[int | str, ...], values: Any, root: type[Section]) -> tuple[str, type[Section] | None]:
-    """The dotted name of a place in the recipe (list items by name) and the section model it lies in."""
+def _locate(
+    location: tuple[int | str, ...], values: Any, root: type[Section]
+) -> tuple[str, type[Section] | None, Any]:
+    """The dotted name of a value of the recipe (list items by name), the section whose key it is, and its annotation.
+
+    Parts of the location that lead to no value, such as the kinds of values that a key takes, are left out.
+    """
     parts: list[str] = []
-    model: Any = root
+    section: type[Section] | None = root
+    annotation: Any = root
     for item in location:
-        name: str | None = None
-        if isinstance(item, int) and isinstance(values, list) and item < len(values):
+        if isinstance(values, list) and isinstance(item, int) and item < len(values):
             values = values[item]
-            name = str(values.get("name", item)) if isinstance(values, dict) else str(item)
+            parts.append(str(values.get("name", item)) if isinstance(values, dict) else str(item))
+        elif isinstance(values, dict) and item in values:
+            section, values = _section_in(annotation), values[item]
+            parts.append(str(item))
         else:
-            values = values.get(item) if isinstance(values, dict) else None
-        if item != location[-1] or isinstance(values, dict):
-            model = _section_of(model, item)
-        parts.append(name or str(item))
-    return ".".join(parts), model
+            continue
+        annotation = _below(annotation, item)
+    return ".".join(parts), section, annotation
 
 
-def _section_of(model: Any, item: int | str) -> Any:
-    """The section model found under `item` of `model`, walking through mappings and tuples."""
-    if isinstance(model, type) and issubclass(model, Section):
-        field = model.model_fields.get(str(item))
-        return _unwrap(field.annotation) if field else model
-    return model
-
-
-def _unwrap(annotation: Any) -> Any:
+def _below(annotation: Any, item: int | str) -> Any:
+    """The annotation of a key of a section, or of an item of a table or a list; None where there is no such key."""
+    arguments = typing.get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        model = _unwrap(argument)
-        if model is not None:
-            return model
-    return None
+        field = annotation.model_fields.get(str(item))
+        return field.annotation if field else None
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        return next((inner for each in arguments if (inner := _below(each, item)) is not None), None)
+    return arguments[isinstance(item, str)] if len(arguments) == 2 else None
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """The section that a value with this annotation is, or holds."""
+    return next((section for section, _ in inner_sections(annotation)), None)

@@ -4,7 +4,7 @@ Every default of the toolkit lives in the section models and nowhere else. disti
 Paths stay as written; `Recipe.local()` resolves one against the recipe's folder.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self
@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from distill import redact
 from distill.extensions import file_and_name
-from distill.local_paths import is_store_address, real_path
+from distill.local_paths import from_home, is_store_address, real_path
 from distill.recipe.backends import BACKENDS
 from distill.recipe.base import Name, Section, key
 from distill.recipe.messages import unknown_value
@@ -29,6 +29,17 @@ from distill.recipe.sections.scale import Placement, StoreSettings
 from distill.recipe.sections.stages import Stage, learns_rationales, teachers_before
 from distill.recipe.sections.student import Student
 from distill.recipe.sections.teachers import Teacher
+
+
+def _repeated(names: Collection[str]) -> Iterator[str]:
+    """The names of each folder that several names lead to: file systems of macOS and Windows ignore case."""
+    by_folder: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        by_folder[name.casefold()].append(name)
+    for same in by_folder.values():
+        if len(same) > 1:
+            distinct = sorted(set(same))
+            yield ", ".join(distinct) + (", which differ in case alone" if len(distinct) > 1 else "")
 
 
 class Recipe(Section):
@@ -68,12 +79,8 @@ class Recipe(Section):
             ("stages", [stage.name for stage in self.stages]),
             ("sources", list(self.data)),
         ):
-            # On file systems that ignore case (macOS, Windows), A and a are one folder.
-            uses = Counter(name.casefold() for name in names)
-            repeated = sorted({name for name in names if uses[name.casefold()] > 1})
-            if repeated:
-                case = ", which differ in case alone" if len(repeated) > 1 else ""
-                raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}{case}")
+            if repeated := "; ".join(_repeated(names)):
+                raise ValueError(f"{kind} must have distinct names; repeated: {repeated}")
         for key_name, name, known in self._named():
             if name is not None and name not in known:
                 raise ValueError(unknown_value(key_name, name, list(known)))
@@ -220,7 +227,7 @@ class Recipe(Section):
 
     def local(self, value: str) -> Path:
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
-        return real_path(self._path.parent / Path(value).expanduser())
+        return real_path(self._path.parent / from_home(value))
 
     def _program(self, value: str) -> str:
         """A program with a slash counts from the recipe's folder. Its links stay: an environment's Python is one."""

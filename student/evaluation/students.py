@@ -18,7 +18,7 @@ from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
-from distill.local_paths import run_command
+from distill.local_paths import from_home, run_command
 from distill.machine import hub
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
@@ -203,7 +203,7 @@ def locate(where: str, recipe: Recipe, student: AnyStudent) -> tuple[str, Path |
 
 def _folder(where: str, name: str) -> Path | None:
     """The checkpoint that a name means, a trained stage's folder included; None for the name of a hub."""
-    path = Path(name).expanduser()
+    path = from_home(name)
     if not path.exists():
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise ModelError(

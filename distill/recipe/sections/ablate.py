@@ -15,6 +15,8 @@ from distill.recipe.base import Name, Section, from_outside, key
 ablate_key = partial(key, affects="ablate")
 REFERENCE = "distilled"
 """The arm that is the recipe as it stands."""
+EQUAL_SECONDS = "_equal_seconds"
+"""What the name of an arm ends in that may take no longer than the reference; without it, the arm it is made from."""
 
 
 class CustomArm(Section):
@@ -93,3 +95,12 @@ class Ablate(Section):
     own: Mapping[Name, CustomArm] = key({}, "Arms of your own, by name.")
     studies: Mapping[Name, Study] = key({}, "Studies, by name: questions and the arms that answer them.")
     gallery: int = ablate_key(60, "Number of questions that the report shows with images.", ge=0)
+
+    @model_validator(mode="after")
+    def _free_names(self) -> Self:
+        for name in self.own:
+            if name == REFERENCE:
+                raise ValueError(f"own.{name}: this is the recipe as it stands; give your arm another name")
+            if name.endswith(EQUAL_SECONDS):
+                raise ValueError(f"own.{name}: {EQUAL_SECONDS} at the end of a name means another arm in equal time")
+        return self

@@ -6,13 +6,13 @@ Part of the recipe models: distill/recipe/recipe.py checks what refers to what.
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
 from distill.errors import RecipeError
 from distill.extensions import METRICS
+from distill.local_paths import from_home
 from distill.rationale import NO_THINK
 from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
 
@@ -132,7 +132,7 @@ def student_values(arguments: Sequence[str]) -> dict[str, str]:
                 f"--student {text}: write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL, such as "
                 "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; a name has no dot"
             )
-        path = Path(setting).expanduser()
+        path = from_home(setting)
         values = (
             {"base_url": url, "model": model}
             if served

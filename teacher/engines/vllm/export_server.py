@@ -22,6 +22,7 @@ import orjson
 
 from distill.data.images import image_files
 from distill.errors import RecipeError, TeacherError
+from distill.local_paths import from_home
 from distill.machine import event_loop
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
@@ -99,7 +100,7 @@ def find_server(recipe: Recipe, *, probe: bool = True) -> Server:
     if python := os.environ.get(PYTHON):
         settings, program, rest, base = Server(), python, _MODULE, Path.cwd()
     if python or "/" in program:
-        program = str(base / Path(program).expanduser())
+        program = str(base / from_home(program))
     environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **settings.environment}
     server = Server(command=(program, *rest), environment=environment, start_timeout_s=_START_TIMEOUT_S, restarts=0)
     problem = None

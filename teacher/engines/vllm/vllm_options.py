@@ -22,6 +22,7 @@ import orjson
 from distill import redact
 from distill.artifacts.files import file_sha256, storage_errors, write_json
 from distill.errors import RecipeError
+from distill.local_paths import from_home
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.managed_server import Server
 
@@ -255,7 +256,7 @@ def server_files(server: Server, base: Path) -> dict[str, str]:
     A path of an option counts from the working directory, as the server reads it; that of a script from `base`.
     """
     scripts = [part for part in server.command[:2] if part.endswith(".py")]
-    files = {"": base.absolute() / Path(scripts[0]).expanduser()} if scripts else {}
+    files = {"": base.absolute() / from_home(scripts[0])} if scripts else {}
     for name, values in server_answer_options(server).items():
         files |= {f"--{name} {value}": Path(value) for value in values}
     with storage_errors(base):

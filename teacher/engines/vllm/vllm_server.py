@@ -16,6 +16,7 @@ from typing import Self
 
 from distill import redact
 from distill.errors import RecipeError, TeacherError
+from distill.local_paths import from_home
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import task_group
@@ -232,7 +233,7 @@ def server_program(teacher: Teacher, base: Path) -> str:
     name = teacher.server.command[0]
     search = teacher.server.environment.get("PATH") or os.environ.get("PATH")
     # Not resolved: python of a virtual environment is a link that must be called by its own name.
-    program = str(base.absolute() / Path(name).expanduser()) if "/" in name else name
+    program = str(base.absolute() / from_home(name)) if "/" in name else name
     if not (is_script(teacher.server) and Path(program).is_file()) and not shutil.which(program, path=search):
         raise RecipeError(
             f"teachers.{teacher.name}.server.command: there is no program {program!r}; install vLLM into an "
