@@ -256,7 +256,7 @@ def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
 
 def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
     """The maximum for a teacher: every trace and every attempt up to its cap."""
-    first = samples * most_traces(recipe, teacher)
+    first = samples * recipe.most_traces(teacher)
     attempts, share = attempt_growth(recipe.generate.outcomes)
     traces = first * attempts
     tokens = first * teacher.sampling.max_tokens * share
@@ -273,14 +273,6 @@ def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
         # The requests and the hours of a server are not known, so a cost by tokens or hours is not known either.
         cost=output.times(teacher.token_cost(0, 1)) if price.output and not (price.input or price.hour) else None,
     )
-
-
-def most_traces(recipe: Recipe, teacher: Teacher) -> int:
-    """Most first attempts of a teacher at one sample."""
-    if not teacher.chained:
-        return teacher.samples
-    before = next(each for each in recipe.teachers if each.name == teacher.after)
-    return teacher.samples * most_traces(recipe, before)
 
 
 def attempt_growth(outcomes: Outcomes) -> tuple[int, float]:

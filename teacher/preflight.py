@@ -25,7 +25,6 @@ from teacher.estimate import (
     Forecast,
     TeacherUsage,
     forecast,
-    most_traces,
     sample_usage,
     summarize_journals,
     total_time,
@@ -157,7 +156,7 @@ def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
             (
                 name,
                 f"{questions:,}",
-                f"{questions * most_traces(recipe, teacher):,}",
+                f"{questions * recipe.most_traces(teacher):,}",
                 f"{usage.there:,}",
                 _format_amount(estimate.prompt),
                 _format_amount(estimate.output),

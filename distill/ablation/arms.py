@@ -306,7 +306,7 @@ def _teacher(draft: Draft, name: str) -> str:
 
 def _traces(draft: Draft, count: str) -> str:
     per_question = number(f"traces_{count}", count)
-    max_per_question = sum(teacher.samples for teacher in draft.recipe.teachers)
+    max_per_question = sum(map(draft.recipe.most_traces, draft.recipe.teachers))
     if per_question > max_per_question:
         raise Impossible(f"traces_{count}: the teachers are asked for {max_per_question} a question at most")
     draft.values.setdefault("filter", {}).setdefault("select", {})["per_question"] = per_question

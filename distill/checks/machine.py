@@ -20,7 +20,7 @@ from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from filters.apply import require_same_policy
 from student.train import stage_fields
-from teacher.estimate import JournalSummary, TeacherUsage, forecast, most_traces
+from teacher.estimate import JournalSummary, TeacherUsage, forecast
 from teacher.store import question_plan
 
 _OPEN_FILES = 256
@@ -198,7 +198,7 @@ def check_cost(context: CheckContext) -> Iterator[CheckResult]:
         ahead = forecast(recipe, teacher, usage)
         assert ahead.output is not None  # without a finished sample it is the most that the settings allow
         cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
-        traces, attempts = most_traces(recipe, teacher) * sum(usage.left.values()), ahead.traces.high
+        traces, attempts = recipe.most_traces(teacher) * sum(usage.left.values()), ahead.traces.high
         more = f" ({attempts:,.0f} attempts)" if attempts > traces else ""
         summary = f"at most {traces:,} traces{more} and {ahead.output.high:,.0f} output tokens{cost}{extent}"
         yield fine(f"teachers.{teacher.name}", f"{summary}; `distill generate --check --probe 32` measures it")

@@ -230,6 +230,9 @@ def export(
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
     if gguf and (plain or both or dataset or lmms_eval):
         raise RecipeError("--gguf is a form of its own: leave --plain, --both, --dataset and --lmms-eval out")
+    of_student = {"--stage": stage, "--plain": plain, "--both": both, "--verify": verify}
+    if (dataset or lmms_eval) and (given := [option for option, value in of_student.items() if value]):
+        raise RecipeError(f"{', '.join(given)}: for an export of the student only; leave it out")
     if dataset and lmms_eval:
         raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
     if push is not None:

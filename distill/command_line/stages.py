@@ -59,6 +59,8 @@ def generate(
 
     if resend and not replay:
         raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
+    if replay and (check or fresh or limit):
+        raise RecipeError("--replay prints one request; leave --check, --fresh and --limit out")
     if probe and not check:
         raise RecipeError("--probe needs --check, which estimates a run from the questions asked")
     if isinstance(run, str):
@@ -133,6 +135,8 @@ def filter_(
         return
     _refuse_engine(engine)
     if what_if:
+        if fresh:
+            raise RecipeError("--what-if writes nothing; leave --fresh out")
         alternative, _ = open_recipe(what_if, run, overrides)
         show(compare_policies(*open_recipe(recipe, run, None), alternative))
     else:
@@ -274,6 +278,8 @@ def ablate(
         raise RecipeError(
             "choose one of --plan (before runs), --report (what is finished) and --fresh (set it aside)"
         )
+    if arm and study:
+        raise RecipeError("--arm and --study both choose arms; give one of them")
     chosen = open_recipe(recipe, run, overrides)
     asked = AskedArms(arms=arm or (), study=study, seeds=seed or ())
     if plan:

@@ -370,7 +370,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
 
 
 def _header(source: str, lines: Sequence[str]) -> str:
-    told = "\n".join(f"# {line}" for line in lines)
+    told = "\n".join(f"# {' '.join(line.split())}" for line in lines)  # a name may hold a line feed
     return f"#:schema ./{SCHEMA}\n# Made by `distill init` from {json.dumps(source)}.\n#\n{told}\n"
 
 

@@ -7,6 +7,7 @@ seed alone, not on their order. Rows are written as they are; those that cannot 
 
 import csv
 import hashlib
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,9 +128,11 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
     rows = _read(recipe, name, table)
     left_out = Counter(row.reason for row in rows.left_out)
     if not rows.images:
+        if not rows.left_out:
+            raise DataError(f"{table.label} holds no rows; give another table")
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.most_common())
-        first = f"; row {rows.left_out[0].row}: {rows.left_out[0].detail}" if rows.left_out else ""
-        raise DataError(f"{table.label}: no row can be used ({reasons}{first}); check format, columns, images")
+        first = f"row {rows.left_out[0].row}: {rows.left_out[0].detail}"
+        raise DataError(f"{table.label}: no row can be used ({reasons}; {first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
     chosen = _chosen(_groups(rows, cluster), test, seed, table.label, len(set(cluster.values())))
     with storage_errors(out):
@@ -241,9 +244,11 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
                 f"{label}: no test rows can be set apart, because all its rows ({total:,}) {cause}; give rows about "
                 "another image, or write a recipe without a test set (docs/recipe.md)"
             )
+        digits = 1 - math.floor(math.log10(smallest / total))
+        share = -(-smallest * 10**digits // total) / 10**digits  # rounded up: less would be refused again
         raise DataError(
             f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "
-            f"stay together, {smallest:,} at least. Give --test {smallest / total:.2g} or more, or more images"
+            f"stay together, {smallest:,} at least. Give --test {share:g} or more, or more images"
         )
     return chosen
 

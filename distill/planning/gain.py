@@ -238,7 +238,7 @@ def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[st
     traces = {name: sum(of["traces"] for of in domains.values()) for name, domains in counts.items() if name != ALL}
     if all(count < FEWEST_TRACES for count in traces.values()):
         has = ", ".join(f"{count:,} of {name}" for name, count in traces.items())
-        raise DataError(_more_traces(recipe, run, f"has few traces: {has}"))
+        raise DataError(_more_traces(recipe, run, f"has few traces: {has or 'none'}"))
     return asked, counts
 
 

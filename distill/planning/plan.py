@@ -94,7 +94,7 @@ def _generation(recipe: Recipe) -> str:
     if not recipe.teachers or ASKED not in recipe.data:
         return ""
     from student.training.cost.workload import questions
-    from teacher.estimate import attempt_growth, most_traces
+    from teacher.estimate import attempt_growth
 
     asked = questions(recipe, ASKED)
     if asked is None:
@@ -102,7 +102,7 @@ def _generation(recipe: Recipe) -> str:
     rows = []
     attempts, share = attempt_growth(recipe.generate.outcomes)
     for teacher in recipe.teachers:
-        traces = asked * most_traces(recipe, teacher)
+        traces = asked * recipe.most_traces(teacher)
         tokens = traces * teacher.sampling.max_tokens * share
         most = (f"{asked:,}", *map(short_number, (traces, traces * attempts, tokens)))
         rows.append((teacher.name, *(f"<= {number}" for number in most)))

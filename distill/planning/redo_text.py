@@ -92,7 +92,8 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
     for stage in now.stages:
         manifest = Manifest.read(run / "train" / stage.name)
         yield _row(f"train {stage.name}", manifest, f"train:{stage.name}" in redo.causes, _trained(manifest))
-    yield _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
+    if now.evaluates or evaluated is not None:
+        yield _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
     if "rounds" in redo.causes:
         begun = "finished" if (run / ROUNDS / ROUNDS_RESULTS).is_file() else "not finished"
         yield "rounds", begun, "run again", "as far as the changes reach them"

@@ -30,7 +30,7 @@ from distill.units.agent_record import BEATS
 from distill.units.commits import compress
 from distill.units.partitions import range_count
 from filters.run_signals.shared_keys import MOST_BUCKETS
-from teacher.estimate import attempt_growth, most_traces, summarize_journals
+from teacher.estimate import attempt_growth, summarize_journals
 from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.store.trace_journal import trace_parts
 
@@ -231,7 +231,7 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
 
 def _largest_teacher(recipe: Recipe, teacher: Teacher) -> TeacherLoad:
     attempts, share = attempt_growth(recipe.generate.outcomes)
-    traces = most_traces(recipe, teacher)
+    traces = recipe.most_traces(teacher)
     return TeacherLoad(
         teacher=teacher.name, traces=traces * attempts, output_tokens=traces * teacher.sampling.max_tokens * share
     )

@@ -49,9 +49,10 @@ class StagePlan:
 
     @property
     def micro_batch_tokens(self) -> float:
-        """Tokens in memory at once: never more than a step has, except for a single long row."""
-        step = self.stage.batch_tokens or self.stage.batch_size * self.load.tokens
-        return min(self.stage.pass_tokens, max(step, self.load.tokens))
+        """Tokens in memory at once: never more than a step has, except for a single long row or pair."""
+        group = self.stage.group_rows * self.load.tokens
+        step = self.stage.batch_tokens or self.stage.batch_size * group
+        return min(self.stage.pass_tokens, max(step, group))
 
     def on(self, gpu: Gpu) -> "StagePlan":
         """The plan with as many tokens in memory at once as the stage takes on this card."""

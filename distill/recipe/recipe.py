@@ -214,6 +214,12 @@ class Recipe(Section):
         default = Eval.model_fields["data"].default
         return self.eval.data in self.data or self.eval.data != default or bool(self.eval.arms or self.eval.students)
 
+    def most_traces(self, teacher: Teacher) -> int:
+        """Most first attempts of a teacher at one question; one that works on drafts writes its samples for each."""
+        if not teacher.chained:
+            return teacher.samples
+        return teacher.samples * self.most_traces(next(each for each in self.teachers if each.name == teacher.after))
+
     @property
     def max_pixels(self) -> int:
         """The largest pixel limit of all sources: the limit of images that may come from any of them."""

@@ -215,7 +215,7 @@ def _passes(stage: Stage, examples: Examples) -> float:
         return stage.max_tokens / max(1, sum(examples.lengths))
     if stage.max_steps is None:
         return stage.epochs
-    rows = stage.max_steps * stage.batch_size
+    rows = stage.max_steps * stage.batch_size * stage.group_rows
     if stage.batch_tokens is not None:
         rows = round(stage.max_steps * stage.batch_tokens * len(examples) / max(1, sum(examples.lengths)))
     return rows / max(1, len(examples))

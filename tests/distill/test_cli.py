@@ -291,6 +291,8 @@ def test_what_the_operating_system_refuses_is_one_message_with_its_place() -> No
     [
         (("--public",), "--public needs --push"),
         (("--prompts", "3"), "--prompts needs --verify"),
+        (("--dataset", "llava", "--verify", "--plain"), "--plain, --verify: for an export of the student only"),
+        (("--lmms-eval", "test", "--stage", "reason"), "--stage: for an export of the student only"),
         ((), "no run here (no recipe.toml)"),
     ],
 )
@@ -299,6 +301,21 @@ def test_an_export_of_no_run_or_with_half_an_option_is_refused(
 ) -> None:
     done = CliRunner().invoke(cli.app, ["export", str(tmp_path), "--out", str(tmp_path / "new"), *arguments])
     assert done.exit_code == 2 and message in done.stderr and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("generate", "tiny", "--replay", "abc", "--check"), "leave --check, --fresh and --limit out"),
+        (("filter", "tiny", "--what-if", "tiny", "--fresh"), "leave --fresh out"),
+        (("ablate", "tiny-studies", "--arm", "short", "--study", "fit"), "--arm and --study both choose arms"),
+    ],
+)
+def test_an_option_that_another_one_leaves_without_effect_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = CliRunner().invoke(cli.app, [*arguments, "--run", str(tmp_path / "run")])
+    assert done.exit_code == 2 and message in done.stderr and not (tmp_path / "run").exists()
 
 
 def test_the_end_of_a_command_that_used_duckdb_says_nothing_of_its_objects() -> None:

@@ -11,9 +11,10 @@ import stub_server
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.recipe.sections.generate import Outcomes
 from distill.recipe.sections.teachers import Teacher
-from teacher.estimate import Amount, Moments, attempt_growth, extrapolate, most_traces, summarize_journals
+from teacher.estimate import Amount, Moments, attempt_growth, extrapolate, summarize_journals
 from teacher.generate import generate
 from teacher.preflight import preflight
 
@@ -92,11 +93,8 @@ def test_the_most_counts_every_attempt_and_every_draft() -> None:
     assert attempt_growth(Outcomes(truncated_answer="raise_cap", attempts=3, cap_factor=2.0)) == (3, 7.0)
     first = Teacher(name="first", model="m", samples=3)
     second = Teacher(name="second", model="m", samples=2, after="first", prompt="{question} {draft}")
-
-    class Both:
-        teachers = (first, second)
-
-    assert most_traces(Both(), first) == 3 and most_traces(Both(), second) == 6  # type: ignore[arg-type]
+    both = Recipe(teachers=(first, second))
+    assert both.most_traces(first) == 3 and both.most_traces(second) == 6
 
 
 def test_a_teacher_that_was_hardly_needed_is_expected_to_be_hardly_needed(tmp_path: Path) -> None:

@@ -263,6 +263,8 @@ class Stage(Section):
             raise ValueError(f"batch_tokens {self.batch_tokens} is less than micro_batch_tokens {self.pass_tokens}")
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
+        if self.data in self.replay:
+            raise ValueError(f"replay.{self.data} is the stage's own data, which it learns anyway; leave it out")
         if not is_traces(self):
             for name in ("teachers", "no_think", "distill", "visual"):
                 if getattr(self, name):

@@ -175,7 +175,7 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
     else:
         question_count = questions(recipe, "questions") if "questions" in recipe.data else None
         # Every teacher may be asked about every question, and selection keeps so many of the answers.
-        samples = sum(teacher.samples for teacher in recipe.teachers)
+        samples = sum(map(recipe.most_traces, recipe.teachers))
         each = samples if recipe.filter.select.per_question is None else recipe.filter.select.per_question
         result = None if question_count is None else question_count * min(each, samples or each)
         if stage.preference is not None and question_count is not None:

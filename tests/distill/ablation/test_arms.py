@@ -216,6 +216,15 @@ def test_an_arm_that_cannot_be_says_why(name: str, reason: str) -> None:
         arms.arm(STUDIES, name, seed=0)
 
 
+def test_a_teacher_that_works_on_drafts_writes_its_samples_for_each_of_them() -> None:
+    chained = with_values(
+        teachers__generalist__after='"structured"', teachers__generalist__prompt='"{question} {draft}"'
+    )
+    with pytest.raises(Impossible, match="asked for 56 a question at most"):  # 3 x 8, and 4 for each of 8 drafts
+        arms.arm(chained, "traces_99", seed=0)
+    assert arms.arm(chained, "traces_50", seed=0).recipe.filter.select.per_question == 50
+
+
 def test_an_own_arm_sets_any_value(tmp_path: Path) -> None:
     text = loading.find("tiny-studies").read_text(encoding="utf-8")
     own = '[ablate.own.faster]\nabout = "a higher rate"\nset = { "stages.reason.learning_rate" = 3e-3 }\n'

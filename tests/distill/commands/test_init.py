@@ -305,6 +305,13 @@ def test_a_table_with_capitals_in_its_ending_is_not_overwritten(tmp_path: Path) 
     assert table.read_bytes() == before and (tmp_path / "photos" / "train.csv").is_file()
 
 
+def test_a_name_of_two_lines_is_written_as_a_value_and_its_comment_stays_one_line(tmp_path: Path) -> None:
+    from distill.commands.init import _header
+
+    lines = _header("photos", ["teacher: a\nseed = 3, as --teacher names it"]).splitlines()
+    assert lines[-1] == "# teacher: a seed = 3, as --teacher names it" and all(line[0] == "#" for line in lines)
+
+
 def test_an_empty_source_is_refused(tmp_path: Path) -> None:
     photos(tmp_path)
     done = distill("", "--out", "new")

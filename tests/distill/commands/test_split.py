@@ -185,6 +185,26 @@ def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_ref
         splitted(source, tmp_path / "out")
 
 
+def test_the_share_that_a_refused_split_names_is_one_that_works(tmp_path: Path) -> None:
+    names = [Path(picture(tmp_path, number, 40).path).name for number in range(7)]
+    rows = [{"image": names[at % 7], "question": f"Question {at}?", "answer": "1"} for at in range(50)]
+    source = jsonl(tmp_path / "all.jsonl", rows)  # 7 or 8 rows an image: 7 of 50 would be 0.14, 8 are 0.16
+    with pytest.raises(DataError, match=r"7 at least\. Give --test") as refused:
+        splitted(source, tmp_path / "out", test=0.01)
+    share = float(str(refused.value).partition("--test ")[2].partition("Give --test ")[2].split()[0])
+    splitted(source, tmp_path / "out", test=share)
+    assert len(lines(tmp_path / "out" / "test.jsonl")) >= 7
+    rows = [{"image": names[at % 3], "question": f"Question {at}?", "answer": "1"} for at in range(29)]
+    source = jsonl(tmp_path / "more.jsonl", rows)  # 9 of 29 are 0.3103: 0.31 of 29 is 8.99
+    with pytest.raises(DataError, match=r"Give --test 0\.32 or more"):
+        splitted(source, tmp_path / "other", test=0.01)
+
+
+def test_a_table_without_rows_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.jsonl holds no rows"):
+        splitted(jsonl(tmp_path / "none.jsonl", []), tmp_path / "out")
+
+
 def test_rows_that_a_chain_of_shared_pictures_connects_are_not_said_to_show_one(tmp_path: Path) -> None:
     names = [Path(picture(tmp_path, number, 40).path).name for number in range(4)]
     rows = [{"image": [names[at], names[at + 1]], "question": f"Question {at}?"} for at in range(3)]

@@ -17,6 +17,7 @@ from distill.machine import hardware
 from distill.planning import plan, stage_plans, stage_times
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.stages import Preference
 from student.data import encode, images, rows
 from student.models import inputs, siq_vl
 from student.training.cost import workload
@@ -93,6 +94,13 @@ def test_the_length_of_a_stage_follows_from_rows_batches_and_epochs(plans: dict[
     assert plans["full"].schedule == workload.Schedule(4000, 64 * 1000 * 1024)
     assert plans["reason"].schedule is None
     assert plans["align"].load.is_bound
+
+
+def test_a_micro_batch_of_pairs_holds_both_traces(plans: dict[str, stage_plans.StagePlan]):
+    alone = plans["align"].stage.model_copy(update={"batch_size": 1, "micro_batch_tokens": 8192})
+    single = replace(plans["align"], stage=alone)
+    pairs = replace(single, stage=alone.model_copy(update={"preference": Preference()}))
+    assert pairs.micro_batch_tokens == 2 * single.micro_batch_tokens
 
 
 def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[str, stage_plans.StagePlan]):

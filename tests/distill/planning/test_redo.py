@@ -471,3 +471,10 @@ def test_no_source_is_a_test_set_where_the_recipe_names_none(recipe: Path) -> No
     none = {"filter.contamination.sources": "[]"}
     causes = compare_recipes(load(recipe, none), load(recipe, {**none, "data.test.domain": "x"})).causes
     assert "signals:contamination" not in causes and "eval" in causes
+
+
+def test_an_evaluation_that_the_recipe_does_not_ask_for_is_no_stage_to_run(recipe: Path, tmp_path: Path) -> None:
+    text = RECIPE.partition("[eval]")[0].replace('[data.test]\nsource = "test.jsonl"\n', "")
+    recipe.write_text(text)
+    now = load(recipe, {"teachers.small.samples": "2"})
+    assert "eval" not in stages(redo_text(load(recipe), now, tmp_path / "none"))

@@ -160,6 +160,7 @@ def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
         ("[stages.lora]", 'sharding = "fsdp2"\n[stages.lora]\nquantize = "nf4"', "4 bits cannot be sharded"),
         ("rank = 8", "rank = 8\n[stages.distill]", "set logprobs under [[teachers]]"),
         ('data = "captions"', 'data = "captions"\ndistill = { weight = 1 }', "distill is about traces"),
+        ('data = "captions"', 'data = "captions"\nreplay = { captions = 0.2 }', "is the stage's own data"),
         ('data = "traces"', 'data = "traces"\ntarget = "answer"\ndistill = {}', "answer follows a rationale"),
         ('model = "somebody/teacher"', 'model = "a"\nprompt = "Think."', "prompt must contain {question}"),
         ('model = "somebody/teacher"', 'model = "a"\nbackend = "openai"', "needs base_url"),

@@ -16,7 +16,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import Stage
+from distill.recipe.sections.stages import Preference, Stage
 from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
@@ -331,3 +331,11 @@ def test_stages_share_tokens_until_one_of_them_trains_the_projector(asked, share
         worlds.stage("other"),
     )
     assert image_tokens.sharing(recipe.stages, next(one for one in recipe.stages if one.name == asked)) == sharers
+
+
+def test_a_step_of_pairs_looks_at_two_rows_for_each_pair():
+    rows = encode.Examples(rows=[None] * 40)
+    single = Stage(name="reason", data="traces", train=("language",), max_steps=10, batch_size=8)
+    pairs = single.model_copy(update={"data": "traces:pairs", "preference": Preference()})
+    assert image_tokens._passes(single, rows) == 2.0
+    assert image_tokens._passes(pairs, rows) == 4.0
