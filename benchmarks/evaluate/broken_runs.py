@@ -123,17 +123,17 @@ def make_run(folder: Path, case: Case) -> str:
     # The row that an image comes from describes it, also after a wrong join.
     every = pq.read_table(TINY / "data" / "questions.parquet").to_pylist()
     seen = {row["image"]["bytes"]: row for row in every}
-    samples = {
-        sample.id: (sample, row) for sample, row in zip(reader.samples(recipe, "questions"), shown, strict=True)
-    }
-    traces = [
-        case.trace(sample, _written(sample, seen[row["image"]["bytes"]], k))
-        for sample, row in samples.values()
-        for k in range(recipe.teachers[0].samples)
-    ]
-    generate_folder(folder, [sample for sample, _ in samples.values()], traces)
-    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
     try:
+        samples = {
+            sample.id: (sample, row) for sample, row in zip(reader.samples(recipe, "questions"), shown, strict=True)
+        }
+        traces = [
+            case.trace(sample, _written(sample, seen[row["image"]["bytes"]], k))
+            for sample, row in samples.values()
+            for k in range(recipe.teachers[0].samples)
+        ]
+        generate_folder(folder, [sample for sample, _ in samples.values()], traces)
+        (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
         distill.filter(recipe, folder)
         if case.train:
             distill.train(recipe, folder)

@@ -16,7 +16,6 @@ from distill.reports.findings import FEWEST, is_above
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.reports.text_table import counted
 from filters.signals.families.language import UNKNOWN, guess_of
-from student.training.diagnosis import REPLAYED
 from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
@@ -273,12 +272,6 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
             f"{where}.validation.hold_out",
             f"keeps {100 * held:.0f} % of the rows out of training",
             f"lower {where}.validation.hold_out; 0.02 to 0.1 is usual",
-        )
-    if (replayed := sum(stage.replay.values())) > REPLAYED:
-        yield warning(
-            f"{where}.replay",
-            f"gives other sources {100 * replayed:.0f} % of the tokens: the stage hardly learns {stage.data!r}",
-            "lower the shares; 0.1 to 0.4 in all is usual",
         )
     if is_traces(stage):
         return

@@ -40,6 +40,7 @@ def key(
     because: str = "",
     compared_by: str = "",
     omit_default: str = "",
+    usual: tuple[Any, ...] = (),
     **constraints: Any,
 ) -> Any:
     """A key of a recipe: default (`...`: required), description, and what a change of it makes stale.
@@ -48,6 +49,8 @@ def key(
     holds the values of the keys that affect it (`distill.recipe.effects`), with two exceptions: `compared_by` names
     what is compared instead of the value, such as the content of a file; and the effects in `omit_default` leave a
     default out, so that a new key changes no old fingerprint. A key that holds a section has the effects of its keys.
+    `usual` is for hints and the diagnosis (distill/recipe/usual_values.py): two numbers are the ends of a range
+    (None: no upper end), anything else lists values.
     """
     affected = affects.split()
     if unknown := [name for name in affected if name not in EFFECTS]:
@@ -57,6 +60,7 @@ def key(
     extra |= {"because": because} if because else {}
     extra |= {"compared_by": compared_by} if compared_by else {}
     extra |= {"omit_default": omit_default.split()} if omit_default else {}
+    extra |= {"usual": list(usual)} if usual else {}
     return Field(default, description=description, json_schema_extra=extra, **constraints)
 
 

@@ -36,6 +36,11 @@ class RecipeKey:
         """What a fingerprint holds instead of its value."""
         return str(_noted(self.field).get("compared_by", ""))
 
+    @property
+    def usual(self) -> tuple[Any, ...]:
+        """The two ends of its usual range, or its usual values; empty where every value is usual."""
+        return tuple(_noted(self.field).get("usual", ()))
+
 
 def recipe_keys(model: type[Section], before: str = "") -> Iterator[RecipeKey]:
     """Every key below a section that holds a value and no section."""

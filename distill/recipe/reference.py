@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from distill.recipe.base import EFFECTS, Section
 from distill.recipe.effects import RecipeKey, inner_sections
 from distill.recipe.recipe import Recipe
+from distill.recipe.usual_values import usual_text
 
 _HEAD = """# Recipe keys
 
@@ -63,7 +64,8 @@ def _row(name: str, field: FieldInfo) -> str:
         changes = ", ".join(f"`{effect}`" for effect in key.affects) or f"nothing: {key.because}"
         changes += f" (compared by {key.compared_by})" if key.compared_by else ""
     default = "required" if field.is_required() else _default(field, is_section=bool(held))
-    cells = (f"`{name}`", _type(field), default, _text(field.description), changes)
+    meaning = _text(field.description) + (f" Usual: {usual_text(key.usual)}." if key.usual else "")
+    cells = (f"`{name}`", _type(field), default, meaning, changes)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -50,6 +50,11 @@ def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [asdict(finding) | {"text": finding.text} for finding in ranked[:MOST]]
 
 
+def is_explained(findings: Iterable[Finding]) -> bool:
+    """Whether a certain fault explains the result, so that what is only odd about it need not be said."""
+    return any(finding.kind == "fault" and finding.certainty == "certain" for finding in findings)
+
+
 def as_text(findings: Iterable[Mapping[str, Any]]) -> str:
     """Findings as lines of a command's output."""
     return "\n".join(f"diagnosis{_stage(finding)}: {finding['text']}" for finding in findings)

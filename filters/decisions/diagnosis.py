@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from distill.recipe.sections.data import ASKED
-from distill.reports.findings import FEWEST, Finding, is_above, is_below, share
+from distill.recipe.usual_values import unusual_values
+from distill.reports import unusual_settings
+from distill.reports.findings import FEWEST, Finding, is_above, is_below, is_explained, share
 from distill.stats.intervals import wilson
 from filters.decisions.diagnosis_facts import TraceFacts
 
@@ -17,7 +19,6 @@ MANY: Final = 0.2
 WEAK: Final = 0.3
 GOOD: Final = 0.5
 """A teacher with a smaller share of correct answers is weak; one with a larger share is good."""
-LAX: Final = 0.2
 LOST: Final = 0.4
 """Share of the correct traces that one rule alone may drop."""
 ONE_ANSWER: Final = 0.8
@@ -38,7 +39,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         *_failed_signals(facts),
         *_outcomes(facts),
         *_copies(facts),
-        *_settings(facts),
+        *_weightless(facts),
         *_teachers(facts),
         *_hints(facts),
         *_gold(facts),
@@ -49,6 +50,8 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         *_one_answer(facts),
     ]
     total, asked = facts.funnel.total, facts.funnel.total["asked"]
+    unexplained = bool(faults) or is_below(facts.questions["kept"], facts.questions["asked"], GOOD)
+    faults += _general(facts, is_bad=unexplained and not is_explained(faults))
     good = Finding(
         name="dataset",
         kind="good",
@@ -56,6 +59,12 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         f"{share(facts.questions['kept'], facts.questions['asked'])} of the questions have one",
     )
     return faults or ([good] if total["selected"] else [])
+
+
+def _general(facts: TraceFacts, *, is_bad: bool) -> Iterator[Finding]:
+    """What is odd about the run, whatever its fault is."""
+    settings = unusual_values(facts.recipe, f"data.{ASKED}", "teachers", "generate", "filter")
+    yield from unusual_settings.findings_of(settings, is_bad=is_bad)
 
 
 def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
@@ -96,15 +105,9 @@ def _copies(facts: TraceFacts) -> Iterator[Finding]:
             )
 
 
-def _settings(facts: TraceFacts) -> Iterator[Finding]:
-    """Settings under which wrong answers count as right, or right traces for nothing."""
-    tolerance, selected = facts.recipe.filter.answer.relative_tolerance, facts.funnel.total["selected"]
-    if tolerance > LAX:
-        yield Finding(
-            name="tolerance",
-            problem=f"A number counts as right when it is up to {100 * tolerance:.0f} % away from the gold answer",
-            change=f"filter.answer.relative_tolerance, now {tolerance:g}: 0 to 0.05 is usual",
-        )
+def _weightless(facts: TraceFacts) -> Iterator[Finding]:
+    """Right traces that count for nothing."""
+    selected = facts.funnel.total["selected"]
     if is_above(facts.weightless, selected, MANY):
         yield Finding(
             name="weightless",

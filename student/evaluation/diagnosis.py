@@ -14,7 +14,9 @@ from distill.data.images import plain_images
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
-from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.recipe.usual_values import unusual_values
+from distill.reports import unusual_settings
+from distill.reports.findings import FEWEST, Finding, is_above, is_explained, share
 from distill.reports.gold_faults import wrongly_typed
 from student.inference.reply_metrics import Prediction
 
@@ -24,7 +26,6 @@ SAME_TEXT: Final = 0.2
 UNDECIDED: Final = 0.2
 """Share of replies that the judge cannot compare with their gold answers; some one in ten is usual."""
 BARE: Final = 0.5
-HOT: Final = 1.0
 LOOK: Final = 0.05
 """Points of accuracy that the images must be able to give."""
 WEAK: Final = 0.5
@@ -60,8 +61,27 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
     of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_domains(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
-    faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)]
-    return faults or [*_worse(facts)] or [_verdict(facts)]
+    faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
+    is_bad = (bool(faults) or _is_bad(facts)) and not is_explained(faults)
+    return [*_general(facts, is_bad=is_bad), *faults] or [_verdict(facts)]
+
+
+def _is_bad(facts: StudentFacts) -> bool:
+    """Whether the student answers surely less than half right, and is surely better than no student before it."""
+    ahead = any(delta["ci95"][0] > 0 for delta in facts.deltas.values())
+    return facts.metrics["ci95"][1] < WEAK and not ahead
+
+
+def _general(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
+    """What is odd about the student and its test, whatever the fault is."""
+    recipe = facts.recipe
+    settings = unusual_values(recipe, "eval", f"data.{recipe.eval.data}")
+    stage = _stage(facts)
+    before = lineage(recipe.stages, stage.name) if stage is not None and is_bad else ()
+    earlier = unusual_values(recipe, "teachers", "filter", "student", *(f"stages.{each.name}" for each in before))
+    # The stage of a setting that is far out has named it.
+    settings += [each for each in earlier if is_bad and not unusual_settings.is_far(each)]
+    yield from unusual_settings.findings_of(settings, is_bad=is_bad)
 
 
 def _stage(facts: StudentFacts) -> Stage | None:
@@ -78,12 +98,6 @@ def _settings(facts: StudentFacts) -> Iterator[Finding]:
             problem=f"No arm of the evaluation is a student that a stage of the recipe trained; {facts.arm} is none",
             change=f'eval.arms: add one, such as distilled = "{recipe.stages[-1].name}"',
             certainty="likely",
-        )
-    if recipe.eval.temperature > HOT:
-        yield Finding(
-            name="temperature",
-            problem=f"Replies are drawn at temperature {recipe.eval.temperature:g}: they are far from the likeliest",
-            change=f"eval.temperature, now {recipe.eval.temperature:g}: 0 (greedy) is usual",
         )
 
 

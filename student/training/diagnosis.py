@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,9 @@ from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rationales, lineage
-from distill.reports.findings import Certainty, Finding, share
+from distill.recipe.usual_values import UnusualValue, unusual_values
+from distill.reports import unusual_settings
+from distill.reports.findings import Certainty, Finding, is_explained, share
 
 FEW_STEPS: Final = 20
 """Fewer steps than this teach no student a format."""
@@ -30,14 +32,11 @@ INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
 PASSES: Final = 20
 """A student that has seen each row more often than this knows the rows by heart."""
-WEAK_ADAPTERS: Final = 0.1
-SHRINKS: Final = 0.001
-MOSTLY: Final = 0.8
 STOPPED: Final = 0.5
 """A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
-REPLAYED: Final = 0.7
-"""Share of the tokens above which replayed sources leave too little of a stage's own rows."""
 _DROPPED: Final = "dropped_"
+_MOVED: Final = (5e-3, 30)
+"""Usual range of the learning rate times the number of steps: from 20 steps at 3e-4 to 10,000 at 3e-3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +62,11 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     of_loss = _loss if facts.stage.preference is None else _preference
     learning = [*_stopped(facts)] or [*of_loss(facts)]
     faults = [*_settings(facts), *_left_out(facts), *_passes(facts), *learning, *_overfitting(facts)]
+    unusual = [*_unusual(facts, is_bad=bool(faults) and not is_explained(faults))]
+    if any(finding.certainty == "likely" for finding in unusual):
+        # What the loss shows may follow from the setting.
+        faults = [replace(fault, certainty="likely") if fault in learning else fault for fault in faults]
+    faults = [*unusual, *faults]
     if faults or not facts.log:
         return faults
     if facts.stage.preference is not None:
@@ -95,7 +99,7 @@ def _length_key(stage: Stage) -> str:
 
 def _settings(facts: StageFacts) -> Iterator[Finding]:
     """Settings under which no data can teach the student."""
-    student, stage, loss = facts.recipe.student, facts.stage, facts.stage.loss
+    student, stage = facts.recipe.student, facts.stage
     before = lineage(facts.recipe.stages, stage.name)
     if student is not None and student.vision and not any("projector" in each.train for each in before):
         yield Finding(
@@ -111,43 +115,35 @@ def _settings(facts: StageFacts) -> Iterator[Finding]:
             "reason",
             change=f'{_key(facts, "train")}: add "language"',
         )
-    if stage.lora is not None and (scale := stage.lora.alpha / stage.lora.rank) < WEAK_ADAPTERS:
-        yield Finding(
-            name="lora_scale",
-            problem=f"The adapters' output is scaled by alpha / rank = {scale:.3g}: they hardly change the student",
-            certainty="likely",
-            change=f"{_key(facts, 'lora.alpha')}, now {stage.lora.alpha}: twice the rank is usual",
-        )
     if facts.recipe.teachers and not any(map(_learns_traces, facts.recipe.stages)):
         yield Finding(
             name="no_traces_learned",
             problem="The recipe has teachers, and no stage learns from their traces",
             change=f'{_key(facts, "data")}, now "{stage.data}": "{TRACES}"',
         )
-    if (shrinks := stage.weight_decay * stage.learning_rate) > SHRINKS:
-        yield Finding(
-            name="weight_decay",
-            problem=f"Weight decay shrinks the weights by up to {100 * shrinks:.2g} % at each step",
-            change=f"{_key(facts, 'weight_decay')}, now {stage.weight_decay:g}: 0 to 0.1 is usual",
+
+
+def _unusual(facts: StageFacts, *, is_bad: bool) -> Iterator[Finding]:
+    """Settings out of their usual range."""
+    before = lineage(facts.recipe.stages, facts.stage.name)
+    parts = (f"stages.{stage.name}" for stage in before)
+    settings = unusual_values(facts.recipe, "student", f"data.{facts.stage.data}", *parts)
+    yield from unusual_settings.findings_of([*settings, *_updates(facts)], is_bad=is_bad)
+
+
+def _updates(facts: StageFacts) -> Iterator[UnusualValue]:
+    """How far all steps together can move the weights."""
+    if facts.log:
+        moved = UnusualValue(
+            path=_key(facts, "learning_rate"),
+            name="stages.*.learning_rate",
+            value=facts.stage.learning_rate * facts.log[-1]["step"],
+            usual=_MOVED,
+            about=f"The learning rate, {facts.stage.learning_rate:g}, times the number of steps, "
+            f"{facts.log[-1]['step']:,}",
         )
-    if learns_rationales(stage) and stage.no_think > MOSTLY:
-        yield Finding(
-            name="no_think",
-            problem=f"{100 * stage.no_think:.0f} % of the traces are learned without their rationale: the student "
-            "does not learn to reason",
-            change=f"{_key(facts, 'no_think')}, now {stage.no_think:g}: 0 to 0.3 is usual",
-        )
-    weights = {"rationale": loss.rationale, "answer": loss.answer, "format": loss.format}
-    unlearned = [name for name, weight in weights.items() if not weight]
-    if stage.target == "answer":
-        unlearned = [name for name in unlearned if name != "rationale"]
-    if unlearned:
-        yield Finding(
-            name="loss_weights",
-            problem=f"The loss gives no weight to the tokens of {' and '.join(unlearned)}: the student does not "
-            "learn to write them",
-            change=" and ".join(f"{_key(facts, f'loss.{name}')}, now 0" for name in unlearned) + ": set it above 0",
-        )
+        if moved.times > 1:
+            yield moved
 
 
 def _left_out(facts: StageFacts) -> Iterator[Finding]:
@@ -176,15 +172,6 @@ def _passes(facts: StageFacts) -> Iterator[Finding]:
             problem=f"The stage sees each of its {own:,} own rows {passes:.0f} times: it knows them by heart",
             certainty="likely",
             change=f"{key}, now {limit:,}: leave it out" if limit else f"{key}: train shorter, or on more rows",
-        )
-    if (replayed := sum(facts.stage.replay.values())) > REPLAYED:
-        shares = ", ".join(f"{name} {100 * part:.0f} %" for name, part in facts.stage.replay.items())
-        yield Finding(
-            name="replay_heavy",
-            problem=f"Replayed sources have {100 * replayed:.0f} % of the tokens, and the stage makes {passes:.1f} "
-            f"passes over its {own:,} own rows",
-            certainty="likely",
-            change=f"{_key(facts, 'replay')}, now {shares}: lower the shares; 0.1 to 0.4 in all is usual",
         )
 
 

@@ -236,7 +236,7 @@ CASES: Final[dict[str, Case]] = {
             "stages.reason.replay gives the readings 97 % of the tokens, so the student hardly sees a"
             " trace and does not learn to reason: lower it to 0.1 to 0.3."
         ),
-        names=("replay_heavy",),
+        names=("unusual stages.*.replay",),
         set={f"{STAGE}replay.readings": 0.97},
     ),
     "projector_only": Case(

@@ -250,7 +250,7 @@ CASES: Final[dict[str, Case]] = {
             " model hardly changes and does not learn to reason: set alpha to about twice the rank "
             "(or a higher learning rate)."
         ),
-        names=("lora_scale",),
+        names=("unusual stages.*.lora.alpha",),
         set={f"{STAGE}lora.rank": 64, f"{STAGE}lora.alpha": 1},
     ),
     "no_think_all": Case(
@@ -259,7 +259,7 @@ CASES: Final[dict[str, Case]] = {
             "student learns only bare answers after '/no_think' and does not reason when it is asked "
             "normally: set it to 0 or some 0.2."
         ),
-        names=("no_think",),
+        names=("unusual stages.*.no_think",),
         set={f"{STAGE}no_think": 1.0},
     ),
     "early_stopping": Case(
@@ -301,7 +301,7 @@ CASES: Final[dict[str, Case]] = {
             "eval.temperature = 2.0 draws the replies almost at random, so the student derails and "
             "its accuracy is far too low: set it to 0 (greedy)."
         ),
-        names=("temperature",),
+        names=("unusual eval.temperature",),
         set={"eval.temperature": 2.0},
     ),
     "tolerance_lax": Case(
@@ -310,7 +310,7 @@ CASES: Final[dict[str, Case]] = {
             "answer as right, so wrong answers count as right and the accuracy is far too high: set "
             "it to 0, or 0.01 for one per cent."
         ),
-        names=("tolerance",),
+        names=("unusual filter.answer.relative_tolerance",),
         set={"filter.answer.relative_tolerance": 1.0},
     ),
     "test_five_questions": Case(

@@ -228,7 +228,7 @@ CASES: Final[dict[str, Case]] = {
             "stages.reason.weight_decay = 100 shrinks the weights by up to a tenth at each step "
             "(learning rate 1e-3), which destroys the student: set it to 0, or at most about 0.1."
         ),
-        names=("weight_decay",),
+        names=("unusual stages.*.weight_decay",),
         set={f"{STAGE}weight_decay": 100.0},
     ),
     "decoder_random": Case(

@@ -83,7 +83,9 @@ class DataSource(Section):
         "Type of the answers of rows that have no answer_type; default: inferred from the gold answer. Code that "
         'compares answers: "FILE.py:NAME", or an entry point of a package.',
     )
-    limit: int | None = source_key(None, "Read at most this number of rows from the start; default: all rows.", ge=1)
+    limit: int | None = source_key(
+        None, "Read at most this number of rows from the start; default: all rows.", ge=1, usual=(50, None)
+    )
     part: tuple[float, float] = source_key(
         (0.0, 1.0),
         "Read only the questions whose image falls into this part of all images, by a digest of its bytes; `limit` "
@@ -95,11 +97,17 @@ class DataSource(Section):
     allow_outside_root: bool = source_key(
         False, "Also read images whose path, or a link on it, leads out of images_root."
     )
-    max_pixels: int = source_key(MAX_PIXELS, "A row whose image has more pixels is set aside and not read.", ge=1)
+    max_pixels: int = source_key(
+        MAX_PIXELS,
+        "A row whose image has more pixels is set aside and not read.",
+        ge=1,
+        usual=(1_000_000, None),
+    )
     max_bad_share: Share = source_key(
         0.2,
         "If more than this share of the rows cannot be used, the run stops: that many bad rows mean a wrong "
         "images_root or a wrong column.",
+        usual=(0, 0.3),
     )
 
     @model_validator(mode="after")

@@ -53,7 +53,7 @@ class Eval(Section):
     """Held-out evaluation: which stages' students answer which questions."""
 
     data: str = key("test", "The source whose questions are asked.", affects="signals eval")
-    max_new_tokens: int = eval_key(512, "Largest number of tokens of a reply.", ge=1)
+    max_new_tokens: int = eval_key(512, "Largest number of tokens of a reply.", ge=1, usual=(32, None))
     batch_size: int = eval_key(32, "Number of questions answered at once by an embedded student.", ge=1)
     arms: Mapping[Name, Name] = eval_key(
         {},
@@ -73,9 +73,12 @@ class Eval(Section):
         "0: greedy replies. Larger: each reply is drawn at this temperature, from `seed`; embedded students only.",
         omit_default="eval",
         ge=0,
+        usual=(0, 1),
     )
     think: bool = eval_key(
-        True, 'False: questions end with "/no_think", which students know that stages.no_think has taught.'
+        True,
+        'False: questions end with "/no_think", which students know that stages.no_think has taught.',
+        usual=(True,),
     )
     without_image: bool = eval_key(
         True,
@@ -87,6 +90,7 @@ class Eval(Section):
         False,
         "Go on although training data shows images or asks questions of evaluation data.",
         because="it says whether an overlap with the training data is refused; it is counted either way",
+        usual=(False,),
     )
     metrics: tuple[MetricEntry, ...] = eval_key(
         (),

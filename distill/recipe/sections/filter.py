@@ -69,13 +69,14 @@ class AnswerSignal(Section):
         "Numbers within this relative error of the gold answer are correct.",
         affects="generate signals train eval",
         ge=0,
+        usual=(0, 0.1),
     )
 
 
 class RepetitionSignal(Section):
     """How much a trace repeats itself."""
 
-    ngram: int = signals_key(4, "Number of words of the n-grams whose repetition is counted.", ge=1)
+    ngram: int = signals_key(4, "Number of words of the n-grams whose repetition is counted.", ge=1, usual=(2, 10))
 
 
 class DuplicatesSignal(Section):
@@ -86,8 +87,9 @@ class DuplicatesSignal(Section):
         "Jaccard similarity of word shingles from which two traces of one question are near duplicates.",
         gt=0,
         le=1,
+        usual=(0.5, 1),
     )
-    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1)
+    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1, usual=(1, 8))
 
 
 class CorpusSignal(Section):
@@ -98,8 +100,9 @@ class CorpusSignal(Section):
         "Jaccard similarity of word shingles from which two traces of the run, of any questions, are equal.",
         gt=0,
         le=1,
+        usual=(0.5, 1),
     )
-    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1)
+    shingle: int = signals_key(3, "Number of words of a shingle; fillers do not count.", ge=1, usual=(1, 8))
 
 
 class ContaminationSignal(Section):
@@ -133,12 +136,15 @@ class StudentSignal(Section):
     batch_tokens: int = filter_key(
         16_384, "Tokens of one forward pass, image tokens and padding included: as many as fit into memory.", ge=1
     )
-    max_length: int = signals_key(4096, "Longer traces, image tokens included, are not measured.", ge=1)
+    max_length: int = signals_key(
+        4096, "Longer traces, image tokens included, are not measured.", ge=1, usual=(256, None)
+    )
     dtype: Dtype | None = signals_key(None, "Data type of the weights; default: float32 on a CPU, bfloat16 on a GPU.")
     per_teacher: int | None = signals_key(
         None,
         "Measure at most this number of traces of each teacher: some 200 are enough to rank teachers. Default: all.",
         ge=1,
+        usual=(1, 32),
     )
 
 
@@ -151,7 +157,7 @@ class JudgeSignal(Section):
         "Does the proposed answer say the same as the reference answer? Reply with yes or no.",
         "Prompt with {question}, {gold} and {prediction}; the reply must begin or end with a clear yes or no.",
     )
-    max_tokens: int = signals_key(512, "Largest number of tokens of a reply.", ge=1)
+    max_tokens: int = signals_key(512, "Largest number of tokens of a reply.", ge=1, usual=(16, None))
 
     @model_validator(mode="after")
     def _asks_about_both(self) -> Self:
@@ -212,7 +218,9 @@ class Mix(Section):
 class Select(Section):
     """Which of the traces that no rule drops enter the dataset."""
 
-    per_question: int | None = filter_key(None, "Largest number of traces of one question; default: no limit.", ge=1)
+    per_question: int | None = filter_key(
+        None, "Largest number of traces of one question; default: no limit.", ge=1, usual=(1, 32)
+    )
     per_teacher: int | None = filter_key(
         None,
         "Largest number of traces of one teacher for one question; default: no limit. `per_question` limits over all "
@@ -231,7 +239,10 @@ class Select(Section):
         strict=False,
     )
     limit: int | None = filter_key(
-        None, "Largest number of examples, chosen at random (by `seed`); default: no limit.", ge=1
+        None,
+        "Largest number of examples, chosen at random (by `seed`); default: no limit.",
+        ge=1,
+        usual=(None,),
     )
     curriculum: tuple[str, ...] = filter_key(
         (),
@@ -242,6 +253,7 @@ class Select(Section):
         "1.0",
         "SQL expression over the signals: the weight of a row in the student's loss. No number counts as 1, a "
         "negative one as 0.",
+        usual=("1.0",),
     )
 
 

@@ -27,10 +27,18 @@ class Outcomes(Section):
     repetition: OutcomePolicy = generate_key("resample", "What follows a trace that repeats itself without end.")
     refusal: OutcomePolicy = generate_key("keep", "What follows a trace that declines to answer.")
     malformed: OutcomePolicy = generate_key("resample", "What follows a trace whose thinking tags do not match.")
-    attempts: int = generate_key(2, "Largest number of attempts at one trace, the first included.", ge=1, le=16)
-    cap_factor: float = generate_key(2.0, "raise_cap: the next attempt has max_tokens times this factor.", gt=1)
+    attempts: int = generate_key(
+        2, "Largest number of attempts at one trace, the first included.", ge=1, le=16, usual=(1, 5)
+    )
+    cap_factor: float = generate_key(
+        2.0, "raise_cap: the next attempt has max_tokens times this factor.", gt=1, usual=(1.2, 8)
+    )
     budget_share: float = generate_key(
-        0.5, "budget: the next attempt has a thinking budget of this share of max_tokens.", gt=0, lt=1
+        0.5,
+        "budget: the next attempt has a thinking budget of this share of max_tokens.",
+        gt=0,
+        lt=1,
+        usual=(0.1, 0.95),
     )
 
     @property

@@ -58,8 +58,9 @@ class Rounds(Section):
         "Replies of the student to each of them: the first is greedy, the others are drawn at `temperature`.",
         ge=1,
         le=64,
+        usual=(1, 16),
     )
-    temperature: float = rounds_key(0.8, "Temperature of the drawn replies.", gt=0)
+    temperature: float = rounds_key(0.8, "Temperature of the drawn replies.", gt=0, usual=(0.2, 1.5))
     most_right: float = rounds_key(
         0.0,
         "A question goes back when some reply is wrong and at most this share of its replies is right.",
@@ -88,13 +89,17 @@ class Rounds(Section):
         "started from.",
     )
     steps_share: float = rounds_key(
-        0.5, "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.", gt=0
+        0.5,
+        "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.",
+        gt=0,
+        usual=(0.05, 1),
     )
     new_share: float = rounds_key(
         0.5,
         "Share of the new traces among the tokens of traces of a round; traces of earlier passes have the rest.",
         gt=0,
         le=1,
+        usual=(0.1, 1),
     )
     ageing: float = rounds_key(
         1.0,

@@ -75,19 +75,27 @@ def omit_problem(names: Iterable[str]) -> str:
 class Sampling(Section):
     """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
 
-    temperature: float = traces_key(0.8, "Sampling temperature; 0 is greedy.", ge=0)
+    temperature: float = traces_key(0.8, "Sampling temperature; 0 is greedy.", ge=0, usual=(0, 1.5))
     top_p: float = optional_traces_key(
-        1.0, "Sample among the likeliest tokens that have this probability together; 1 is off.", gt=0, le=1
+        1.0,
+        "Sample among the likeliest tokens that have this probability together; 1 is off.",
+        gt=0,
+        le=1,
+        usual=(0.5, 1),
     )
-    top_k: int = optional_traces_key(0, "Sample among this number of likeliest tokens; 0 is off.", ge=0)
+    top_k: int = optional_traces_key(
+        0, "Sample among this number of likeliest tokens; 0 is off.", ge=0, usual=(0, 1000)
+    )
     min_p: Share = optional_traces_key(
-        0.0, "Leave out tokens that are less probable than this share of the likeliest one; 0 is off."
+        0.0, "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.", usual=(0, 0.2)
     )
     repetition_penalty: float = optional_traces_key(
-        1.0, "Penalty of tokens that have occurred before; 1 is off.", gt=0
+        1.0, "Penalty of tokens that have occurred before; 1 is off.", gt=0, usual=(0.9, 1.3)
     )
-    max_tokens: int = traces_key(1024, "Largest number of tokens of a reply, thinking included.", ge=1)
-    stop: tuple[str, ...] = optional_traces_key((), "Texts that end a reply.", strict=False)
+    max_tokens: int = traces_key(
+        1024, "Largest number of tokens of a reply, thinking included.", ge=1, usual=(100, None)
+    )
+    stop: tuple[str, ...] = optional_traces_key((), "Texts that end a reply.", strict=False, usual=((),))
     stop_repetition: bool = optional_traces_key(
         True,
         "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
@@ -98,6 +106,7 @@ class Sampling(Section):
         "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
         "no limit.",
         ge=1,
+        usual=(32, None),
     )
 
 
@@ -105,10 +114,16 @@ class Until(Section):
     """Adaptive sampling: fewer than `samples` traces where fewer are enough."""
 
     correct: int | None = generate_key(
-        None, "Stop when this number of traces is correct by the gold answer; for questions with a gold answer.", ge=1
+        None,
+        "Stop when this number of traces is correct by the gold answer; for questions with a gold answer.",
+        ge=1,
+        usual=(1, 8),
     )
     agree: int | None = generate_key(
-        None, "Stop when this number of traces gives the same answer; for questions without a gold answer.", ge=2
+        None,
+        "Stop when this number of traces gives the same answer; for questions without a gold answer.",
+        ge=2,
+        usual=(2, 8),
     )
     at_once: int | None = generate_key(
         None, "Traces asked before the next decision; default: as many as could be enough.", ge=1

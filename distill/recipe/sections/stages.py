@@ -26,9 +26,9 @@ MOST_STEPS, MOST_EPOCHS = 10_000_000, 100_000
 class Lora(Section):
     """Adapters of the language model, trained in place of its weights."""
 
-    rank: int = train_key(16, "Rank of the adapters.", ge=1)
-    alpha: int = train_key(32, "The adapters' output is scaled by alpha / rank.", ge=1)
-    dropout: float = train_key(0.05, "Dropout of the adapters' input.", ge=0, lt=1)
+    rank: int = train_key(16, "Rank of the adapters.", ge=1, usual=(4, 512))
+    alpha: int = train_key(32, "The adapters' output is scaled by alpha / rank.", ge=1, usual=(4, 1024))
+    dropout: float = train_key(0.05, "Dropout of the adapters' input.", ge=0, lt=1, usual=(0, 0.3))
     rslora: bool = train_key(False, "Scale by alpha / sqrt(rank) instead of alpha / rank.")
     dora: bool = train_key(False, "Learn the length of each weight row apart from its direction; slower.")
     quantize: Literal["nf4"] | None = train_key(
@@ -41,9 +41,11 @@ class Lora(Section):
 class SpanWeights(Section):
     """The weight of a token by its part of the response."""
 
-    rationale: float = train_key(1.0, "Weight of the tokens of the rationale.", ge=0)
-    answer: float = train_key(1.0, "Weight of the tokens of the answer.", ge=0)
-    format: float = train_key(1.0, "Weight of the tags, the blank lines and the end of the turn.", ge=0)
+    rationale: float = train_key(1.0, "Weight of the tokens of the rationale.", ge=0, usual=(0.1, 10))
+    answer: float = train_key(1.0, "Weight of the tokens of the answer.", ge=0, usual=(0.1, 20))
+    format: float = train_key(
+        1.0, "Weight of the tags, the blank lines and the end of the turn.", ge=0, usual=(0.1, 10)
+    )
 
     @model_validator(mode="after")
     def _count(self) -> Self:
@@ -64,7 +66,7 @@ class Loss(SpanWeights):
     final: SpanWeights | None = key(
         None, "Weights at the last step, reached in equal parts from those at the first step; default: constant."
     )
-    sample_weights: bool = train_key(True, "Use the dataset's `weight` of each row.")
+    sample_weights: bool = train_key(True, "Use the dataset's `weight` of each row.", usual=(True,))
 
 
 class Distill(Section):
@@ -74,6 +76,7 @@ class Distill(Section):
         0.5,
         "Weight of the divergence from the teacher. The likelihood of the text has the rest, and all of it where a "
         "token has no distribution.",
+        usual=(0.05, 1),
     )
     top_k: int = train_key(
         20, "Number of likeliest tokens used of each stored distribution; all other tokens count as one.", ge=1, le=20
@@ -93,21 +96,26 @@ class Visual(Section):
         "A token's weight is in proportion to 1 + strength * gain; the gain is the log-probability (in nats) that "
         "the image adds. The mean weight of a trace is 1.",
         ge=0,
+        usual=(0.05, 10),
     )
     least: Share = train_key(0.25, "Smallest weight of a token.")
-    most: float = train_key(4.0, "Largest weight of a token.", ge=1)
+    most: float = train_key(4.0, "Largest weight of a token.", ge=1, usual=(1, 20))
 
 
 class Preference(Section):
     """Learning to prefer the right trace of a pair to the wrong one (DPO), with `data = "traces:pairs"`."""
 
     beta: float = train_key(
-        0.1, "How strongly the student stays near its start: a smaller value lets it go further.", gt=0
+        0.1,
+        "How strongly the student stays near its start: a smaller value lets it go further.",
+        gt=0,
+        usual=(0.01, 1),
     )
     sft: float = train_key(
         1.0,
         "Weight of the likelihood of the right traces beside the preference; at 0 they may become less likely too.",
         ge=0,
+        usual=(0, 10),
     )
 
 
@@ -137,24 +145,29 @@ class Stage(Section):
         "rationale).",
     )
     lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
-    learning_rate: float = train_key(2e-5, "Largest learning rate of the schedule.", gt=0)
-    epochs: float = train_key(1.0, "Number of passes over the rows.", gt=0, le=MOST_EPOCHS)
-    max_steps: int | None = train_key(None, "Number of steps; overrides epochs.", ge=1, le=MOST_STEPS)
+    learning_rate: float = train_key(2e-5, "Largest learning rate of the schedule.", gt=0, usual=(1e-6, 5e-3))
+    epochs: float = train_key(1.0, "Number of passes over the rows.", gt=0, le=MOST_EPOCHS, usual=(0.2, 20))
+    max_steps: int | None = train_key(
+        None, "Number of steps; overrides epochs.", ge=1, le=MOST_STEPS, usual=(20, None)
+    )
     max_tokens: int | None = train_key(
         None,
         "Number of tokens to train on, image tokens included, to the nearest step; overrides epochs and max_steps.",
         omit_default="train",
         ge=1,
+        usual=(50_000, None),
     )
     batch_size: int = train_key(
         16,
         "Samples of an optimisation step, over all micro-batches and processes; pairs where `preference` is set.",
         ge=1,
+        usual=(4, 4096),
     )
     batch_tokens: int | None = train_key(
         None,
         "Tokens of an optimisation step; overrides batch_size. Rows are packed best-fit over the whole epoch.",
         ge=1,
+        usual=(1024, None),
     )
     micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = train_key(
         AUTO,
@@ -180,6 +193,7 @@ class Stage(Section):
         0.0,
         'Share of the traces learned without their rationale, with "/no_think" after the question: two '
         "modes of one student.",
+        usual=(0, 0.3),
     )
     loss: Loss = key(Loss(), "The weights of tokens in the loss.")
     distill: Distill | None = key(
@@ -199,19 +213,22 @@ class Stage(Section):
         omit_default="train",
     )
     max_length: int = train_key(
-        1024, "Largest length of a row in tokens, image tokens included. A longer row is never cut.", ge=1
+        1024,
+        "Largest length of a row in tokens, image tokens included. A longer row is never cut.",
+        ge=1,
+        usual=(128, None),
     )
     too_long: Literal["drop", "shrink_image", "error"] = train_key(
         "drop",
         "What happens to a longer row. drop: it is left out and counted. shrink_image: its images are made smaller. "
         "error: the stage stops.",
     )
-    warmup_share: Share = train_key(0.03, "Share of the steps in which the learning rate rises.")
+    warmup_share: Share = train_key(0.03, "Share of the steps in which the learning rate rises.", usual=(0, 0.2))
     schedule: Literal["cosine", "linear", "constant"] = train_key(
         "cosine", "How the learning rate falls after the warm-up."
     )
-    weight_decay: float = train_key(0.0, "Weight decay of AdamW.", ge=0)
-    max_grad_norm: float = train_key(1.0, "Gradients are scaled down to this norm.", gt=0)
+    weight_decay: float = train_key(0.0, "Weight decay of AdamW.", ge=0, usual=(0, 0.2))
+    max_grad_norm: float = train_key(1.0, "Gradients are scaled down to this norm.", gt=0, usual=(0.1, 10))
     gradient_checkpointing: bool | Literal["auto"] = train_key(
         AUTO,
         "Compute activations again in the backward pass: less memory, more time. auto: where the stage does not fit "
@@ -235,7 +252,10 @@ class Stage(Section):
         10, "Steps between two lines of metrics.jsonl.", because="it changes only how much is logged", ge=1
     )
     limit: int | None = train_key(
-        None, "Use only this number of rows of the stage's own data, from its start; default: all.", ge=1
+        None,
+        "Use only this number of rows of the stage's own data, from its start; default: all.",
+        ge=1,
+        usual=(100, None),
     )
     report_to: tuple[str, ...] = key(
         (),

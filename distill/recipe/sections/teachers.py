@@ -99,7 +99,7 @@ class Teacher(Section):
         "any", "image: only samples with images. text: only samples without."
     )
     weight: float = generate_key(
-        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", gt=0
+        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", gt=0, usual=(0.01, 100)
     )
     fallback: bool = generate_key(False, "It answers only the samples that no teacher without this mark covers.")
     after: Name | None = generate_key(
@@ -110,9 +110,11 @@ class Teacher(Section):
         "unsure: samples where less than `sure_share` of the first teacher's answers agree, or the common answer is "
         "wrong. failed: samples where none of its traces is complete. always: every sample that it answered.",
     )
-    sure_share: Share = generate_key(0.75, "Share of equal answers from which the first teacher counts as sure.")
+    sure_share: Share = generate_key(
+        0.75, "Share of equal answers from which the first teacher counts as sure.", usual=(0.5, 1)
+    )
     samples: int = generate_key(
-        1, "Number of traces for each question; with `until`, the largest number.", ge=1, le=1024
+        1, "Number of traces for each question; with `until`, the largest number.", ge=1, le=1024, usual=(1, 32)
     )
     choices: int = key(
         1,

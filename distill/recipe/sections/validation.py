@@ -15,14 +15,17 @@ class Validation(Section):
     Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
     """
 
-    every_steps: int = train_key(100, "Measure each time after this number of steps, and after the last step.", ge=1)
+    every_steps: int = train_key(
+        100, "Measure each time after this number of steps, and after the last step.", ge=1, usual=(5, None)
+    )
     data: str | None = train_key(None, "The source whose questions are asked; default: no question is asked.")
     questions: int = train_key(
         64,
         "Number of questions of that source. They are chosen by their content, so every run asks the same ones.",
         ge=1,
+        usual=(16, None),
     )
-    max_new_tokens: int = train_key(256, "Largest number of tokens of an answer.", ge=1)
+    max_new_tokens: int = train_key(256, "Largest number of tokens of an answer.", ge=1, usual=(32, None))
     batch_size: int = train_key(32, "Number of questions answered at once.", ge=1)
     hold_out: Rows = train_key(
         0,
@@ -36,6 +39,7 @@ class Validation(Section):
         None,
         "Stop the stage after this number of measurements in a row without an improvement; default: never.",
         ge=1,
+        usual=(2, 50),
     )
     keep: Literal["best", "last"] = train_key(
         "last", "Which weights the stage leaves: those of the best measurement, or of its last step."

@@ -51,7 +51,10 @@ def test_copies_of_a_teacher_that_does_not_draw_its_tokens_are_named(
 
 
 def test_a_tolerance_that_takes_other_numbers_for_right_is_named(tmp_path: Path) -> None:
-    assert diagnosed(tmp_path, more="[filter.answer]\nrelative_tolerance = 1.0\n")[0]["name"] == "tolerance"
+    assert (
+        diagnosed(tmp_path, more="[filter.answer]\nrelative_tolerance = 1.0\n")[0]["name"]
+        == "unusual filter.answer.relative_tolerance"
+    )
 
 
 def test_weights_of_zero_are_named(tmp_path: Path) -> None:

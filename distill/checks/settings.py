@@ -1,0 +1,16 @@
+"""Checks of settings: those out of their usual range are named, with what they are."""
+
+from collections.abc import Iterator
+
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, warning
+from distill.recipe.usual_values import is_range, unusual_values
+
+_PARTS = ("data", "teachers", "generate", "filter", "student", "stages", "eval", "rounds")
+
+
+def check_usual_values(context: CheckContext) -> Iterator[CheckResult]:
+    """Settings out of their usual range. A choice that is not usual, such as allow_overlap, is meant."""
+    for value in unusual_values(context.recipe, *_PARTS):
+        if is_range(value.usual):
+            yield warning(value.path, value.text.removeprefix(f"{value.path} "), value.about)
