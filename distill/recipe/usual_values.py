@@ -15,7 +15,7 @@ from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.teachers import Teacher
 
 _ADAPTER_SCALE = (0.5, 8)
-_REPLAYED = (0, 0.4)
+_REPLAYED = (0, 0.5)
 _DRAWN = (0.2, 1.5)
 
 
@@ -31,6 +31,8 @@ class UnusualValue:
     usual: tuple[Any, ...]
     about: str
     """What the figure is, as a sentence without its full stop."""
+    is_share: bool = False
+    """Whether what is left of 1 counts too: a share of 0.97 leaves a sixteenth of what 0.5 leaves."""
 
     @property
     def times(self) -> float:
@@ -41,7 +43,11 @@ class UnusualValue:
         if low <= self.value and (high is None or self.value <= high):
             return 1.0
         above, below = (low, self.value) if self.value < low else (self.value, high)
-        return float(above / below) if below > 0 else math.inf
+        times = float(above / below) if below > 0 else math.inf
+        if self.is_share and self.value > high:
+            left = 1 - self.value
+            times = max(times, (1 - high) / left if left > 0 else math.inf)
+        return times
 
     @property
     def text(self) -> str:
@@ -110,6 +116,7 @@ def _of_stage(stage: Stage, path: str) -> Iterator[UnusualValue]:
             value=sum(stage.replay.values()),
             usual=_REPLAYED,
             about="The share of the tokens that replayed sources have, in all",
+            is_share=True,
         )
 
 

@@ -35,8 +35,8 @@ PASSES: Final = 20
 STOPPED: Final = 0.5
 """A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
 _DROPPED: Final = "dropped_"
-_MOVED: Final = (5e-3, 30)
-"""Usual range of the learning rate times the number of steps: from 20 steps at 3e-4 to 10,000 at 3e-3."""
+_MOVED: Final = (1e-3, 30)
+"""Usual range of the learning rate times the number of steps: from 50 steps at 2e-5 to 10,000 at 3e-3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +128,13 @@ def _unusual(facts: StageFacts, *, is_bad: bool) -> Iterator[Finding]:
     before = lineage(facts.recipe.stages, facts.stage.name)
     parts = (f"stages.{stage.name}" for stage in before)
     settings = unusual_values(facts.recipe, "student", f"data.{facts.stage.data}", *parts)
-    yield from unusual_settings.findings_of([*settings, *_updates(facts)], is_bad=is_bad)
+    moved = _updates(facts) if is_bad else ()
+    yield from unusual_settings.findings_of([*settings, *moved], is_bad=is_bad)
 
 
 def _updates(facts: StageFacts) -> Iterator[UnusualValue]:
-    """How far all steps together can move the weights."""
-    if facts.log:
+    """How far all steps together can move the weights; a stage of few steps has its own finding."""
+    if facts.log and facts.log[-1]["step"] > FEW_STEPS:
         moved = UnusualValue(
             path=_key(facts, "learning_rate"),
             name="stages.*.learning_rate",

@@ -83,12 +83,12 @@ def test_rows_that_are_seen_too_often_or_hardly_at_all_are_named(tmp_path: Path)
     facts = of_stage.StageFacts(
         recipe=recipe, stage=recipe.stages[0], log=log(*FALLING, epoch=60.0), counts=counts, measured=[]
     )
-    rows, heavy, few = of_stage.diagnose(facts)
+    heavy, rows, few = of_stage.diagnose(facts)
     assert rows.problem.startswith(
         "stages.reason.limit is 12, and 100 or more is usual: use only this number of rows"
     )
     assert "each of its 12 own rows 60 times" in few.problem and few.change.startswith("stages.reason.limit, now 12")
-    assert heavy.problem.startswith("stages.reason.replay is 0.97, and 0 to 0.4 is usual")
+    assert heavy.problem.startswith("stages.reason.replay is 0.97, and 0 to 0.5 is usual")
 
 
 def test_a_language_model_that_no_stage_trains_is_named(tmp_path: Path) -> None:
