@@ -17,7 +17,7 @@ from distill.ablation.costs import measured_folder, seconds
 from distill.ablation.drafts import Arm, Budget
 from distill.ablation.shared_traces import traces_run
 from distill.artifacts.files import write_json, write_text
-from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED
+from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED, by_number
 from distill.artifacts.manifest import Manifest, differences, fingerprint
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
@@ -54,6 +54,12 @@ class Job:
 def place(run: Path, name: str, seed: int) -> Path:
     """The run directory of an arm."""
     return run / ABLATE / ARMS / name / f"seed-{seed}"
+
+
+def seed_folders(arm_folder: Path) -> dict[int, Path]:
+    """The run directories of an arm by seed; copies beside them, such as seed-0.old, are none of the arm."""
+    folders = sorted(arm_folder.glob("seed-*"), key=by_number)
+    return {int(text): path for path in folders if (text := path.name.removeprefix("seed-")).isdecimal()}
 
 
 def run_job(

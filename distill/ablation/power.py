@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill.ablation.arm_job import seed_folders
 from distill.ablation.arms import STUDENT, arm, stage_under_study, untimed
 from distill.ablation.drafts import Arm, Budget
 from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import ARMS, POWER, RESULTS, SHARED
-from distill.artifacts.manifest import Manifest, fingerprint
+from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint
 from distill.data import reader
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
@@ -42,6 +43,11 @@ def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Seque
     claims = _claims(recipe, names)
     domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
     n = sum(domains.values())
+    if not n:
+        raise RecipeError(
+            f"{recipe.path}: [data.{recipe.eval.data}] has no question with a gold answer to compare arms with; "
+            "add answers, or name another source in eval.data"
+        )
     deviations, known_from = _deviations(folder)
     asked: dict[str | None, int] = {None: n}
     asked |= {claim.domain: domains[claim.domain] for claim in claims if claim.domain}
@@ -83,8 +89,10 @@ def keep_statement(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Se
     statements = read_statements(folder)
     stated = {seed for statement in statements for seed in statement["seeds"]}
     measured = {
-        int(path.parents[1].name.removeprefix("seed-"))
-        for path in (folder / ARMS).glob("*/seed-*/eval/manifest.json")
+        seed
+        for arm_folder in (folder / ARMS).glob("*/")
+        for seed, path in seed_folders(arm_folder).items()
+        if (path / "eval" / MANIFEST).is_file()
     }
     if new := sorted({*seeds} - stated - measured):
         statement = state_power(recipe, folder, names, sorted({*seeds} | stated | measured)) | {"before": new}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from distill import packages
 from distill.ablation import results
-from distill.ablation.arm_job import Compare, Job, made_otherwise, place, run_job, uncompared
+from distill.ablation.arm_job import Compare, Job, made_otherwise, place, run_job, seed_folders, uncompared
 from distill.ablation.arms import arm, changes, needed, possible, stage_under_study, untimed
 from distill.ablation.costs import measured_folder
 from distill.ablation.power import keep_statement, seed_names
 from distill.ablation.results import ArmResult, outcome
 from distill.artifacts.files import atomic_path, locked, write_text
-from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, by_number, model_folder
+from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
@@ -98,6 +98,8 @@ def _write_results(
     if REFERENCE not in result:
         why = outdated.get(REFERENCE, "no seed is finished")
         raise StaleError(f"{folder}: {REFERENCE}: {why}; run {run_command('ablate', recipe.path, run)} first")
+    for name in [name for name in result if not result[name].keys() & result[REFERENCE].keys()]:
+        outdated[name] = f"{REFERENCE} is not finished with {seed_names(sorted(result.pop(name)))}; run it first"
     fits: Fits | DataError | None
     try:
         fits = teacher_fits(recipe, run, result, on_progress)
@@ -247,11 +249,9 @@ def _keep_labels(run: Path) -> None:
 def _outcomes(recipe: Recipe, run: Path, name: str) -> dict[int, ArmResult]:
     """The results of one arm, by the seeds that are finished."""
     result = {}
-    planned = arm(recipe, name, seed=recipe.seed)
-    for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*"), key=by_number):
-        seed = int(folder.name.removeprefix("seed-"))
+    for seed, folder in seed_folders(run / ABLATE / ARMS / name).items():
+        planned = arm(recipe, name, seed=seed)
         if Manifest.read(measured_folder(planned, folder) / "eval") is not None:
-            planned = arm(recipe, name, seed=seed)
             result[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
     return result
 

@@ -79,7 +79,13 @@ def test_questions_without_a_gold_answer_give_no_power(tmp_path: Path, monkeypat
     assert statement["differences"][0]["n"] == 1800 and statement["work"]["replies"] == 2 * 1800
 
 
-def measured(folder: Path, seed: int) -> None:
+def test_a_test_set_without_gold_answers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power.reader, "samples", lambda *_: iter(()))
+    with pytest.raises(RecipeError, match=r"\[data\.test\] has no question with a gold answer"):
+        power.state_power(STUDIES, tmp_path, ["distilled", "random"], [0, 1])
+
+
+def measured(folder: Path, seed: int | str) -> None:
     target = folder / ARMS_FOLDER / "distilled" / f"seed-{seed}" / "eval"
     target.mkdir(parents=True)
     Manifest(stage="eval", fingerprint="f", fields={}).write(target)
@@ -93,6 +99,7 @@ def test_seeds_are_stated_once_and_never_after_an_arm_was_measured_with_them(tmp
     assert [each["before"] for each in stated] == [[0, 1]]
     late = tmp_path / "late"
     measured(late, 0)
+    measured(late, "1.old")  # moved aside
     power.keep_statement(STUDIES, late, ARMS, [0])
     assert power.read_statements(late) == []
 

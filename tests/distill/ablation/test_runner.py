@@ -265,6 +265,15 @@ def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Pat
         report_finished(load(here), run)
 
 
+def test_an_arm_without_a_seed_of_the_reference_is_left_out_with_the_reason(here: Path) -> None:
+    run = here / "run"
+    place(run, "distilled", 1).rename(place(run, "distilled", 1).with_name("seed-1.old"))  # as a message proposes
+    shutil.rmtree(place(run, "random", 0))
+    report_finished(load(here), run)
+    assert list(results(here)["arms"]["distilled"]["seeds"]) == ["0"] and "random" not in results(here)["arms"]
+    assert results(here)["skipped"]["random"].startswith("distilled is not finished with seed 1")
+
+
 def test_arms_whose_training_data_are_not_there_any_more_stay_in_the_report(here: Path) -> None:
     text = (here / "mine.toml").read_text().replace(f"{TINY}/data/captions.parquet", "/gone/captions.parquet")
     (here / "mine.toml").write_text(text)
