@@ -138,7 +138,7 @@ def steps(
         for name, made in feeds.items():
 
             def one(made: Any = made, step: int = step) -> None:
-                for inputs in made.data[step][MICRO_BATCHES]:
+                for inputs in made[step][MICRO_BATCHES]:
                     inputs.pop("cells")
                     student(**inputs).loss.backward()
                 optimizer.step()
@@ -146,7 +146,7 @@ def steps(
 
             cpu, seconds = timed(one)
             if step:  # the first one warms up
-                spent[name].append((cpu, seconds, made.data[step]["facts"].tokens))
+                spent[name].append((cpu, seconds, made[step]["facts"].tokens))
     rates = {
         name: [sum(one[2] for one in found) / sum(one[at] for one in found) for at in (0, 1)]
         for name, found in spent.items()

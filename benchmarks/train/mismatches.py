@@ -25,6 +25,7 @@ from PIL import Image
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from student.data import rows
+from student.data.collate import collate
 from student.data.encode import Encoder, RowLimits, encode
 from student.data.images import ImageStore
 from student.models import attention, freeze, inputs
@@ -117,21 +118,13 @@ def check(recipe: Recipe, folder: Path) -> int:
     )
     attention.use(model, attention.PACKED)
     student = freeze.prepare(model, found, stage.train, None)
-    made = build_step_dataset(
-        student,
-        found,
-        examples,
-        store,
-        stage,
-        encoder,
-        max_pixels=pixels,
-        seed=0,
-    )
+    collator = collate(student, examples, store, stage, encoder, max_pixels=pixels, raw_pixels=True)
+    made = build_step_dataset(student, found, collator, stage, seed=0)
     print(f"{len(examples):,} rows read and planned in {time.perf_counter() - begun:.0f} s; dropped: {dict(dropped)}")
     seen: Counter[int] = Counter()
     wrong = pictures = 0
     for step in range(len(made.plan)):
-        for batch in made.data[step]["micro_batches"]:
+        for batch in made[step]["micro_batches"]:
             images = iter(store.normalised({"pixel_values": batch["pixel_values"]})["pixel_values"])
             ids = batch["input_ids"][0]
             bounds = batch["cu_seq_lens_q"].tolist()

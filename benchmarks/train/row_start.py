@@ -117,7 +117,7 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
         seed=0,
     )
     times.append(time.process_time())
-    made = steps.data[0]
+    made = steps[0]
     assert "failed" not in made, made["failed"]
     times.append(time.process_time())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -140,8 +140,8 @@ def _trained(run: Path) -> dict[str, Path]:
 def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
     """Steps and tokens of the reference with the same seed, and what an arm may train in its seconds.
 
-    Raises DataError where the arm without the limit is not finished, or asks more beside its training than the
-    reference takes in all.
+    Raises DataError where the reference or the arm without the limit is not finished, or where that arm asks more
+    beside its training than the reference takes in all.
     """
     if job.arm == REFERENCE:
         return None
@@ -151,6 +151,8 @@ def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
         for stage in recipe.stages
         if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
     }
+    if stage_under_study(recipe) not in trained:
+        raise DataError(f"{REFERENCE}, seed {job.seed}, is not finished, and its length is not known")
     budget = Budget(
         steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
         tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
@@ -215,6 +217,7 @@ def _train(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress:
 def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: ProgressCallback) -> None:
     """The rounds of an arm after its first pass; the student of the last one is evaluated."""
     from distill.wiring.model_signals import measurers
+    from distill.wiring.scored_traces import note_scorers, score_stages
     from filters.apply import apply
     from student.evaluate import evaluate
     from student.train import train
@@ -226,7 +229,8 @@ def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: Prog
 
     def train_round(recipe: Recipe, run: Path) -> None:
         compare(recipe, run)
-        _score(recipe, run, on_progress)
+        note_scorers(recipe, run)
+        score_stages(recipe, run, on_progress=on_progress)
         train(recipe, run, on_progress=on_progress)
         if run == measured_folder(planned, folder):
             evaluate(recipe, run, on_progress=on_progress)
@@ -243,14 +247,6 @@ def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: Prog
         made = make_round(planned.recipe, folder, number, steps)
         if made.ended:
             raise DataError(made.ended)
-
-
-def _score(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
-    """The scores that the stage of a round needs."""
-    from distill.wiring.scored_traces import note_scorers, score_stages
-
-    note_scorers(recipe, run)
-    score_stages(recipe, run, on_progress=on_progress)
 
 
 def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:

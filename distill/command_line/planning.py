@@ -159,12 +159,13 @@ def check(
     loads no weights. Problems come first, each with the recipe key and what to do; if there is one, the exit code
     is 2.
     """
-    from distill.commands.stages import check_run
+    from distill.checks.recipe_checks import check_recipe
 
     with result_alone():
-        text, is_fit = check_run(*open_recipe(recipe, run, overrides), gpu=gpu, as_json=json_)
-    show(text)
-    if not is_fit:
+        report = check_recipe(*open_recipe(recipe, run, overrides), gpu=gpu)
+        text = report.as_text()
+    (show_json(report.as_fields()) if json_ else show(text))
+    if report.problems:
         raise typer.Exit(2)
 
 

@@ -55,7 +55,7 @@ def generate(
     overrides: SetOption = None,
 ) -> None:
     """Generate reasoning traces with the teachers."""
-    from distill.commands.stages import check_generate, generate_stage, replay_request
+    from distill.commands.stages import check_generate, generate_stage
 
     if resend and not replay:
         raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
@@ -76,7 +76,9 @@ def generate(
     _refuse_engine(engine)
     chosen = open_recipe(recipe, run, overrides)
     if replay:
-        show(replay_request(*chosen, replay, resend=resend))
+        from teacher.replay import replay as replay_request
+
+        show_json(replay_request(*chosen, replay, resend=resend))
     elif check:
         show(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
     else:

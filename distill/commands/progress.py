@@ -44,11 +44,7 @@ def visible(text: str) -> str:
 
     JSON stays JSON of the same value.
     """
-    return _UNSEEN.sub(_escape, text.replace("\r\n", "\n"))
-
-
-def _escape(match: re.Match[str]) -> str:
-    return _escaped(match[0])
+    return _UNSEEN.sub(lambda match: _escaped(match[0]), text.replace("\r\n", "\n"))
 
 
 def _escaped(text: str) -> str:

@@ -68,14 +68,6 @@ def _summary(compared: "Leakage | None") -> str:
     return compared.summary() if compared is not None else ""
 
 
-def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
-    import orjson
-
-    from teacher.replay import replay
-
-    return orjson.dumps(replay(recipe, run, trace_id, resend=resend), option=orjson.OPT_INDENT_2).decode()
-
-
 def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, probe: int) -> str:
     from distill.checks.recipe_checks import GENERATE, check_recipe
     from teacher.preflight import preflight
@@ -89,17 +81,6 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
         with recorded(recipe, run) as on_progress:
             preflight_text = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
     return f"{report.as_text(only_open=True)}\n\n{preflight_text}"
-
-
-def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> tuple[str, bool]:
-    """What a check of the whole run finds, as text or JSON, and whether the run can work."""
-    import orjson
-
-    from distill.checks.recipe_checks import check_recipe
-
-    report = check_recipe(recipe, run, gpu=gpu)
-    text = orjson.dumps(report.as_fields(), option=orjson.OPT_INDENT_2).decode() if as_json else report.as_text()
-    return text, not report.problems
 
 
 @logged("filter")

@@ -148,7 +148,7 @@ def warnings(run: Path) -> str:
     health = orjson.loads(path.read_bytes())
     lines = [f"warning: {text}" for text in health["warnings"]]
     lines += [f"note: {text}" for text in health["notes"]]
-    return "\n".join([*lines, *filter(None, [diagnosis(run, "filter")])])
+    return "\n".join([*lines, *filter(None, [as_text(read_findings(run, "filter"))])])
 
 
 def damage(run: Path) -> str:
@@ -205,12 +205,7 @@ def training(run: Path) -> str:
     if not rows:
         return ""
     head = ("trained", "rows", "steps", "trainable", "tokens", "took")
-    return "\n".join([table(head, rows), *filter(None, [diagnosis(run, "train ")])])
-
-
-def diagnosis(run: Path, stage: str) -> str:
-    """The findings of the stages whose names begin with this text."""
-    return as_text(read_findings(run, stage))
+    return "\n".join([table(head, rows), *filter(None, [as_text(read_findings(run, "train "))])])
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:
@@ -270,7 +265,7 @@ def evaluation(run: Path) -> str:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in metrics.get("left_out", {}).items())
     note = f"note: rows of the evaluation data that were not asked: {reasons}" if reasons else ""
-    return "\n\n".join(filter(None, [*blocks, note, *_errors(arms), diagnosis(path.parent.parent, "eval")]))
+    return "\n\n".join(filter(None, [*blocks, note, *_errors(arms), as_text(read_findings(run, "eval"))]))
 
 
 def _accuracy(arm: Mapping[str, Any]) -> str:

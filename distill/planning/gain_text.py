@@ -50,10 +50,7 @@ def gain_fields(expected: ExpectedGain) -> dict[str, Any]:
         "teachers": [
             {
                 **asdict(gain.measured),
-                "gain": gain.prediction.gain if gain.prediction else None,
-                "ci95": list(gain.prediction.ci95) if gain.prediction else None,
-                "chance": gain.prediction.chance if gain.prediction else None,
-                "outside": list(gain.prediction.outside) if gain.prediction else None,
+                **{name: getattr(gain.prediction, name, None) for name in ("gain", "ci95", "chance", "outside")},
                 "verdict": gain.verdict,
                 "limit": limit(gain, expected),
             }

@@ -159,9 +159,8 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
 def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> Iterator[str]:
     """The commands that redo what is stale and finished, in order; unfinished stages need no --fresh."""
     at = shlex.join([str(now.path), "--run", str(run), *(part for each in overrides for part in ("--set", each))])
-    if "engine" in {target.partition(":")[0] for target in redo.causes}:
-        for name in redo.parts("engine"):
-            yield shlex.join(["mv", f"{run}/generate/{name}", f"{run}/generate.{name}.previous"])
+    for name in redo.parts("engine"):
+        yield shlex.join(["mv", f"{run}/generate/{name}", f"{run}/generate.{name}.previous"])
     for stage in ("generate", "filter"):
         if stage in redo.causes and Manifest.read(run / stage) is not None:
             yield f"distill {stage} {at} --fresh"

@@ -196,33 +196,31 @@ def _matmul_rate(device: str, dtype: torch.dtype) -> float:
     rng = torch.Generator(device).manual_seed(0)
     left, right = (torch.randn(matrix_side, matrix_side, device=device, generator=rng).to(dtype) for _ in range(2))
     out = left @ right
-    best = float("inf")
-    for _ in range(_RATE_REPEATS):
-        _wait(device)
-        started = time.perf_counter()
-        torch.matmul(left, right, out=out)
-        _wait(device)
-        best = min(best, time.perf_counter() - started)
-    return 2 * matrix_side**3 / best
+    return 2 * matrix_side**3 / _least_seconds(lambda: torch.matmul(left, right, out=out), device)
 
 
 def copy_rate(device: str) -> float:
     """Bytes/s that a large copy on a device reads and writes, the best of a few."""
     source = torch.zeros(_COPIED_BYTES, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
+    return 2 * _COPIED_BYTES / _least_seconds(lambda: target.copy_(source), device)
+
+
+def _least_seconds(work: Callable[[], object], device: str) -> float:
+    """The time that work on a device takes, the best of a few."""
+
+    def wait() -> None:
+        if torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)
+
     best = float("inf")
     for _ in range(_RATE_REPEATS):
-        _wait(device)
+        wait()
         started = time.perf_counter()
-        target.copy_(source)
-        _wait(device)
+        work()
+        wait()
         best = min(best, time.perf_counter() - started)
-    return 2 * _COPIED_BYTES / best
-
-
-def _wait(device: str) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
+    return best
 
 
 def _matrices(model: nn.Module) -> Iterator[tuple[str, Any, int]]:

@@ -45,7 +45,7 @@ def choose(
 
     `model`: the student without the wrapper of its adapters. Raises what making the rows of a step raises.
     """
-    items = [steps.data[number] for number in range(min(_STEPS, len(steps.plan)))]
+    items = [steps[number] for number in range(min(_STEPS, len(steps.plan)))]
     for item in items:
         if FAILED in item:
             raise item[FAILED]
@@ -99,7 +99,7 @@ def _passes(student: nn.Module, steps: StepDataset, batches: list[dict[str, Any]
     for batch in batches:
         inputs = {
             name: value
-            for name, value in steps.data.on_device(batch, device).items()
+            for name, value in steps.on_device(batch, device).items()
             if name != "cells" and not name.startswith((TEACHER, PAIR))
         }
         loss = student(**inputs, extra=None).loss

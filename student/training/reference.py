@@ -14,17 +14,17 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.files import atomic_path
 from distill.recipe.sections.stages import Stage
-from student.training.step_dataset import StepData
+from student.training.step_dataset import StepDataset
 
 
 def stored_or_computed(
-    student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage, path: Path, fingerprint: str
+    student: PreTrainedModel | PeftModel, steps: StepDataset, rows: int, stage: Stage, path: Path, fingerprint: str
 ) -> np.ndarray:
     """The log-probability of each row, float32[rows]; read from `path` if it is there for the same settings."""
     stored = _stored(path)
     if str(stored.get("fingerprint")) == fingerprint and len(stored["log_probs"]) == rows:
         return stored["log_probs"]
-    log_probs = reference_log_probs(student, data, rows, stage)
+    log_probs = reference_log_probs(student, steps, rows, stage)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, log_probs=log_probs, fingerprint=np.array(fingerprint))
     return log_probs
@@ -40,17 +40,19 @@ def _stored(path: Path) -> dict[str, np.ndarray]:
 
 
 @torch.no_grad()
-def reference_log_probs(student: PreTrainedModel | PeftModel, data: StepData, rows: int, stage: Stage) -> np.ndarray:
+def reference_log_probs(
+    student: PreTrainedModel | PeftModel, steps: StepDataset, rows: int, stage: Stage
+) -> np.ndarray:
     """The log-probability of the reply of each of `rows` rows, float32[rows]; the student is in eval mode."""
     device = next(student.parameters()).device
     found = np.zeros(rows, np.float32)
     was_training = student.training
     student.eval()
-    for layout in data.passes(stage.pass_tokens, stage.micro_batch_images):
+    for layout in steps.passes(stage.pass_tokens, stage.micro_batch_images):
         tensors = {"at": torch.from_numpy(layout.at), "labels": torch.from_numpy(layout.labels)}
-        inputs = data.on_device(layout.inputs | tensors, device)
+        inputs = steps.on_device(layout.inputs | tensors, device)
         nll = student(**inputs, weights=None)
-        sizes = data.reply_lengths(layout.rows)
+        sizes = steps.reply_lengths(layout.rows)
         found[layout.rows] = [-float(part.sum()) for part in nll.split(sizes)]
     student.train(was_training)
     return found

@@ -38,6 +38,7 @@ from distill.recipe.sections.stages import AUTO, Stage
 from distill.recipe.sections.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
+from student.data.collate import collate
 from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.encoded_rows import MappedRows, write_rows
 from student.data.image_tokens import ImageEncoder, TokenStore
@@ -319,22 +320,19 @@ class StageRun:
 
     def build_steps(self) -> None:
         """Plan which rows every step holds."""
+        rows = self.examples, self.images, self.stage, self.encoder
         self.steps = step_dataset.build_step_dataset(
             self.student,
             self.parts,
-            self.examples,
-            self.images,
+            collate(self.student, *rows, max_pixels=self.max_pixels, raw_pixels=True),
             self.stage,
-            self.encoder,
-            max_pixels=self.max_pixels,
             seed=self.recipe.seed,
             distributions=self.distributions,
             process=processes.rank(),
             processes=processes.count(),
         )
         if self.stage.preference is not None:
-            data = self.steps.data
-            data.reference = processes.share(self._reference() if processes.is_main() else None)
+            self.steps.reference = processes.share(self._reference() if processes.is_main() else None)
 
     def _reference(self) -> np.ndarray:
         """Log-probabilities of all pairs under the start student; its adapters change nothing yet."""
@@ -342,7 +340,7 @@ class StageRun:
         path = self.folder / REFERENCE
         self._report("reference", count, count, "rows", {})
         return reference.stored_or_computed(
-            student, self.steps.data, count, self.stage, path, fingerprint({**self.fields, "rows": self.row_identity})
+            student, self.steps, count, self.stage, path, fingerprint({**self.fields, "rows": self.row_identity})
         )
 
     def choose_kernels(self) -> None:
@@ -378,7 +376,7 @@ class StageRun:
 
             self.last = trainer.fit(
                 self,
-                workers=shared_memory.affordable(workers, self.steps.data, on_notice),
+                workers=shared_memory.affordable(workers, self.steps, on_notice),
                 on_log=on_log,
                 on_notice=on_notice,
                 early_stopping=validation,

@@ -6,7 +6,6 @@ alone. Does not decide what a step holds (student/data/batch_plan.py).
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from distill.errors import DataError, DistillError
 from distill.recipe.sections.stages import Stage
 from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
-from student.data.collate import Collator, Layout, collate
-from student.data.encode import Encoder, Examples
+from student.data.collate import Collator, Layout
+from student.data.encode import Examples
 from student.data.image_tokens import TokenStore
-from student.data.images import ImageSource, ImageStore
+from student.data.images import ImageStore
 from student.data.responses import KINDS
 from student.data.teacher_logprobs import TopLogprobs
 from student.distributed import processes
@@ -45,34 +44,22 @@ PAIR = "pair_"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StepDataset:
-    """The rows that a stage trains on, in their order."""
-
-    plan: BatchPlan
-    data: "StepData"
-
-
 def build_step_dataset(
     student: PreTrainedModel | PeftModel,
     parts: Parts,
-    examples: Examples,
-    store: ImageSource,
+    collator: Collator,
     stage: Stage,
-    encoder: Encoder,
     *,
-    max_pixels: int,
     seed: int,
     distributions: TopLogprobs | None = None,
     process: int = 0,
     processes: int = 1,
-) -> StepDataset:
+) -> "StepDataset":
     """The steps of a stage for a `student` that is prepared for it (student/models/freeze.py).
 
-    `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
+    `collator` has the rows, with raw pixels; `distributions`: the teachers' for them, for a stage that distils.
     """
-    collator = collate(student, examples, store, stage, encoder, max_pixels=max_pixels, raw_pixels=True)
-    columns = examples.columns.in_groups(stage.group_rows)
+    columns = collator.examples.columns.in_groups(stage.group_rows)
     lengths = columns.lengths
     result = mixture.groups(
         lengths, columns.sources, columns.teachers, own=stage.data, replay=stage.replay, weights=stage.teachers
@@ -88,7 +75,7 @@ def build_step_dataset(
         seed=seed,
         processes=processes,
     )
-    data = StepData(
+    return StepDataset(
         plan,
         collator,
         stage,
@@ -97,7 +84,6 @@ def build_step_dataset(
         distributions=distributions,
         process=process,
     )
-    return StepDataset(plan, data)
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
@@ -114,7 +100,7 @@ def require_something_to_learn(examples: Examples, stage: Stage) -> None:
         )
 
 
-class StepData(Dataset[dict[str, Any]]):
+class StepDataset(Dataset[dict[str, Any]]):
     """Step number to `micro_batches` (dictionaries of tensors), `facts`, `step` and `parts`, or to `failed`."""
 
     def __init__(
@@ -132,7 +118,7 @@ class StepData(Dataset[dict[str, Any]]):
         self._preference, self._group_rows = stage.preference, stage.group_rows
         self.reference: np.ndarray | None = None
         """Log-probabilities of the rows before the stage, float32[rows], for one that learns from pairs."""
-        self._plan, self._examples, self._collator, self._store = plan, collator.examples, collator, collator.store
+        self.plan, self._examples, self._collator, self._store = plan, collator.examples, collator, collator.store
         self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
         columns = collator.examples.columns
         self._group_names = [
@@ -164,7 +150,7 @@ class StepData(Dataset[dict[str, Any]]):
         self._parts.mul_(2)
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self.plan)
 
     def __getitem__(self, step: int) -> dict[str, Any]:
         try:
@@ -173,10 +159,10 @@ class StepData(Dataset[dict[str, Any]]):
             return {FAILED: error}
 
     def _made(self, step: int) -> dict[str, Any]:
-        planned, parts = self._plan[step], self.parts
+        planned, parts = self.plan[step], self.parts
         rows = self._rows_of([group for process in planned for micro_batch in process for group in micro_batch])
         learned = (example for row in rows if not (example := self._examples.rows[row]).row.rejected)
-        weights = StepWeights(learned, self._loss, step / max(1, len(self._plan) - 1))
+        weights = StepWeights(learned, self._loss, step / max(1, len(self.plan) - 1))
         # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
         divided = [part for chosen in planned[self._process] for part in self._divided(chosen, parts)]
         own = [self._rows_of(groups) for groups in divided]

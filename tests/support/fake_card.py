@@ -59,7 +59,7 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
     student = freeze.prepare(model, roles, train, lora).train()
     stage = Stage(name="s", data="traces", train=train, lora=lora)
     steps = worlds.step_dataset(student, model, processor, roles, rows, stage, torch.bfloat16)
-    batch = steps.data[0]["micro_batches"][0]
+    batch = steps[0]["micro_batches"][0]
     assert "pixel_values" in batch
     sizes = row_bounds.row_sizes(batch[row_bounds.BOUNDS[0]])
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -67,9 +67,9 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
         fakes = {k: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
         for bounds in row_bounds.BOUNDS:
             setattr(fakes[bounds], row_bounds._SIZES, sizes)
-        levels = steps.data._store._levels
-        steps.data._store._levels = None if levels is None else mode.from_tensor(levels)
-        moved = steps.data.on_device(fakes, torch.device(CARD))
+        levels = steps._store._levels
+        steps._store._levels = None if levels is None else mode.from_tensor(levels)
+        moved = steps.on_device(fakes, torch.device(CARD))
         pictures = {key: moved.pop(key) for key in _PICTURES if key in moved}
         wrong = [key for key, value in pictures.items() if value.device != torch.device(CARD)]
         assert not wrong and pictures["pixel_values"].dtype == torch.bfloat16, (wrong, pictures)

@@ -31,6 +31,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
 from distill.types import ImageRef
 from student.data import encode, images
+from student.data.collate import collate
 from student.data.rows import TrainingRow
 from student.models import inputs
 from student.models.siq_vl import Parts
@@ -219,13 +220,5 @@ def step_dataset(
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = images.ImageStore(processor, dtype)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(1024, 10**6), dropped=Counter())
-    return build_step_dataset(
-        student,
-        roles,
-        examples,
-        store,
-        stage,
-        encoder,
-        max_pixels=10**6,
-        seed=0,
-    )
+    collator = collate(student, examples, store, stage, encoder, max_pixels=10**6, raw_pixels=True)
+    return build_step_dataset(student, roles, collator, stage, seed=0)

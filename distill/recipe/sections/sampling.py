@@ -1,6 +1,5 @@
 """How a teacher is sampled, and which recipe key sets each parameter of a request."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import Self
 from pydantic import model_validator
 
 from distill.recipe.base import Section, Share, generate_key, key
+from distill.recipe.messages import unknown_value
 
 traces_key = partial(key, affects="traces")
 optional_traces_key = partial(traces_key, omit_default="traces generate")
@@ -66,9 +66,7 @@ def omit_problem(names: Iterable[str]) -> str:
     """What is wrong with the names of parameters that a recipe leaves out; empty when nothing is."""
     for name in names:
         if name not in PARAMETERS:
-            near = difflib.get_close_matches(name, PARAMETERS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            return f"omit: {name!r} is no parameter that can be left out; {hint}known: {', '.join(PARAMETERS)}"
+            return unknown_value("omit", name, list(PARAMETERS))
     return ""
 
 

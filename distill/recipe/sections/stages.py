@@ -19,6 +19,8 @@ PASS_TOKENS = 8192
 """Tokens in memory at once, where neither the recipe nor a GPU's memory gives another number."""
 TRACES = "traces"
 """A stage's data where it is the filtered dataset, or with ":ARM" an arm of it."""
+_OF_TRACES = ("teachers", "no_think", "distill", "visual")
+"""Keys of a stage about traces that teachers wrote."""
 MOST_STEPS, MOST_EPOCHS = 10_000_000, 100_000
 """Each epoch is planned before the first step, to know how many steps the schedule of the learning rate has."""
 
@@ -285,10 +287,9 @@ class Stage(Section):
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
         if self.data in self.replay:
             raise ValueError(f"replay.{self.data} is the stage's own data, which it learns anyway; leave it out")
-        if not is_traces(self):
-            for name in ("teachers", "no_think", "distill", "visual"):
-                if getattr(self, name):
-                    raise ValueError(f"{name} is about traces, which this stage does not learn from")
+        of_traces = next((name for name in _OF_TRACES if getattr(self, name)), None)
+        if of_traces and not is_traces(self):
+            raise ValueError(f"{of_traces} is about traces, which this stage does not learn from")
         if self.distill and self.target == "answer":
             raise ValueError(
                 "distill: a teacher's answer follows a rationale, which a stage of answers leaves out; remove it"
@@ -297,21 +298,16 @@ class Stage(Section):
             raise ValueError(
                 "visual weighs the tokens of a rationale, which a stage of answers leaves out; remove it"
             )
-        if (self.preference is not None) != (self.data == f"{TRACES}:{PAIRS}"):
-            raise ValueError(
-                f'preference needs data = "{TRACES}:{PAIRS}" and that data needs preference, but data is '
-                f"{self.data!r}; set both or none"
-            )
+        for name, arm in (("preference", PAIRS), ("rollouts", ROLLOUTS)):
+            if (getattr(self, name) is not None) != (self.data == f"{TRACES}:{arm}"):
+                raise ValueError(
+                    f'{name} needs data = "{TRACES}:{arm}" and that data needs {name}, but data is {self.data!r}; '
+                    "set both or none"
+                )
         if self.preference is not None:
-            self._require_plain_pairs()
-        if (self.rollouts is not None) != (self.data == f"{TRACES}:{ROLLOUTS}"):
-            raise ValueError(
-                f'rollouts needs data = "{TRACES}:{ROLLOUTS}" and that data needs rollouts, but data is '
-                f"{self.data!r}; set both or none"
-            )
-        for name in ("teachers", "no_think", "distill", "visual") if self.rollouts is not None else ():
-            if getattr(self, name):
-                raise ValueError(f"{name} is about traces of teachers; rollouts are the student's own; remove it")
+            self._require_plain_pairs("replay" if self.replay else of_traces)
+        if self.rollouts is not None and of_traces:
+            raise ValueError(f"{of_traces} is about traces of teachers; rollouts are the student's own; remove it")
         if self.rollouts is not None and self.target == "answer":
             raise ValueError('rollouts are learned whole; leave out target = "answer"')
         if self.rollouts is not None and self.validation is not None and self.validation.decides == "loss":
@@ -321,10 +317,9 @@ class Stage(Section):
             )
         return self
 
-    def _require_plain_pairs(self) -> None:
-        for name in ("replay", "teachers", "no_think", "distill", "visual"):
-            if getattr(self, name):
-                raise ValueError(f"{name} changes single rows, but preference learns from pairs; leave one out")
+    def _require_plain_pairs(self, of_rows: str | None) -> None:
+        if of_rows:
+            raise ValueError(f"{of_rows} changes single rows, but preference learns from pairs; leave one out")
         if self.target == "answer":
             raise ValueError('preference compares traces; leave out target = "answer"')
         if self.too_long == "shrink_image":

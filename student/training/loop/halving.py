@@ -15,7 +15,7 @@ from torch import nn
 from distill.errors import DistillError, first_line
 from distill.machine import gpu_memory
 from student.distributed import processes
-from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepData
+from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepDataset
 
 _REMEDY = (
     "set gradient_checkpointing = true, or a smaller micro_batch_tokens or max_length, or stages.lora; "
@@ -26,8 +26,8 @@ _REMEDY = (
 class Halving:
     """The passes of a stage's steps, made smaller when they do not fit."""
 
-    def __init__(self, data: StepData, on_notice: Callable[[str], None]) -> None:
-        self._data, self._on_notice = data, on_notice
+    def __init__(self, steps: StepDataset, on_notice: Callable[[str], None]) -> None:
+        self._steps, self._on_notice = steps, on_notice
 
     def run(
         self, item: dict[str, Any], passes: Callable[[list[dict[str, Any]]], torch.Tensor], undo: Callable[[], None]
@@ -37,7 +37,7 @@ class Halving:
         `undo` takes back what an unfinished call of `passes` did.
         """
         while True:
-            if item[PARTS] < self._data.parts:
+            if item[PARTS] < self._steps.parts:
                 # Made before memory ran out, perhaps by a worker process.
                 item = self._made(item[STEP])
             try:
@@ -54,16 +54,16 @@ class Halving:
             raise DistillError(
                 f"step {step} does not fit the memory of process {processes.rank()} ({reason}); {_REMEDY}"
             )
-        self._data.halve()
+        self._steps.halve()
         if len(self._made(item[STEP])[MICRO_BATCHES]) == len(item[MICRO_BATCHES]):
             raise DistillError(
                 f"step {step} does not fit the memory with one row a pass either ({reason}); {_REMEDY}"
             )
         gpu_memory.free_unused()
-        self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._data.parts} passes")
+        self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._steps.parts} passes")
 
     def _made(self, step: int) -> dict[str, Any]:
-        item = self._data[step]
+        item = self._steps[step]
         if FAILED in item:
             raise item[FAILED]
         return item

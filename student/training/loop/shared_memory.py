@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from student.training.step_dataset import StepData
+    from student.training.step_dataset import StepDataset
 
 _FOLDER = Path("/dev/shm")
 _PREFETCHED = 2
@@ -20,7 +20,7 @@ _MARGIN = 1.5
 """Steps are of different sizes, and only the first is looked at."""
 
 
-def affordable(workers: int, steps: "StepData", on_notice: Callable[[str], None], folder: Path = _FOLDER) -> int:
+def affordable(workers: int, steps: "StepDataset", on_notice: Callable[[str], None], folder: Path = _FOLDER) -> int:
     """At most `workers`: as many as there is room for. `on_notice` gets a sentence where these are fewer."""
     if not workers or not len(steps) or not folder.is_dir():
         return workers

@@ -87,7 +87,7 @@ def fit(
             stage=stage,
             on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
-            metrics_log=MetricsLog(on_log, steps.data.groups, **product_rates(work.device, work.dtype)),
+            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
             early_stopping=early_stopping,
         )
         trainer.remove_callback(PrinterCallback)
@@ -121,7 +121,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         self._steps, self._stage, self._projector = steps, stage, projector
-        self._halving = Halving(steps.data, on_notice)
+        self._halving = Halving(steps, on_notice)
         self._metrics_log, self._early_stopping = metrics_log, early_stopping
         self._writer, self._watch = CheckpointWriter(), StepWatch()
         self._interrupts = Interrupts(lambda: self._writer.busy)
@@ -185,7 +185,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The steps in order. A resumed run does not make the steps before its own: the loop skips their numbers."""
         return DataLoader(
-            self._steps.data,
+            self._steps,
             batch_size=1,
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
@@ -239,7 +239,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             if last := number == len(micro_batches):
                 self._watch.begin_exchange(self.state.global_step + 1)
             with nullcontext() if last else self.accelerator.no_sync(model):
-                loss = self.compute_loss(model, self._steps.data.on_device(micro_batch, self.args.device))
+                loss = self.compute_loss(model, self._steps.on_device(micro_batch, self.args.device))
                 self.accelerator.backward(loss)
             total += loss.detach()
         return total

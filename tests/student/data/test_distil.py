@@ -15,6 +15,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, ModelError
 from distill.trace_records.logprobs import encode
 from student.data import images, teacher_logprobs
+from student.data.collate import collate
 from student.data.encode import Encoder, RowLimits
 from student.data.encode import encode as encode_rows
 from student.data.rows import read
@@ -89,18 +90,9 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
     )
     training_loss.attach(model)
     student = freeze.prepare(model, parts(model), planned.train, None)
-    steps = build_step_dataset(
-        student,
-        parts(model),
-        examples,
-        store,
-        planned,
-        encoder,
-        max_pixels=10**6,
-        seed=0,
-        distributions=found,
-    )
-    batch = steps.data.on_device(steps.data[0]["micro_batches"][0], torch.device("cpu"))
+    collator = collate(student, examples, store, planned, encoder, max_pixels=10**6, raw_pixels=True)
+    steps = build_step_dataset(student, parts(model), collator, planned, seed=0, distributions=found)
+    batch = steps.on_device(steps[0]["micro_batches"][0], torch.device("cpu"))
     del batch["cells"]
     teacher = {name: batch.pop(f"teacher_{name}") for name in ("ids", "logprobs", "weights")}
     said = (teacher["ids"] >= 0).any(1)

@@ -23,6 +23,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.recipe.sections.stages import Preference, Stage
 from student.data import images
+from student.data.collate import collate
 from student.data.encode import Encoder, RowLimits
 from student.data.encode import encode as encode_rows
 from student.data.pairs import whole_pairs
@@ -160,20 +161,13 @@ class Run:
         self.student.eval()
         encoder, store = Encoder(processor, inputs.end_ids(self.model)), images.ImageStore(processor, torch.float32)
         self.examples = encode_rows(rows, encoder, store, RowLimits(500, 10**6))
-        self.steps: StepDataset = build_step_dataset(
-            self.student,
-            parts(self.model),
-            self.examples,
-            store,
-            self.stage,
-            encoder,
-            max_pixels=10**6,
-            seed=0,
-        )
-        self.steps.data.reference = np.linspace(-60, -30, len(rows), dtype=np.float32)
+        rows_as_tokens = self.examples, store, self.stage, encoder
+        collator = collate(self.student, *rows_as_tokens, max_pixels=10**6, raw_pixels=True)
+        self.steps: StepDataset = build_step_dataset(self.student, parts(self.model), collator, self.stage, seed=0)
+        self.steps.reference = np.linspace(-60, -30, len(rows), dtype=np.float32)
 
     def passes(self) -> list[dict[str, Any]]:
-        return [self.steps.data.on_device(each, torch.device("cpu")) for each in self.steps.data[0]["micro_batches"]]
+        return [self.steps.on_device(each, torch.device("cpu")) for each in self.steps[0]["micro_batches"]]
 
     def loss_and_gradients(self) -> tuple[float, dict[str, torch.Tensor]]:
         self.student.zero_grad()
@@ -222,13 +216,13 @@ def test_a_changed_pair_changes_the_rewards_of_the_others_by_exactly_nothing(bar
 def test_the_reference_is_the_log_probability_of_each_reply(bare: Path, tmp_path: Path):
     rows = pair_rows(tmp_path)
     run = Run(bare, tmp_path, attention.PACKED, rows)
-    found = reference_log_probs(run.student, run.steps.data, len(rows), run.stage)
+    found = reference_log_probs(run.student, run.steps, len(rows), run.stage)
     alone = Run(bare, tmp_path, attention.PACKED, rows, micro_batch_tokens=1)
-    one_by_one = reference_log_probs(alone.student, alone.steps.data, len(rows), alone.stage)
+    one_by_one = reference_log_probs(alone.student, alone.steps, len(rows), alone.stage)
     np.testing.assert_allclose(found, one_by_one, atol=1e-3)
     for index, example in enumerate(run.examples.rows):
-        layout = run.steps.data._collator([index])
-        batch = run.steps.data.on_device(layout.inputs, torch.device("cpu"))
+        layout = run.steps._collator([index])
+        batch = run.steps.on_device(layout.inputs, torch.device("cpu"))
         logits = run.model(**batch, use_cache=False).logits.flatten(0, 1)[layout.at]
         expected = -torch.nn.functional.cross_entropy(logits, torch.from_numpy(layout.labels), reduction="sum")
         assert found[index] == pytest.approx(expected.item(), abs=1e-3), example.row.id

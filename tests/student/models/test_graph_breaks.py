@@ -109,8 +109,8 @@ def _steps(name: str, model: Any, processor: Any, roles: siq_vl.Parts, folder: P
 def _losses(model: Any, steps: StepDataset) -> list[float]:
     found = []
     for number in range(2):
-        for batch in steps.data[number]["micro_batches"]:
-            moved = steps.data.on_device(batch, torch.device("cpu"))
+        for batch in steps[number]["micro_batches"]:
+            moved = steps.on_device(batch, torch.device("cpu"))
             moved.pop("cells")
             loss = model(**moved, extra=None).loss
             loss.backward()

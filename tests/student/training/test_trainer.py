@@ -18,6 +18,7 @@ import torch
 from distill.errors import DataError, DistillError, ModelError, StorageError
 from distill.recipe.sections.stages import Lora, Stage
 from student.data import encode, images
+from student.data.collate import collate
 from student.loss import training_loss
 from student.models import attention, freeze, inputs, kernels
 from student.models.siq_vl import parts
@@ -26,7 +27,7 @@ from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import checkpoint_writer
 from student.training.loop import halving, sft_config, trainer
 from student.training.loop.metrics_log import MetricsLog, StepLog
-from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
+from student.training.step_dataset import MICRO_BATCHES, StepDataset, build_step_dataset
 
 SETTINGS = {
     "name": "s",
@@ -74,17 +75,9 @@ class Run:
         self.notices: list[str] = []
 
     def feed(self, **shared: int) -> StepDataset:
-        return build_step_dataset(
-            self.student,
-            self.parts,
-            self.examples,
-            self.store,
-            self.stage,
-            self.encoder,
-            max_pixels=10**6,
-            seed=0,
-            **shared,
-        )
+        rows = self.examples, self.store, self.stage, self.encoder
+        collator = collate(self.student, *rows, max_pixels=10**6, raw_pixels=True)
+        return build_step_dataset(self.student, self.parts, collator, self.stage, seed=0, **shared)
 
     def fit(self, workers: int = 0) -> StepLog:
         work = SimpleNamespace(
@@ -145,7 +138,7 @@ def full_device(monkeypatch: pytest.MonkeyPatch, run: Run, limit: int, *, at: st
         if size > limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore text.")
 
-    own = StepData.on_device
+    own = StepDataset.on_device
 
     def on_device(self, micro_batch, device):
         nonlocal size
@@ -154,7 +147,7 @@ def full_device(monkeypatch: pytest.MonkeyPatch, run: Run, limit: int, *, at: st
             raise_if_large()
         return own(self, micro_batch, device)
 
-    monkeypatch.setattr(StepData, "on_device", on_device)
+    monkeypatch.setattr(StepDataset, "on_device", on_device)
     if at == "backward":
         first = next(p for p in run.student.parameters() if p.requires_grad and p.ndim == 1)
         first.register_post_accumulate_grad_hook(raise_if_large)
@@ -254,8 +247,8 @@ def test_responses_are_counted_as_often_as_they_come_and_not_as_steps_could_hold
 def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=1)
     feeds = [run.feed(process=process, processes=2) for process in (0, 1)]
-    meter = MetricsLog(run.logs.append, feeds[0].data.groups, rate=1.0)
-    of_process = [feed.data[0][MICRO_BATCHES] for feed in feeds]
+    meter = MetricsLog(run.logs.append, feeds[0].groups, rate=1.0)
+    of_process = [feed[0][MICRO_BATCHES] for feed in feeds]
     meter.add(loss=torch.zeros(()))
     counted = []
     for micro_batches in of_process:
@@ -317,10 +310,10 @@ def test_a_resumed_stage_that_fails_leaves_no_process_behind(
     run.fit()
     run.stage = run.stage.model_copy(update={"max_steps": 3})
 
-    def lose(data: StepData, step: int) -> None:
+    def lose(data: StepDataset, step: int) -> None:
         raise DataError(f"step {step} is lost")
 
-    monkeypatch.setattr(StepData, "_made", lose)
+    monkeypatch.setattr(StepDataset, "_made", lose)
     with pytest.raises(DataError, match="step 1 is lost"):
         Run.fit(_extended(run), workers=2)
     assert multiprocessing.active_children() == []
