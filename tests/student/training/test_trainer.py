@@ -111,7 +111,7 @@ def test_every_class_of_student_learns_through_projector_and_adapters(kind: str,
 
 def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=1)
-    steps = run.feed().data
+    steps = run.feed()
     micro_batch = steps.on_device(steps[0]["micro_batches"][0], torch.device("cpu"))
     at, labels = micro_batch.pop("at"), micro_batch.pop("labels")
     del micro_batch["weights"], micro_batch["cells"]
@@ -182,7 +182,7 @@ def test_gradients_of_bfloat16_weights_add_up_over_passes_without_rounding(world
     def gradients(dtype: torch.dtype, in_float32: bool) -> torch.Tensor:
         run = Run("siq-vl", world, tmp_path, batch_size=12, micro_batch_tokens=1, max_steps=1)
         student = run.student.to(dtype)
-        steps = run.feed().data
+        steps = run.feed()
         micro_batches = [steps.on_device(each, torch.device("cpu")) for each in steps[0][MICRO_BATCHES]]
         assert len(micro_batches) == 12
         halving.sum_in_float32(student, len(micro_batches) if in_float32 else 1)
