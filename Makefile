@@ -7,6 +7,9 @@ VLLM_VENV := .venv-vllm
 
 .PHONY: demo pocket pocket-setup test test-fast setup setup-vllm scale lint types check gpu-check docs clean
 
+# A shell can forbid bytecode. Then each process would compile all that it imports, thousands of modules.
+export PYTHONDONTWRITEBYTECODE :=
+
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny --jobs 2
 
@@ -26,8 +29,6 @@ pocket: pocket-setup
 # needs up to 1.5 GB, of which it shares the libraries: workers are forks of one process (tests/support/forked.py).
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 BESIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# A shell can forbid bytecode: each of the hundreds of processes that tests start would compile what it imports again.
-test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'
 	$(VENV)/bin/python -m pytest -m timing $$(grep -rl --include='test_*.py' 'mark\.timing' tests)
@@ -44,17 +45,20 @@ scale: $(VENV)/.ready
 	dpkg -s $(CEPH) > /dev/null 2>&1 || { apt-get update -qq \
 	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CEPH); }
 	S3_SERVER=ceph $(VENV)/bin/python -m pytest $$(grep -rl --include='test_*.py' s3_server tests)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	$(VENV)/bin/python $(INSTALL) --constraint constraints.txt --editable '.[ray]'
 	$(VENV)/bin/python -m pytest tests/distill/placement/test_ray_agents.py tests/integration/test_ray_training.py
 
 setup: $(VENV)/.ready
 setup-vllm: $(VLLM_VENV)/.tried
 
-# torch comes first and alone, so that nothing else asks for a CUDA build of it.
+# torch comes first and alone, so that nothing else asks for a CUDA build of it. pip would compile all 20,000 modules
+# of the packages, a minute on one core; Python compiles the ones that are used when it first imports them.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(VENV)/bin/python $(INSTALL) --constraint constraints.txt torch
+	$(VENV)/bin/python $(INSTALL) --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 # A real vLLM for the integration tests, apart because its pins don't mix with ours (docs/vllm.md). A machine
@@ -62,7 +66,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 # it are CUDA builds: importing transformers fails with them on a machine without CUDA.
 $(VLLM_VENV)/.tried: tests/vllm-requirements.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/vllm-requirements.txt \
+	$(VLLM_VENV)/bin/python $(INSTALL) --requirement tests/vllm-requirements.txt \
 	  && $(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec \
 	  || echo "vLLM could not be installed here: its integration tests will be skipped"
 	touch $@
