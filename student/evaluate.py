@@ -7,7 +7,6 @@ Programs call `distill.evaluate`: it also compares what was learned with the tes
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,23 +20,23 @@ from distill.artifacts.files import describe, locked, set_aside, write_bytes, wr
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import DECISIONS, EVAL_METRICS, PREDICTIONS, REPORT, SETTINGS
-from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, flatten, versions
-from distill.data import reader
+from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, versions
 from distill.data.arrow import read_columns
 from distill.data.images.plain_images import count_plain
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
-from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import TRACES
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
-from student.data.rows import NO_ANSWER
-from student.evaluation import collect_replies, diagnosis, report, students
+from student.evaluation import collect_replies, diagnosis, questions, report, side_by_side, students
 from student.evaluation import metrics as eval_metrics
-from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
+from student.evaluation.collect_replies import REPLIES, Engines
+from student.evaluation.fields import fields_of_arms
+from student.evaluation.questions import Key, QuestionSet, Reply
+from student.evaluation.served_students import Connect, Serve
 from student.evaluation.students import EvaluatedStudent
-from student.evaluation.user_metrics import metric_codes, own_values, user_metrics
+from student.evaluation.user_metrics import own_values, user_metrics
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 
@@ -54,18 +53,21 @@ def evaluate(
     *,
     fresh: bool = False,
     on_progress: ProgressCallback = unwatched,
+    jobs: int = 1,
     vllm: Callable[[], Serve] | None = None,
     connect: Connect | None = None,
 ) -> Manifest:
     """Ask, judge, compare, report.
 
-    `vllm` and `connect` ask students that are served (collect_replies.Engines). Raises StaleError when an arm's stage
-    is unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
+    `jobs` students are asked at a time, each in a new process with its share of the cores, and a card of its own if
+    there are several; a script that calls this needs its `if __name__ == "__main__"`. `vllm` and `connect` ask
+    students that are served (collect_replies.Engines). Raises StaleError when an arm's stage is unfinished or
+    settings changed, another InputError for a student that cannot be asked, before any is.
     """
     started = time.perf_counter()
     arms = students.evaluated_students(recipe, run)
     folder = run / "eval"
-    fields = _fields(recipe, arms)
+    fields = fields_of_arms(recipe, arms)
     with locked(run):
         if fresh:
             set_aside(folder)
@@ -77,20 +79,24 @@ def evaluate(
             is_measured = _settings_counts(recipe).items() <= manifest.counts.items()
             if same and is_measured and not changed(folder, manifest.outputs.items()):
                 return manifest
-        samples, left_out = _read_questions(recipe)
-        rounds = collect_replies.question_sets(recipe, samples)
-        replies = collect_replies.read_replies(folder, arms.values())
-        if manifest is None and replies and (before := _settings(folder)) is not None:
+        samples, left_out = questions.read_questions(recipe)
+        rounds = questions.question_sets(recipe, samples)
+        known = partial(collect_replies.read_replies, folder / REPLIES, arms.values())
+        if manifest is None and (before := _settings(folder)) is not None and known():
             _require_same(folder, "was started with", before, fields)
-        if work := collect_replies.find_unfinished(arms, rounds, replies):
-            engines = Engines(vllm=vllm, connect=connect)
-            collect_replies.collect_replies(
-                recipe, folder, work, engines, partial(_write_settings, folder, fields), on_progress
-            )
-            replies = collect_replies.read_replies(folder, arms.values())
+        begin = partial(_write_settings, folder, fields)
+        take_over = partial(side_by_side.take_over, recipe, folder, arms.values(), begin)
+        seconds_before = take_over()
+        replies = known()
+        if work := questions.find_unfinished(arms, rounds, replies):
+            ask = partial(side_by_side.ask_side_by_side, recipe, run, jobs, on_progress) if jobs > 1 else None
+            engines = Engines(vllm=vllm, connect=connect, side_by_side=ask)
+            collect_replies.collect_replies(recipe, folder, work, engines, begin, on_progress)
+            take_over()
+            replies = known()
         judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
         written = _write_results(recipe, folder, arms, judged_rounds, samples, left_out)
-        seconds = manifest.seconds if manifest is not None else 0.0
+        seconds = seconds_before + (manifest.seconds if manifest is not None else 0.0)
         if work or manifest is None:
             seconds += time.perf_counter() - started
         finished = _manifest(recipe, folder, fields, arms, len(samples), written)
@@ -104,26 +110,7 @@ def identity(recipe: Recipe, run: Path) -> str:
 
 def evaluation_fields(recipe: Recipe, run: Path) -> dict[str, Any]:
     """What the manifest of an evaluation of the recipe's students holds; raises as `identity` does."""
-    return _fields(recipe, students.evaluated_students(recipe, run))
-
-
-def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:
-    """What the replies and the judging depend on; not `eval.without_image`, which only adds replies.
-
-    A student from elsewhere counts by its content, not by its path.
-    """
-    return {
-        **flatten(affecting(recipe.eval, "eval"), "eval"),
-        **{
-            f"eval.arms.{arm}": evaluated.origin for arm, evaluated in arms.items() if arm not in recipe.eval.students
-        },
-        **{f"students.{arm}": evaluated.key for arm, evaluated in arms.items()},
-        **{f"weights.{arm}": evaluated.weights for arm, evaluated in arms.items() if evaluated.weights},
-        **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
-        **flatten(affecting(recipe.filter, "eval"), "filter"),
-        **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},
-        "seed": recipe.seed,
-    }
+    return fields_of_arms(recipe, students.evaluated_students(recipe, run))
 
 
 def _settings_counts(recipe: Recipe) -> dict[str, int]:
@@ -163,19 +150,6 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         return None
     return result
-
-
-def _read_questions(recipe: Recipe) -> tuple[list[Sample], Counter[str]]:
-    """The questions that can be asked and judged, and the number of all other rows by their reason."""
-    samples, left_out = list[Sample](), Counter[str]()
-    for sample in reader.samples(recipe, recipe.eval.data, on_bad=lambda row: left_out.update([row.reason])):
-        if sample.answers:
-            samples.append(replace(sample, question=f"{sample.question}{recipe.eval.ending}"))
-        else:
-            left_out[NO_ANSWER] += 1
-    if not samples:
-        raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
-    return samples, left_out
 
 
 def _score_replies(

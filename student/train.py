@@ -6,7 +6,7 @@ A finished stage is recognised by its manifest without importing torch. Does not
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,16 @@ from student.training import stage as stages
 from student.training.checkpoints import saved_model
 from student.training.session import Session
 
+Beside = Callable[[Collection[str]], Mapping[str, Callable[..., Any]]]
+"""Other work, by name, that can be done once these stages are finished, beside the others: functions for other
+processes, which take `on_progress`."""
 BeforeStage = Callable[[Stage], None]
 """Called in the main process for each stage before it is trained; the stage that it starts from is finished."""
+
+
+def nothing_beside(finished: Collection[str]) -> Mapping[str, Callable[..., Any]]:
+    """No other work, whatever is finished."""
+    return {}
 
 
 def train(
@@ -41,13 +49,14 @@ def train(
     fresh: bool = False,
     jobs: int = 1,
     before: BeforeStage = lambda stage: None,
+    beside: Beside = nothing_beside,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
 
     `jobs` stages are trained at a time, each in a new process (a script that calls this needs its
     `if __name__ == "__main__"`) with its share of the cores, and a card of its own if there are several; a stage
-    waits for the one that it starts from.
+    waits for the one that it starts from. A process that no stage needs does the work of `beside`.
 
     `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
     StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one;
@@ -67,7 +76,7 @@ def train(
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            training = _Training(recipe, run, fields, before, on_progress)
+            training = _Training(recipe, run, fields, before, beside, on_progress)
             manifests, seconds = training.stages(stage, jobs)
             if stage is None:
                 manifest = _write_summary(run, fields, manifests, seconds)
@@ -144,6 +153,7 @@ class _Training:
     run: Path
     fields: Mapping[str, Mapping[str, Any]]
     before: BeforeStage
+    beside: Beside
     on_progress: ProgressCallback
 
     def stages(self, only: str | None, jobs: int) -> tuple[dict[str, Manifest], float]:
@@ -172,11 +182,14 @@ class _Training:
                 saved_model.require_saved(self.run, start, digests=True)
         seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
         seconds += sum(_seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
-        manifests |= (
-            self._one_by_one(unfinished) if jobs == 1 or len(unfinished) < 2 else self._side_by_side(unfinished, jobs)
-        )
+        if jobs == 1 or len(unfinished) < 2:
+            manifests |= self._one_by_one(unfinished)
+            ended = time.perf_counter()
+        else:
+            trained, ended = self._side_by_side(unfinished, jobs)
+            manifests |= trained
         in_order = {stage.name: manifests[stage.name] for stage in self.recipe.stages if stage.name in manifests}
-        return in_order, seconds + time.perf_counter() - begun
+        return in_order, seconds + ended - begun
 
     def _start(self, stage: Stage) -> str | None:
         return start_of(self.recipe.stages, stage)
@@ -194,11 +207,15 @@ class _Training:
             manifests[stage.name] = manifest
         return manifests
 
-    def _side_by_side(self, unfinished: Sequence[Stage], jobs: int) -> dict[str, Manifest]:
-        """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
+    def _side_by_side(self, unfinished: Sequence[Stage], jobs: int) -> tuple[dict[str, Manifest], float]:
+        """Train each stage as soon as the one that it starts from is finished, `jobs` at a time.
+
+        Returns the manifests, and when the last stage was finished; the work beside them may take longer.
+        """
         manifests: dict[str, Manifest] = {}
         waiting = {stage.name: stage for stage in unfinished}
         unfinished_names = {*waiting}
+        begun_beside: set[str] = set()
         with JobPool(jobs, self.on_progress) as pool:
 
             def submit_ready() -> None:
@@ -208,12 +225,26 @@ class _Training:
                         del waiting[stage.name]
                         self.before(stage)
                         pool.submit(stage.name, train_alone, self.recipe, self.run, stage, self.fields[stage.name])
+                if waiting:
+                    return  # a stage that becomes ready must find a process free
+                done = {stage.name for stage in self.recipe.stages} - unfinished_names | {*manifests}
+                for name, work in self.beside(done).items():
+                    if name not in begun_beside:
+                        begun_beside.add(name)
+                        pool.submit(("beside", name), work)
 
             submit_ready()
+            ended, failed = 0.0, None
             for name, future in pool.results():
-                manifests[str(name)] = future.result()
-                submit_ready()
-        return manifests
+                if name in unfinished_names:
+                    manifests[str(name)] = future.result()
+                    ended = time.perf_counter()
+                    submit_ready()
+                else:
+                    failed = failed or future.exception()
+            if failed is not None:
+                raise failed
+        return manifests, ended
 
 
 def _seconds_before(checkpoints: Path) -> float:

@@ -62,6 +62,22 @@ StageJobsOption = Annotated[
         "and its own GPU if there are several. A stage waits for the stage that it starts from.",
     ),
 ]
+StudentJobsOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Ask this number of students at the same time. Each student has its own process, its share of the "
+        "cores, and its own GPU if there are several.",
+    ),
+]
+WholeJobsOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Train this number of stages at the same time, as with `distill train --jobs`; then ask this number of "
+        "students at the same time. A process that no stage needs asks the students that are trained.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one recipe value, e.g. filter.select.per_question=2."),

@@ -12,6 +12,8 @@ from distill.command_line.options import (
     RunOption,
     SetOption,
     StageJobsOption,
+    StudentJobsOption,
+    WholeJobsOption,
     open_recipe,
 )
 from distill.commands.progress import result_alone, show, show_json
@@ -191,6 +193,7 @@ def eval_(
             "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; repeatable.",
         ),
     ] = None,
+    jobs: StudentJobsOption = 1,
     json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
@@ -203,10 +206,10 @@ def eval_(
             from distill.commands.store_stages import eval_stage_in_store
 
             opened, _ = open_recipe(recipe, None, overrides, students=students)
-            text, fields = eval_stage_in_store(opened, run, fresh=fresh)
+            text, fields = eval_stage_in_store(opened, run, fresh=fresh, jobs=jobs)
         else:
             opened, folder = open_recipe(recipe, run, overrides, students=students)
-            text, fields = eval_stage(opened, folder, fresh=fresh), evaluation_fields(folder)
+            text, fields = eval_stage(opened, folder, fresh=fresh, jobs=jobs), evaluation_fields(folder)
     if json_:
         show_json(fields)
     else:
@@ -216,7 +219,7 @@ def eval_(
 def run(
     recipe: RecipeArgument,
     run: PlaceOption = None,
-    jobs: StageJobsOption = 1,
+    jobs: WholeJobsOption = 1,
     redo_stale: Annotated[
         bool,
         typer.Option(

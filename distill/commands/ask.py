@@ -173,7 +173,7 @@ def _stage(recipe: Recipe, run: Path) -> str:
 
 
 def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | None, sample: Sample) -> ModelReply:
-    from student.evaluation import collect_replies, students
+    from student.evaluation import collect_replies, questions, students
 
     others = recipe.eval.students
     model = others[name].model if name in others else f"the {'trained' if name == AFTER else 'untrained'} student"
@@ -187,12 +187,12 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
         )
         evaluated = students.evaluated_students(one, run)
         own = replace(sample, question=f"{sample.question}{recipe.eval.ending}")
-        asked = [collect_replies.QuestionSet(samples=[own], without_image=False)]
-        work = collect_replies.find_unfinished(evaluated, asked, {})
+        asked = [questions.QuestionSet(samples=[own], without_image=False)]
+        work = questions.find_unfinished(evaluated, asked, {})
         with TemporaryDirectory() as folder:
             engines = collect_replies.Engines(connect=verbs.connect)
             collect_replies.collect_replies(one, Path(folder), work, engines, lambda: None, unwatched)
-            (found,) = collect_replies.read_replies(Path(folder)).values()
+            (found,) = collect_replies.read_replies(Path(folder) / collect_replies.REPLIES).values()
     except DistillError as error:
         return ModelReply(name=name, model=model, not_asked=str(error))
     if "unasked" in found:

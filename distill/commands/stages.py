@@ -107,7 +107,9 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
 
 
 @logged("train")
-def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False) -> str:
+def train_stage(
+    recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False, asks: bool = False
+) -> str:
     from student.distributed import processes
 
     recipe = verbs.as_launched(recipe)
@@ -116,7 +118,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
         if processes.is_main():
             compared = _summary(verbs.prepare_training(recipe, run, stage))
         with recorded(recipe, run) as on_progress:
-            verbs.train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
+            verbs.train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, asks=asks, on_progress=on_progress)
         if not processes.is_main():
             return ""
         log_state(run, "train")
@@ -234,16 +236,16 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
     return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
 
 
-def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
-    return evaluate_students(recipe, run, fresh=fresh) + f"\nreport:  {run / 'eval' / REPORT}"
+def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False, jobs: int = 1) -> str:
+    return evaluate_students(recipe, run, fresh=fresh, jobs=jobs) + f"\nreport:  {run / 'eval' / REPORT}"
 
 
 @logged("eval")
-def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False, jobs: int = 1) -> str:
     """The summary of an evaluation, without the place of its report."""
     compared = _summary(verbs.compare_evaluated(recipe, run))
     with recorded(recipe, run) as on_progress:
-        verbs.evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
+        verbs.evaluate_compared(recipe, run, fresh=fresh, jobs=jobs, on_progress=on_progress)
     log_state(run, "eval")
     return _blocks(evaluation(run), damage(run), outdated_text(run), compared)
 

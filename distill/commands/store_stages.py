@@ -116,10 +116,10 @@ def _follow_training(store: ObjectStore, on_progress: ProgressCallback) -> None:
             on_progress(Progress(**progress))
 
 
-def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool) -> tuple[str, dict[str, Any]]:
+def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool, jobs: int = 1) -> tuple[str, dict[str, Any]]:
     """Evaluate here, as `distill eval` does; a text, and the same as plain values. Replies go to the store."""
     with _run_of_stage(recipe, address, "eval") as run:
-        text = evaluate_students(recipe, run, fresh=fresh)
+        text = evaluate_students(recipe, run, fresh=fresh, jobs=jobs)
         fields = evaluation_fields(run) | {
             "run": address,
             "report": f"{address}; distill pull {as_argument(address)} DIR",
@@ -149,7 +149,7 @@ def all_stages_in_store(recipe: Recipe, address: str, overrides: Sequence[str], 
     trained = train_stage_in_store(recipe, address, overrides, stage=None, jobs=jobs, fresh=False)
     if not recipe.evaluates:
         return f"{filtered}\n\n{trained}\n\n{not_evaluated(recipe)}"
-    return f"{filtered}\n\n{trained}\n\n{eval_stage_in_store(recipe, address, fresh=False)[0]}"
+    return f"{filtered}\n\n{trained}\n\n{eval_stage_in_store(recipe, address, fresh=False, jobs=jobs)[0]}"
 
 
 def _require_no_scores(recipe: Recipe, address: str) -> None:

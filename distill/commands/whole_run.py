@@ -50,10 +50,10 @@ def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: boo
         # --fresh without a name would train all stages again.
         for each in recipe.stages:
             finish_stage(train_stage, recipe, run, redo_stale=True, stage=each.name, jobs=jobs)
-    trained = finish_stage(train_stage, recipe, run, redo_stale=False, jobs=jobs)
+    trained = finish_stage(train_stage, recipe, run, redo_stale=False, jobs=jobs, asks=recipe.evaluates)
     if not recipe.evaluates:
         return [trained, not_evaluated(recipe)]
-    evaluated = finish_stage(eval_stage, recipe, run, redo_stale=redo_stale)
+    evaluated = finish_stage(eval_stage, recipe, run, redo_stale=redo_stale, jobs=jobs)
     # Both compare training data with test data, and mostly the same sources: a table of both is shown once.
     return ["\n\n".join(part for part in trained.split("\n\n") if part not in evaluated), evaluated]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distill.planning.leakage import Leakage
     from distill.recipe.sections.eval import AnyStudent
     from distill.recipe.sections.stages import Stage
-    from student.evaluation.collect_replies import Serve
+    from student.evaluation.served_students import Serve
     from teacher.engines.http.remote_student import RemoteStudent
 
 
@@ -87,14 +87,21 @@ def train(
 
 
 def evaluate(
-    recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    fresh: bool = False,
+    jobs: int = 1,
+    on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
-    """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
+    """Ask and compare students, `jobs` at a time; raises what `student.evaluate.evaluate` raises, and DataError
+    where data leaks."""
     run = _checked(recipe, run, on_progress)
+    require_count("jobs", jobs)
     load_again()
     with recording(run, "eval"), recipe_left(recipe, run):
         compare_evaluated(recipe, run)
-        return evaluate_compared(recipe, run, fresh=fresh, on_progress=on_progress)
+        return evaluate_compared(recipe, run, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
 def _checked(recipe: Recipe, run: Path | str, on_progress: ProgressCallback) -> Path:
@@ -124,10 +131,22 @@ def as_launched(recipe: Recipe) -> Recipe:
 
 
 def train_compared(
-    recipe: Recipe, run: Path, *, stage: str | None, fresh: bool, jobs: int, on_progress: ProgressCallback
+    recipe: Recipe,
+    run: Path,
+    *,
+    stage: str | None,
+    fresh: bool,
+    jobs: int,
+    asks: bool = False,
+    on_progress: ProgressCallback,
 ) -> "Manifest":
-    """`train` after the comparison of data; teachers first score the traces of the stages that ask for it."""
+    """`train` after the comparison of data; teachers first score the traces of the stages that ask for it.
+
+    `asks`: a process that no stage needs asks students that are trained the questions of the evaluation.
+    """
     from student.distributed import processes
+    from student.evaluation.side_by_side import asks_after
+    from student.train import nothing_beside
     from student.train import train as train_student
 
     if processes.is_main() and any(each.visual or each.rollouts for each in recipe.stages):
@@ -136,7 +155,10 @@ def train_compared(
         note_scorers(recipe, run)
         score_stages(recipe, run, stage, fresh=fresh, on_progress=on_progress)
     before = partial(_prepare_stage, recipe, run, on_progress)
-    return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, on_progress=on_progress)
+    beside = partial(asks_after, recipe, run) if asks else nothing_beside
+    return train_student(
+        recipe, run, stage=stage, fresh=fresh, jobs=jobs, before=before, beside=beside, on_progress=on_progress
+    )
 
 
 def _prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, stage: "Stage") -> None:
@@ -158,13 +180,15 @@ def generate_compared(
         return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=report)
 
 
-def evaluate_compared(recipe: Recipe, run: Path, *, fresh: bool, on_progress: ProgressCallback) -> "Manifest":
+def evaluate_compared(
+    recipe: Recipe, run: Path, *, fresh: bool, jobs: int = 1, on_progress: ProgressCallback
+) -> "Manifest":
     """`evaluate` after the comparison of data, with the trackers of the recipe and engines that serve students."""
     from student.evaluate import evaluate as evaluate_students
 
     with tracked(recipe, run, "eval", on_progress) as report:
         return evaluate_students(
-            recipe, run, fresh=fresh, on_progress=report, vllm=partial(_serve, recipe), connect=connect
+            recipe, run, fresh=fresh, jobs=jobs, on_progress=report, vllm=partial(_serve, recipe), connect=connect
         )
 
 

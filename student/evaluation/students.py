@@ -107,15 +107,16 @@ def evaluated_students(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]
 
     Raises StaleError for a stage that is not finished, RecipeError or ModelError for a student that is not there.
     """
-    result = {}
-    for arm, origin in arms_of(recipe).items():
-        if arm in recipe.eval.students:
-            result[arm] = _student_from_elsewhere(recipe, arm, recipe.eval.students[arm])
-        elif origin == BASE:
-            result[arm] = _base_student(recipe, arm)
-        else:
-            result[arm] = _student_of_stage(recipe, run, arm, origin)
-    return result
+    return {arm: evaluated_student(recipe, run, arm, origin) for arm, origin in arms_of(recipe).items()}
+
+
+def evaluated_student(recipe: Recipe, run: Path, arm: str, origin: str) -> EvaluatedStudent:
+    """The student of one arm of `arms_of`; raises what `evaluated_students` raises."""
+    if arm in recipe.eval.students:
+        return _student_from_elsewhere(recipe, arm, recipe.eval.students[arm])
+    if origin == BASE:
+        return _base_student(recipe, arm)
+    return _student_of_stage(recipe, run, arm, origin)
 
 
 def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:

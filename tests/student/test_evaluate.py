@@ -30,7 +30,7 @@ from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student.evaluate import evaluate
-from student.evaluation import collect_replies
+from student.evaluation import embedded_students, questions, served_students
 from student.evaluation.students import arms_of, evaluated_students
 from student.inference import generation
 from student.inference.reply_metrics import columns, shown_metrics
@@ -330,7 +330,7 @@ def test_answers_are_judged_as_the_filter_judges_them():
 
 def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
     recipe = load(place / "recipe.toml", {"eval.think": "false"})
-    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe)[0])
+    assert all(sample.question.endswith(" /no_think") for sample in questions.read_questions(recipe)[0])
 
 
 def test_rows_that_were_not_asked_are_counted_by_reason_in_the_results(place: Path):
@@ -425,15 +425,15 @@ def test_a_metric_that_cannot_be_used_is_refused_before_a_student_is_asked(evalu
 def test_a_student_that_no_question_can_be_asked_needs_no_server(place: Path):
     recipe = load(place / "recipe.toml", {"eval.engine": "vllm"})
     student = evaluated_students(recipe, place / "run")["instruct"]
-    asked = collect_replies.QuestionSet(
+    asked = questions.QuestionSet(
         samples=[Sample(id="marked", images=(), question="What is <image>?")], without_image=False
     )
-    work = collect_replies.Work(evaluated=student, missing=[(asked, frozenset({"marked"}))])
+    work = questions.Work(evaluated=student, missing=[(asked, frozenset({"marked"}))])
     told: list[Any] = []
-    collect_replies._ask_exported(
+    served_students.ask_exported(
         recipe, place / "run" / "eval", work, pytest.fail, {}, lambda _, replies: told.extend(replies)
     )
-    assert [reply for _, reply in told] == [{"unasked": collect_replies.UNASKED}]
+    assert [reply for _, reply in told] == [{"unasked": embedded_students.UNASKED}]
 
 
 def test_every_arm_is_asked_through_a_server_of_its_own_export(place: Path):

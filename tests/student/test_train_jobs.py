@@ -2,17 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import forked
 import pytest
 import student_worlds as worlds
 import torch
+from pool_in_process import replace_pools
 from safetensors.torch import load_file
 
-from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from student.models import start_model
 from student.train import train
@@ -94,33 +92,8 @@ def test_stages_side_by_side_are_what_they_are_one_by_one(place: Path, tmp_path:
     assert steps.index("train reason") > len(steps) - 1 - steps[::-1].index("train align")
 
 
-class InThisProcess:
-    """A pool whose jobs run here; how an error comes out of a process is tested with the pool itself."""
-
-    def __init__(self, *_: object) -> None:
-        self.ended: list[tuple[Hashable, Future[Manifest]]] = []
-
-    def __enter__(self) -> "InThisProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, name: Hashable, job: Callable[..., Manifest], *args: object) -> None:
-        future = Future[Manifest]()
-        try:
-            future.set_result(job(*args))
-        except DataError as error:
-            future.set_exception(error)
-        self.ended.append((name, future))
-
-    def results(self) -> Iterator[tuple[Hashable, Future[Manifest]]]:
-        while self.ended:
-            yield self.ended.pop(0)
-
-
 def test_stages_side_by_side_pass_on_why_one_of_them_cannot_be_trained(place: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("student.train.JobPool", InThisProcess)
+    replace_pools(monkeypatch, "student.train")
     short = worlds.stage("short", steps=2, more='start = "base"\nmax_length = 8\n')
     with pytest.raises(DataError, match="stage 'short': no row of data"):
         train(worlds.recipe(place, ALIGN, short), place / "run", jobs=2)

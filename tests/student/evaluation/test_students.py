@@ -20,7 +20,7 @@ from distill.python_api.verbs import connect
 from distill.recipe.loading import load
 from distill.types import Progress
 from student.evaluate import evaluate
-from student.evaluation import collect_replies
+from student.evaluation import collect_replies, served_students
 from student.evaluation import metrics as figures
 from student.export import convert
 from student.models.siq_vl import build
@@ -134,7 +134,7 @@ def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
     ):
         shutil.copytree(adapter, place / name)
         save_file(dict(change(*item) for item in weights.items()), place / name / "adapter_model.safetensors")
-    monkeypatch.setattr(collect_replies, "_ask_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "ask_embedded", refuse)
     with pytest.raises(DistillError, match=message) as caught:
         evaluate(recipe_of(place, f"[eval.students.odd]\n{values}\n"), place / "run")
     assert caught.value.exit_code == 2
@@ -192,7 +192,7 @@ def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) ->
 def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anything_is_asked(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect_replies, "_ask_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "ask_embedded", refuse)
     gone = recipe_of(place, far("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelError, match=r"eval\.students\.far: no answer from http://127\.0\.0\.1:9/v1 .*start its"):
         evaluate(gone, place / "run", connect=connect)
@@ -247,12 +247,12 @@ def test_other_weights_behind_the_same_name_make_the_evaluation_stale(place: Pat
 def test_a_served_reply_has_the_tokens_of_its_rationale_for_each_cut() -> None:
     text = "<think>\none two\n</think>\n\nthree\n\nfour"
     answer = SimpleNamespace(text=text, tokens=len(text), reasoning_tokens=None, truncated=False, seconds=1.0)
-    reply = collect_replies._reply_of_server(answer, "plain")
+    reply = served_students._reply_of_server(answer, "plain")
     plain = len("<think>\none two\n</think>\n\nthree")
     assert reply["rationale_tokens_by_style"] == {"think": len("one two"), "plain": plain}
     assert reply["rationale_tokens"] == plain
     answer.reasoning_tokens = 5  # the server's own count
-    reply = collect_replies._reply_of_server(answer, "think")
+    reply = served_students._reply_of_server(answer, "think")
     assert reply["rationale_tokens_by_style"] == {"think": 5, "plain": 5}
 
 

@@ -1,0 +1,79 @@
+"""The questions of an evaluation, with and without images, and which of them a student has not been asked."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from distill.data import reader
+from distill.errors import DataError
+from distill.recipe.recipe import Recipe
+from distill.types import Sample
+from student.data.rows import NO_ANSWER
+from student.evaluation.students import EvaluatedStudent
+
+Reply = dict[str, Any]
+"""The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
+Key = tuple[str, bool, str]
+"""A student's key, whether the images were left out, and the question's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSet:
+    """Questions asked in the same way."""
+
+    samples: Sequence[Sample]
+    without_image: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The questions that one student has not been asked yet, by round."""
+
+    evaluated: EvaluatedStudent
+    missing: Sequence[tuple[QuestionSet, frozenset[str]]]
+
+
+class OnReplies(Protocol):
+    """Gets the replies to some questions, and what else the progress line is to say."""
+
+    def __call__(self, question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]], **facts: str) -> None: ...
+
+
+def read_questions(recipe: Recipe) -> tuple[list[Sample], Counter[str]]:
+    """The questions that can be asked and judged, and the number of all other rows by their reason."""
+    samples, left_out = list[Sample](), Counter[str]()
+    for sample in reader.samples(recipe, recipe.eval.data, on_bad=lambda row: left_out.update([row.reason])):
+        if sample.answers:
+            samples.append(replace(sample, question=f"{sample.question}{recipe.eval.ending}"))
+        else:
+            left_out[NO_ANSWER] += 1
+    if not samples:
+        raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
+    return samples, left_out
+
+
+def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
+    """The questions as they are, and, where the recipe wants it, those with images without their images."""
+    result = [QuestionSet(samples=samples, without_image=False)]
+    blind = [replace(sample, images=()) for sample in samples if sample.images]
+    if recipe.eval.without_image and blind:
+        result.append(QuestionSet(samples=blind, without_image=True))
+    return result
+
+
+def find_unfinished(
+    evaluated_students: Mapping[str, EvaluatedStudent],
+    question_sets: Sequence[QuestionSet],
+    known: Mapping[Key, Reply],
+) -> list[Work]:
+    """What is still to be asked, in the order of arms; equal students are asked once."""
+    work: dict[str, Work] = {}
+    for evaluated in evaluated_students.values():
+        missing = []
+        for each in question_sets:
+            ids = (sample.id for sample in each.samples)
+            missing.append((each, frozenset(i for i in ids if (evaluated.key, each.without_image, i) not in known)))
+        if any(ids for _, ids in missing) and evaluated.key not in work:
+            work[evaluated.key] = Work(evaluated=evaluated, missing=missing)
+    return list(work.values())
