@@ -4,24 +4,29 @@ A trace is known by its place among the traces of its partition, in the order of
 moves no signals and no ids; it sends what was measured across partitions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill.artifacts.layout import dataset_file_rows
+from distill.errors import DataError
 from distill.recipe.sections.filter import Select
 from distill.types import Sample
 from filters.dataset.writer import WEIGHT, DatasetTask, ordered_ids
 from filters.signals.schema import SIDE
-from filters.tables.id_columns import ids_of, order_of, split_rows
+from filters.tables.id_columns import Ids, ids_of, order_of, split_rows
 from filters.tables.signal_database import Tables, signals_of
-from filters.tables.trace_index import PlannedTraces
+from filters.tables.trace_index import PlannedTraces, rows_of_ids
 
-FILE, PLACE = "dataset_file", "dataset_place"
+ID, FILE, PLACE = "id", "dataset_file", "dataset_place"
 _TRACE = "trace"
+_BATCH = 1024
 _PLAIN = Select()
 _ONE = 1.0
 """What a row counts by the default of `filter.select.weight`."""
@@ -76,6 +81,31 @@ def rows_by_partition(
     return -(-len(rows) // file_rows), ((partitions.names[number], own) for number, own in parts)
 
 
+def rows_in_files(parts: Iterable[tuple[pa.Table, int]], ids: Ids, file_rows: int) -> pa.Table:
+    """The rows of a partition, from tables of their ids and places, each with the number of rows before all of it.
+
+    `ids` are those of the traces of the partition. Raises DataError where they do not belong together.
+    """
+    traces, places = [np.empty(0, ids.dtype)], [np.empty(0, np.int64)]
+    for rows, before in parts:
+        traces.append(ids_of(rows[ID]))
+        places.append(rows[PLACE].to_numpy() + before)
+    found, place = rows_of_ids(ids[order_of(ids)], np.concatenate(traces)), np.concatenate(places)
+    if (found < 0).any():
+        raise DataError("selected traces are not those of their partition; delete filter/decisions/ in the store")
+    return pa.table({_TRACE: found, FILE: place // file_rows, PLACE: place % file_rows})
+
+
+def side_columns_of_files(
+    task: DatasetTask, select: Select, partitions: TracePartitions, file_rows: int
+) -> tuple[int, Iterator[pa.Table]]:
+    """The number of rows of a dataset, and what was measured across partitions for each file, if anything was."""
+    rows, _ = _selected(task, select, partitions)
+    table = pa.table(dict(_side_columns(task.tables, task.index, rows)))
+    starts = range(0, len(rows) if table.num_columns else 0, file_rows)
+    return len(rows), (table.slice(start, file_rows) for start in starts)
+
+
 def with_signals(rows: pa.Table, measured: pa.Table) -> pa.Table:
     """The rows of a partition with what an agent has measured of their traces."""
     by_id = order_of(ids_of(measured["id"]))
@@ -85,6 +115,19 @@ def with_signals(rows: pa.Table, measured: pa.Table) -> pa.Table:
     for name in rows.drop_columns([_TRACE]).column_names:
         signals = signals.append_column(name, rows[name])
     return signals
+
+
+def add_signals(row: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the dataset with more signals, those that have a value."""
+    signals = orjson.loads(row["signals"]) | {name: value for name, value in values.items() if value is not None}
+    return row | {"signals": orjson.dumps(signals, option=orjson.OPT_SORT_KEYS).decode()}
+
+
+def read_rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a table, of which few are in memory."""
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=_BATCH):
+            yield from batch.to_pylist()
 
 
 def _selected(

@@ -14,8 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from distill.artifacts.files import Output, describe
 from distill.artifacts.layout import part_path
@@ -30,14 +32,16 @@ from distill.units.stored_stage import finished_place, pull_file
 from distill.units.unit_queue import remove_all_leftovers
 from filters.apply import corpus_scheme
 from filters.run_signals.shared_keys import MOST_BUCKETS, keys_by_bucket
-from filters.signal_units import SignalUnits
+from filters.signal_units import PARTITION, SignalUnits
 from filters.tables import measure
 from filters.tables.trace_index import partition_count
 from filters.unit_rounds import work_together
 
 TABLE_UNITS = "filter/tables"
 """Units of all filters are below it, by the fingerprint of what their files depend on."""
-_TABLE, _KEYS = "table.json", "keys"
+_TABLE, _KEYS, _PARTITIONS = "table.json", "keys", "partitions"
+_FORMAT = 2
+"""Raised when the objects of a range change."""
 _PULLED_AT_ONCE = 4
 """Files that are written at the same time."""
 
@@ -56,7 +60,8 @@ class SignalTables:
 
     @property
     def work(self) -> str:
-        return f"{TABLE_UNITS}/{fingerprint({**self.signals.fields, 'partitions': self.partitions})[:16]}"
+        fields = {**self.signals.fields, "partitions": self.partitions, "tables": _FORMAT}
+        return f"{TABLE_UNITS}/{fingerprint(fields)[:16]}"
 
     @property
     def partitions(self) -> int:
@@ -102,10 +107,22 @@ class SignalTables:
             contents.append(content)
         return outputs, contents
 
+    def pull_file(self, name: str, folder: Path) -> tuple[Path, Output, int]:
+        """Write the file of a range below a folder; its path, its digest, and that of what it is made from."""
+        return self._pull(self._unit(name), folder)
+
+    def read_partitions(self, name: str) -> NDArray[np.int32]:
+        """The number of the partition of the run of each row of the file of a range."""
+        unit = self._unit(name)
+        return np.frombuffer(read_file(self.store, unit, finished_commit(self.store, unit), _PARTITIONS), np.int32)
+
     def remove_leftovers(self) -> None:
         """Delete what killed agents have left."""
         commits = thread_map(lambda unit: (unit, finished_commit(self.store, unit)), self.units)
         remove_all_leftovers(self.store, dict(commits), self.work)
+
+    def _unit(self, name: str) -> Unit:
+        return Unit(round=0, partition=name, work=self.work)
 
     @property
     def _folder(self) -> Path:
@@ -114,6 +131,7 @@ class SignalTables:
     def _commit(self, unit: Unit) -> None:
         path = self._folder / f"{unit.partition}.parquet"
         rows, output, content = self._make(unit, path)
+        partitions = rows[PARTITION].to_numpy().astype(np.int32)
         if not self._is_there(output):
             self.store.put(_key(output), path)
         path.unlink()
@@ -122,6 +140,7 @@ class SignalTables:
         parts = keys_by_bucket(rows, scheme, self.buckets) if scheme is not None else ()
         keys = [append_piece(file, part) for part in parts]
         attempt.put_file(_KEYS, file.getvalue())
+        attempt.put_file(_PARTITIONS, partitions.tobytes())
         attempt.put_file(_TABLE, canonical({"output": asdict(output), "content": f"{content:032x}", "keys": keys}))
         attempt.commit({"traces": len(rows)})
 
@@ -130,7 +149,8 @@ class SignalTables:
         rows = self.signals.read_range(int(unit.partition), self.partitions).sort_by("id")
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = corpus_scheme(self.signals.recipe)
-        content = measure.write_measured(rows, path, self.signals.inputs.extractors, scheme)
+        signals = rows.drop_columns([PARTITION])
+        content = measure.write_measured(signals, path, self.signals.inputs.extractors, scheme)
         return rows, describe(path, len(rows)), content
 
     def _pull(self, unit: Unit, folder: Path) -> tuple[Path, Output, int]:

@@ -63,6 +63,7 @@ _FORMAT = 3
 _PIECE_ROWS = 10_000
 """Traces of the run for each range of pieces, at most: the recipe's default for the files, so that most of these are
 one piece of each partition."""
+PARTITION = "partition of the run"
 _LOOK_S = 0.5
 _LOOKING = frozenset({"contamination", "ocr"})
 """Families of signals that look at images."""
@@ -178,13 +179,16 @@ class SignalUnits:
         return pa.concat_tables([_from_bytes(data[start:end]) for start, end, _ in pieces.values()])
 
     def read_range(self, number: int, ranges: int) -> pa.Table:
-        """The signals of one of so many ranges of samples; the ranges are equal, and their number a power of two."""
+        """The signals of one of so many ranges of samples; the ranges are equal, and their number a power of two.
+
+        The column PARTITION has the number of the unit of each trace.
+        """
         pieces = self._piece_count
         first = number * pieces // ranges
         wanted = range(first, max(first + 1, (number + 1) * pieces // ranges))
-        tables = [measure.file_columns(self.inputs.extractors).empty_table()]
-        for read in thread_map(lambda unit: self._read_pieces(unit, wanted), self.units):
-            tables += read
+        tables = [_numbered(measure.file_columns(self.inputs.extractors).empty_table(), 0)]
+        for unit_number, read in enumerate(thread_map(lambda unit: self._read_pieces(unit, wanted), self.units)):
+            tables += [_numbered(table, unit_number) for table in read]
         rows = pa.concat_tables(tables)
         if pieces < ranges:
             rows = rows.filter(pa.array(partitions_of(ids_of(rows["sample_id"]), ranges) == number))
@@ -267,6 +271,10 @@ class SignalUnits:
     @property
     def _piece_count(self) -> int:
         return partition_count(self.planned, _PIECE_ROWS)
+
+
+def _numbered(rows: pa.Table, number: int) -> pa.Table:
+    return rows.append_column(PARTITION, pa.array(np.full(len(rows), number, np.int32)))
 
 
 def _to_bytes(rows: pa.Table) -> bytes:

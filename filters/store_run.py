@@ -3,13 +3,15 @@
     filter/signals/<fingerprint>/*   the signals of each partition (filters/signal_units.py)
     filter/tables/<fingerprint>/*    the files of signals (filters/signal_tables.py)
     filter/keys/<fingerprint>/*      texts that may be near duplicates (filters/key_units.py)
+    filter/decisions/<fingerprint>/* what is selected of each file of signals (filters/decision_units.py)
     filter/dataset/*                 the rows of the dataset, while agents write them (filters/stored_dataset.py)
     run/filter/*                     the finished stage
 
 Each process is an agent: it claims a partition of the run, measures its traces and commits their signals. When all
-are measured, all agents write the files of signals, and look for texts that may be near duplicates. Then one agent
-collects these in its scratch folder, where the filter of a run in a folder decides, and all agents write the dataset.
-So a run in a store has the decisions and the dataset of a run in a folder.
+are measured, all agents write the files of signals, decide on each where the policy allows it, and look for texts
+that may be near duplicates. Then one agent collects these in its scratch folder, where the filter of a run in a
+folder decides, and all agents write the dataset. So a run in a store has the decisions and the dataset of a run in a
+folder.
 """
 
 import shutil
@@ -36,12 +38,14 @@ from distill.units.stored_run import (
 )
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from filters.apply import REMEDY, FilterInputs, MeasuredElsewhere, apply, check, only_inputs_differ, read_inputs
+from filters.dataset_units import DatasetUnits
+from filters.decision_units import DecisionUnits
 from filters.key_units import KeyUnits
 from filters.placed_rows import TracePartitions
 from filters.run_signals import question_duplicates
 from filters.signal_tables import SignalTables
 from filters.signal_units import SignalUnits
-from filters.stored_dataset import DatasetUnits, StoredDataset
+from filters.stored_dataset import StoredDataset
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.unit_index import index_of_units
 from filters.unit_traces import UnitTraces
@@ -63,7 +67,7 @@ def filter_in_store(
     run.
     """
     measurers = measurers or {}
-    check(recipe, measurers)
+    rules = check(recipe, measurers)
     store, run = open_run_store(recipe, address), scratch / "run"
     plan = finished_plan(store)
     pull_manifest(store, run)
@@ -71,12 +75,13 @@ def filter_in_store(
     traces = UnitTraces(recipe=recipe, store=store, plan=plan, scratch=scratch)
     signals = SignalUnits(traces=traces, inputs=inputs)
     tables = SignalTables(signals=signals)
-    keys = KeyUnits(tables=tables)
+    keys, decisions = KeyUnits(tables=tables), DecisionUnits(tables=tables, rules=rules)
 
     def find() -> Manifest | None:
         return _read_finished(store, inputs, scratch / "finished", fresh=fresh)
 
     def make(rows: DatasetUnits) -> Manifest:
+        begun = rows.begin(inputs.fields, decisions.read())
         pull_finished_plan(store, run)
         if measurers:
             planned = sample_files.read_samples(run / "generate" / SAMPLES)
@@ -98,14 +103,14 @@ def filter_in_store(
             recipe,
             run,
             measurers=measurers,
-            dataset=StoredDataset(units=rows, fields=inputs.fields, partitions=partitions),
+            dataset=StoredDataset(units=rows, fields=inputs.fields, partitions=partitions, begun=begun),
             measured=MeasuredElsewhere(index=index, signals=outputs, shared=keys.read()),
             on_progress=on_progress,
         )
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())
         push_stage(store, "filter", folder, manifest.outputs)
         rows.remove()
-        for each in (signals, tables, keys):
+        for each in (signals, tables, keys, decisions):
             each.remove_leftovers()
         return manifest
 
@@ -115,6 +120,7 @@ def filter_in_store(
         traces.forget()
         signals.measure(agent, on_progress)
         tables.write(agent)
+        decisions.decide(agent)
         keys.find(agent)
         rows = DatasetUnits(agent=agent, signals=signals)
         return agent.make_once("filter", find, lambda: make(replace(rows, leads=True)), rows.help)

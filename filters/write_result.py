@@ -78,6 +78,7 @@ class ResultWriter:
                     index=self.traces,
                     folder=temporary,
                     workers=self.workers,
+                    unreadable=dict(unreadable),
                 )
             )
             described = self._describe()

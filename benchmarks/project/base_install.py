@@ -27,6 +27,7 @@ NEED_EXTRAS = (
     "tests/filters/dataset",  # torch and datasets
     "tests/filters/test_filter_store_run.py",  # a store
     "tests/filters/test_stored_dataset.py",
+    "tests/filters/test_decision_units.py",
     "tests/filters/signals/test_personal_data.py",  # pii
     "tests/filters/signals/test_signal_groups.py",  # all signals
     "tests/filters/signals/test_time_limits.py",

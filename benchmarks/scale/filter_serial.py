@@ -3,10 +3,11 @@
     python benchmarks/scale/filter_serial.py [--questions 1500 6000] [--images 500] [--folder DIR]
 
 Answers so many questions, four times each, by a stub into a store in a folder, filters them with one agent and one
-worker, and prints the CPU seconds of the steps: signals, their files, keys of texts and rows, which agents share, and
-all else, which the agent that decides does alone. Of that, others wait for all before the rows (`waited for`); they
-write rows during the rest. The last line has the seconds that a million traces add to each, by the first and the last
-number of questions. The stub's texts are short, so signals cost less than those of real rationales.
+worker, and prints the CPU seconds of the steps: signals, their files, decisions by file, keys of texts and rows,
+which agents share, and all else, which the agent that decides does alone. Of that, others wait for all before the
+rows (`waited for`); they write rows during the rest. The last line has the seconds that a million traces add to
+each, by the first and the last number of questions. The stub's texts are short, so signals cost less than those of
+real rationales.
 Takes 45 s with `--questions 60 120 --images 20` (two shared cores).
 """
 
@@ -26,11 +27,12 @@ from generate_world import World
 
 from distill.reports.text_table import table
 from filters import store_run
-from filters.dataset.writer import DatasetTask
+from filters.dataset_units import DatasetUnits
+from filters.decision_units import DecisionUnits
 from filters.key_units import KeyUnits
 from filters.signal_tables import SignalTables
 from filters.signal_units import SignalUnits
-from filters.stored_dataset import DatasetUnits, StoredDataset
+from filters.stored_dataset import StoredDataset
 from teacher.store_run import generate_in_store
 
 SAMPLES = 4
@@ -69,7 +71,16 @@ def measured(folder: Path, url: str, questions: int, images: int) -> dict[str, f
     recipe, address = world.recipe(), f"file://{folder / 'store'}"
     generate_in_store(recipe, address, folder / "first")
     seconds = dict.fromkeys(
-        ("signals, shared", "files, shared", "keys, shared", "rows, shared", "waited for", "alone"), 0.0
+        (
+            "signals, shared",
+            "files, shared",
+            "decisions, shared",
+            "keys, shared",
+            "rows, shared",
+            "waited for",
+            "alone",
+        ),
+        0.0,
     )
 
     def timed(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,19 +93,23 @@ def measured(folder: Path, url: str, questions: int, images: int) -> dict[str, f
 
         return call
 
-    start = StoredDataset.start
+    def noted(begin: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            found = begin(*arguments)
+            if found is not None and not seconds["waited for"]:
+                seconds["waited for"] = time.process_time() - begun - sum(seconds.values())
+            return found
 
-    def noted_start(dataset: StoredDataset, task: DatasetTask) -> Any:
-        writing = start(dataset, task)
-        seconds["waited for"] = time.process_time() - begun - sum(seconds.values())
-        return writing
+        return call
 
     begun = time.process_time()
     with (
         mock.patch.object(SignalUnits, "measure", timed("signals, shared", SignalUnits.measure)),
         mock.patch.object(SignalTables, "write", timed("files, shared", SignalTables.write)),
         mock.patch.object(KeyUnits, "find", timed("keys, shared", KeyUnits.find)),
-        mock.patch.object(StoredDataset, "start", noted_start),
+        mock.patch.object(DecisionUnits, "decide", timed("decisions, shared", DecisionUnits.decide)),
+        mock.patch.object(DatasetUnits, "begin", noted(DatasetUnits.begin)),
+        mock.patch.object(StoredDataset, "start", noted(StoredDataset.start)),
         mock.patch.object(DatasetUnits, "work", timed("rows, shared", DatasetUnits.work)),
     ):
         timed("alone", store_run.filter_in_store)(recipe, address, folder / "second")

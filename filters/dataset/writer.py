@@ -6,7 +6,7 @@ are written in the order of the curriculum, then of question and trace, a row gr
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -115,6 +115,8 @@ class DatasetTask:
     folder: Path
     """It is new."""
     workers: Workers
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Questions that were dropped because an image of theirs cannot be read, with the reason."""
 
 
 class DatasetWriter(Protocol):

@@ -26,11 +26,13 @@ from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_path
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
-from filters.tables.id_columns import Ids, ids_of, text_array
+from filters.tables.id_columns import Ids, heads_of, ids_of, order_of, text_array
 from filters.tables.journal_pieces import Maker, content, pieces, read_piece
 from filters.tables.workers import SERIAL, Workers
 
 _BATCH = 4096
+_HEAD = 8
+"""Bytes of an id that are compared as a number."""
 _SHARES = 16
 """Partitions of a run that `partition_rows` would not cut, if each has so many rows:"""
 _LEAST_SHARED_ROWS = 1_000
@@ -255,7 +257,7 @@ def _plan(path: Path) -> tuple[Ids, Ids, Ids]:
     if not parts:
         return np.empty(0, "S1"), np.empty(0, "S1"), np.empty(0, "S1")
     ids, sample_ids, teachers = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(ids)
+    order = order_of(ids)
     return ids[order], sample_ids[order], teachers[order]
 
 
@@ -280,7 +282,13 @@ def rows_of_ids(ids: Ids, requested_ids: Ids) -> NDArray[np.int64]:
     """The row of each id; -1 for an id that is not planned."""
     if not len(ids):
         return np.full(len(requested_ids), -1)
-    rows = np.minimum(np.searchsorted(ids, requested_ids), len(ids) - 1)
+    if ids.itemsize != requested_ids.itemsize or ids.itemsize < _HEAD or len(requested_ids) * _HEAD < len(ids):
+        rows = np.searchsorted(ids, requested_ids)
+    else:  # numpy finds numbers ten times as fast as texts; a few ids begin alike
+        rows = np.minimum(np.searchsorted(heads_of(ids), heads_of(requested_ids)), len(ids) - 1)
+        other = np.flatnonzero(ids[rows] != requested_ids)
+        rows[other] = np.searchsorted(ids, requested_ids[other])
+    rows = np.minimum(rows, len(ids) - 1)
     return np.where(ids[rows] == requested_ids, rows, -1)
 
 

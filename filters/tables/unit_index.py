@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from distill.errors import DataError
 from filters.tables.id_columns import ids_of
 from filters.tables.journal_pieces import Maker
-from filters.tables.trace_index import PlannedTraces, read_plan, rows_of_ids, write_places
+from filters.tables.trace_index import PlannedTraces, read_plan, rows_of_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,10 @@ def index_of_units(
     planned.journals = [generate / name for name in journals]
     unit_numbers = np.full(len(planned.ids), -1, np.int32)
     numbers = {name: number for number, name in enumerate(journals)}
-    for unit_number, unit in enumerate(units):
-        rows = rows_of_ids(planned.ids, ids_of(unit.places["id"]))
+    units = list(units)
+    rows_of_units = rows_of_ids(planned.ids, np.concatenate([ids_of(unit.places["id"]) for unit in units]))
+    ends = np.cumsum([len(unit.places) for unit in units])
+    for unit_number, (unit, rows) in enumerate(zip(units, np.split(rows_of_units, ends[:-1]), strict=True)):
         encoded = unit.places["journal"].combine_chunks().dictionary_encode()
         names = [unit.journals.get(name, "") for name in encoded.dictionary.to_pylist()]
         if (rows < 0).any() or not numbers.keys() >= set(names):
@@ -50,5 +52,4 @@ def index_of_units(
         unit_numbers[rows] = unit_number
     planned.digests = list(digests)
     shutil.rmtree(planned.samples, ignore_errors=True)
-    write_places(planned, generate)
     return planned, unit_numbers

@@ -23,13 +23,13 @@ from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt
 from distill.units.run_state import read_run_state
 from distill.units.stored_run import finished_plan, pull_manifest
-from filters import placed_rows, store_run, stored_dataset
+from filters import dataset_units, placed_rows, store_run, stored_dataset
 from filters.apply import read_inputs
 from filters.dataset import writer
+from filters.dataset_units import DatasetUnits
 from filters.matching import image_match
 from filters.signal_units import SignalUnits
 from filters.store_run import filter_in_store
-from filters.stored_dataset import DatasetUnits
 from filters.unit_traces import UnitTraces
 from teacher.store_run import generate_in_store
 
@@ -78,9 +78,9 @@ def test_rows_of_many_partitions_come_into_files_of_several_row_groups(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
-    for module in (writer, placed_rows):
+    for module in (writer, placed_rows, dataset_units):
         monkeypatch.setattr(module, "dataset_file_rows", lambda rows: 20)
-    monkeypatch.setattr(stored_dataset, "_BATCH", 2)
+    monkeypatch.setattr(dataset_units, "_BATCH", 2)
     units = committed(monkeypatch)
     filter_in_store(world.recipe(), address(world), world.folder / "first")
     found = assert_as_in_a_folder(world)
@@ -252,7 +252,7 @@ def test_an_agent_whose_step_is_over_goes_on_without_a_word(world: World) -> Non
         read = LocalStore.read
 
         def ended(self: LocalStore, key: str, *range_: int) -> bytes:
-            if key.endswith("rows/00.parquet"):
+            if key.endswith("rows/00"):
                 store.delete(["filter/dataset/step.json"])
             return read(self, key, *range_)
 
@@ -282,7 +282,7 @@ def test_rows_that_were_changed_in_the_store_are_refused(world: World, monkeypat
     def changed(self: LocalStore, key: str, data: bytes | Path) -> None:
         put(self, key, data)
         if "/files/" in key and key.endswith(".json"):
-            rows = orjson.loads(store.read(key))[0][0]
+            rows = orjson.loads(store.read(key))["pieces"][0][0]
             put(self, rows, bytes(len(store.read(rows))))
 
     monkeypatch.setattr(LocalStore, "put", changed)
