@@ -4,7 +4,7 @@ Bars are counted in the database; only edges and counts come out of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from distill.reports import html
 from filters.report.table import Column, TableFacts
 
 _BINS = 24
+_NUMBERS = ("number", "count")
+_COLUMNS_AT_ONCE = 4
+"""Columns of a query: a quantile holds all values of its column, and each query takes 2 ms at the least."""
 _DRAWN = 1e300
 """Numbers beyond it are in the outer bars: differences of the largest ones are no numbers."""
 KEPT = "CASE WHEN kept THEN 'kept' ELSE 'dropped' END"
@@ -40,13 +43,13 @@ class Distributions:
 
 def measure(facts: TableFacts) -> Distributions:
     overlays, constant = [], []
-    for column in facts.columns.values():
-        if column.kind in ("number", "count"):
-            overlay = _overlay(facts, column)
-            if isinstance(overlay, Overlay):
-                overlays.append(overlay)
-            elif overlay is not None:
-                constant.append((column.name, overlay))
+    numbers = [column for column in facts.columns.values() if column.kind in _NUMBERS]
+    for column, summary in _summaries(facts, numbers, KEPT):
+        overlay = _overlay(facts, column, summary)
+        if isinstance(overlay, Overlay):
+            overlays.append(overlay)
+        elif overlay is not None:
+            constant.append((column.name, overlay))
     return Distributions(overlays=overlays, constant=constant, flags=_flags(facts))
 
 
@@ -54,7 +57,7 @@ def groups(
     facts: TableFacts, column: Column, group: str, where: str = "true", *, bins: int = _BINS
 ) -> dict[str, tuple[list[html.Bin], int, float]]:
     """Bars, number of values and median of a column by group, on one axis for all."""
-    summary = _summary(facts, column, group, where)
+    ((_, summary),) = _summaries(facts, [column], group, where)
     if not summary:
         return {}
     low, high = _range(summary)
@@ -66,8 +69,7 @@ def groups(
     }
 
 
-def _overlay(facts: TableFacts, column: Column) -> Overlay | float | None:
-    summary = _summary(facts, column, KEPT)
+def _overlay(facts: TableFacts, column: Column, summary: "Summary") -> Overlay | float | None:
     if not summary:
         return None
     min_value, max_value = min(row[4] for row in summary.values()), max(row[5] for row in summary.values())
@@ -91,13 +93,31 @@ Summary = dict[str, tuple[int, float, float, float, float, float]]
 """For each group: number of values, median, 1 % and 99 % quantile, minimum and maximum."""
 
 
-def _summary(facts: TableFacts, column: Column, group: str, where: str = "true") -> Summary:
-    rows = facts.rows(
-        f"""SELECT {group}, count(*), quantile_cont({column.sql}, [0.5, 0.01, 0.99]),
-            min({column.sql}), max({column.sql})
-        FROM page WHERE {column.finite} AND ({where}) GROUP BY 1 ORDER BY 1"""
-    )
-    return {name: (count, *quantiles, min_value, max_value) for name, count, quantiles, min_value, max_value in rows}
+def _summaries(
+    facts: TableFacts, columns: Sequence[Column], group: str, where: str = "true"
+) -> Iterator[tuple[Column, Summary]]:
+    """Each column with its summary."""
+    for start in range(0, len(columns), _COLUMNS_AT_ONCE):
+        some = columns[start : start + _COLUMNS_AT_ONCE]
+        drawn = ", ".join(f"CASE WHEN {column.finite} THEN {column.sql} END AS {column.sql}" for column in some)
+        counted = ", ".join(
+            f"count({name}), quantile_cont({name}, [0.5, 0.01, 0.99]), min({name}), max({name})"
+            for name in (column.sql for column in some)
+        )
+        rows = facts.rows(
+            f"""SELECT the_group, {counted} FROM (SELECT {group} AS the_group, {drawn} FROM page WHERE {where})
+            GROUP BY 1 ORDER BY 1"""
+        )
+        for number, column in enumerate(some):
+            parts = {name: values[4 * number : 4 * number + 4] for name, *values in rows}
+            yield (
+                column,
+                {
+                    name: (count, *quantiles, min_value, max_value)
+                    for name, (count, quantiles, min_value, max_value) in parts.items()
+                    if count
+                },
+            )
 
 
 def _range(summary: Summary) -> tuple[float, float]:
@@ -138,13 +158,14 @@ def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> 
 
 def _flags(facts: TableFacts) -> list[dict[str, Any]]:
     """For each measured flag: on how many traces, and how often it is true among the kept and the dropped."""
-    flags = []
-    for column in facts.columns.values():
-        if column.kind == "flag":
-            count, kept, dropped = facts.row(
-                f"""SELECT count({column.sql}), avg({column.sql}::INTEGER) FILTER (kept),
-                    avg({column.sql}::INTEGER) FILTER (NOT kept) FROM page"""
-            )
-            if count:
-                flags.append({"column": column, "count": count, "kept": kept, "dropped": dropped})
-    return flags
+    columns = [column for column in facts.columns.values() if column.kind == "flag"]
+    counted = ", ".join(
+        f"count({name}), avg({name}::INTEGER) FILTER (kept), avg({name}::INTEGER) FILTER (NOT kept)"
+        for name in (column.sql for column in columns)
+    )
+    values = facts.row(f"SELECT {counted} FROM page") if columns else ()
+    return [
+        {"column": column, "count": count, "kept": kept, "dropped": dropped}
+        for column, count, kept, dropped in zip(columns, values[::3], values[1::3], values[2::3], strict=True)
+        if count
+    ]

@@ -9,7 +9,7 @@ import orjson
 import pytest
 import stub_server
 from generate_world import World
-from store_worlds import address, assert_filtered_as_in_a_folder, small_world
+from store_worlds import address, assert_filtered_as_in_a_folder, copied, small_world
 from typer.testing import CliRunner
 
 from distill.artifacts.manifest import Manifest
@@ -40,13 +40,23 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def world(tmp_path: Path, url: str) -> World:
-    """A finished run of several partitions in a store."""
-    world = small_world(tmp_path, url)
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory, url: str) -> World:
+    """A finished run of several partitions in a store, never written to."""
+    return generated_world(tmp_path_factory.mktemp("generated"), url)
+
+
+def generated_world(folder: Path, url: str) -> World:
+    world = small_world(folder, url)
     world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nlease_s = 2.0\n[generate]\npatience_s = 2.0'
-    generate_in_store(world.recipe(), address(world), tmp_path / "generated")
+    generate_in_store(world.recipe(), address(world), folder / "generated")
     return world
+
+
+@pytest.fixture
+def world(generated: World, tmp_path: Path) -> World:
+    """The finished run, for one test."""
+    return copied(generated, tmp_path)
 
 
 def store_of(world: World) -> LocalStore:
@@ -158,7 +168,10 @@ def test_an_agent_that_takes_over_makes_no_committed_unit_again(
     assert_as_in_a_folder(world)
 
 
-def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selected_again(world: World) -> None:
+def test_questions_whose_images_cannot_be_read_are_dropped_and_the_rest_is_selected_again(
+    tmp_path: Path, url: str
+) -> None:
+    world = generated_world(tmp_path, url)  # a copy of a run has its images where they were
     (world.folder / "1.png").write_bytes(b"no image")
     done = filter_in_store(world.recipe(), address(world), world.folder / "first")
     assert done.counts["rule.unreadable_image"] > 0 < done.counts["selected"]

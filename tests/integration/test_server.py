@@ -21,6 +21,13 @@ from teacher.engines.vllm.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent
 
+PROGRAM = """#!/bin/sh
+case "$*" in *--port*) mkdir {site}/started 2> /dev/null && exec {python} "$@" ;; esac
+exec {fork} "$@"
+"""
+"""The server that is killed consists of processes as vLLM starts them. The one after it is a fork, and so is the
+process that names the options."""
+
 pytestmark = vllm_server.marks(timeout_s=900)
 
 
@@ -29,8 +36,13 @@ def teacher() -> Iterator[Teacher]:
     """A teacher as a recipe describes it, served by the vLLM of another environment."""
     with tempfile.TemporaryDirectory() as site:
         (Path(site) / "sitecustomize.py").write_text(vllm_server.SITE)
+        fork = vllm_server.interpreter()
+        (program := Path(site) / "python3").write_text(
+            PROGRAM.format(site=site, python=vllm_server.PYTHON, fork=fork)
+        )
+        program.chmod(0o755)
         server = {
-            "command": [str(vllm_server.PYTHON), "-m", "vllm.entrypoints.openai.api_server"],
+            "command": [str(program), "-m", "vllm.entrypoints.openai.api_server"],
             "environment": {
                 "PYTHONPATH": site,
                 "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -1,6 +1,7 @@
 """Runs whose traces lie in a store: a small world, and what of two runs must be equal."""
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ def small_world(folder: Path, url: str) -> World:
     world.rows = [row | {"answer": None} for row in world.rows]  # the stub knows no right one
     world.add_teacher(url, samples=3, max_in_flight=4)
     return world
+
+
+def copied(world: World, folder: Path) -> World:
+    """The same world with all that its folder holds, in another one."""
+    shutil.copytree(world.folder, folder, dirs_exist_ok=True)
+    other = World(folder)
+    other.rows, other.teachers, other.head = world.rows, world.teachers, world.head
+    return other
 
 
 def lines_of(world: World, run: Path) -> list[dict[str, Any]]:

@@ -46,7 +46,10 @@ import vllm.v1.executor.uniproc_executor
 import vllm.v1.worker.cpu_worker
 import vllm.model_executor.models.registry
 import vllm.model_executor.models.transformers
+vllm.model_executor.models.registry._run_in_subprocess = lambda inspect: inspect()
 """
+"""vLLM inspects a class in a process that loads all libraries again, so that its own process does not touch CUDA yet.
+There is none."""
 
 
 def interpreter() -> Path:
