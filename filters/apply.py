@@ -6,7 +6,7 @@ them. The manifest is written last. This module sends no request to a teacher an
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,8 @@ def apply(
             side = _find_copies(recipe, traces, signals, shared, folder)
             side |= _measure_side(recipe, traces, measurers, labels, folder, watch)
             tables = Tables(signals=signals, side=side, columns=registry.columns(recipe))
-            result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known)
+            write = measured.write_decisions if measured is not None else None
+            result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known, write)
             counts, outputs = result.write()
         return Manifest(
             stage="filter",
@@ -233,6 +234,8 @@ class MeasuredElsewhere:
     """The files that `filters.tables.measure.measure` would write, in order."""
     shared: Shared | None = None
     """The texts among which near duplicates are; None: all."""
+    write_decisions: Callable[[Path], int] | None = None
+    """Writes the decision table, and gives its rows; None where this process decides."""
 
 
 def _measure_locally(

@@ -1,6 +1,7 @@
 """What a policy selects of each file of signals of a run in a store, decided by all agents.
 
-    filter/decisions/<fingerprint>/*   attempts and commits: the selected traces of each file, by partitions
+    filter/decisions/<fingerprint>/*   attempts and commits: the decisions on each file, and its selected traces by
+                                       partitions of the run
 
 A file has whole questions. So an agent can decide on it alone where no rule reads what is measured across files, and
 no limit holds for the whole dataset. The rows of the dataset are in the order of the files: their places follow from
@@ -27,9 +28,9 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, append_piece, read_file
-from distill.units.stored_run import finished_commit
+from distill.units.stored_run import finished_commit, write_object
 from distill.units.unit_queue import remove_all_leftovers
-from filters.decisions.decide import decide, mixed
+from filters.decisions.decide import decide, merge, mixed
 from filters.decisions.rules import Condition
 from filters.placed_rows import ID, PLACE
 from filters.signal_tables import SignalTables
@@ -41,7 +42,10 @@ from filters.unit_rounds import work_together
 
 DECISION_UNITS = "filter/decisions"
 """Units of all filters are below it, by the fingerprint of what their decisions depend on."""
-_SELECTED, _PIECES = "selected", "pieces.json"
+_DECISIONS, _SELECTED, _PIECES = "decisions.parquet", "selected", "pieces.json"
+
+_FORMAT = 2
+"""Raised when the objects of a file change."""
 
 
 class SelectedTraces(NamedTuple):
@@ -65,7 +69,8 @@ class DecisionUnits:
         """None where the agent that decides needs all traces."""
         if not decides_by_file(self.tables.signals.recipe, self.rules):
             return []
-        fields = {"tables": self.tables.work, "inputs": dict(self.tables.signals.inputs.fields)}
+        inputs = dict(self.tables.signals.inputs.fields)
+        fields = {"tables": self.tables.work, "inputs": inputs, "format": _FORMAT}
         work = f"{DECISION_UNITS}/{fingerprint(fields)[:16]}"
         return [Unit(round=0, partition=unit.partition, work=work) for unit in self.tables.units]
 
@@ -79,6 +84,14 @@ class DecisionUnits:
     def read(self) -> list[SelectedTraces]:
         """What is selected of each file, in the order of the files; nothing where no file was decided on alone."""
         return list(thread_map(self._read, self.units))
+
+    def write_decisions(self, path: Path) -> int:
+        """Write the decision table of all traces; returns its rows."""
+        folder = self._folder
+        shutil.rmtree(folder, ignore_errors=True)
+        rows = merge(thread_map(lambda unit: self._pull_decisions(unit, folder), self.units), path)
+        shutil.rmtree(folder)
+        return rows
 
     def remove_leftovers(self) -> None:
         """Delete what killed agents have left."""
@@ -98,6 +111,7 @@ class DecisionUnits:
         names = [each.partition for each in self.tables.signals.units]
         attempt, file = Attempt(store=self.tables.store, unit=unit), BytesIO()
         pieces = {names[number]: append_piece(file, _to_bytes(own)) for number, own in split_rows(rows, partitions)}
+        attempt.put_file(_DECISIONS, folder / _DECISIONS)
         attempt.put_file(_SELECTED, file.getvalue(), count=len(rows))
         attempt.put_file(_PIECES, canonical({"rows": len(rows), "pieces": pieces}))
         attempt.commit({"rows": len(rows)})
@@ -107,7 +121,7 @@ class DecisionUnits:
         """The selected traces of a file in the order of samples, then of traces, and the partition of each."""
         recipe = self.tables.signals.recipe
         path, *_ = self.tables.pull_file(unit.partition, folder)
-        decided = folder / "decisions.parquet"
+        decided = folder / _DECISIONS
         tables = Tables(signals=(path,), columns=registry.columns(recipe))
         decide(self.rules, recipe.filter.select, tables, decided, seed=recipe.seed, threads=1)
         table = pq.read_table(path, columns=["id", "sample_id"])  # like the decisions in the order of the ids
@@ -117,6 +131,11 @@ class DecisionUnits:
         rows = rows[order_of(ids_of(table["sample_id"])[rows])]
         chosen = pa.table({ID: table["id"].take(pa.array(rows)), PLACE: pa.array(np.arange(len(rows)))})
         return chosen, self.tables.read_partitions(unit.partition)[rows]
+
+    def _pull_decisions(self, unit: Unit, folder: Path) -> Path:
+        path = folder / f"{unit.partition}.parquet"
+        write_object(path, read_file(self.tables.store, unit, finished_commit(self.tables.store, unit), _DECISIONS))
+        return path
 
     def _read(self, unit: Unit) -> SelectedTraces:
         commit = finished_commit(self.tables.store, unit)

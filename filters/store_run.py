@@ -104,7 +104,12 @@ def filter_in_store(
             run,
             measurers=measurers,
             dataset=StoredDataset(units=rows, fields=inputs.fields, partitions=partitions, begun=begun),
-            measured=MeasuredElsewhere(index=index, signals=outputs, shared=keys.read()),
+            measured=MeasuredElsewhere(
+                index=index,
+                signals=outputs,
+                shared=keys.read(),
+                write_decisions=decisions.write_decisions if decisions.units else None,
+            ),
             on_progress=on_progress,
         )
         store.put(f"run/{RECIPE}", recipe.to_toml().encode())

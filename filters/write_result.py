@@ -4,7 +4,7 @@ Other processes write the dataset while this one makes the rest. The manifest is
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,8 @@ class ResultWriter:
     dataset: writer.DatasetWriter
     known: Mapping[Path, Output] = field(default_factory=dict)
     """Digests of tables that are known."""
+    write_decisions: Callable[[Path], int] | None = None
+    """Writes the decision table where others have decided, and all images can be read."""
     _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     """The database of the decisions that are there."""
 
@@ -120,15 +122,18 @@ class ResultWriter:
     def _decide(self, unreadable: Mapping[str, str]) -> None:
         """Write the decisions. DataError where nothing is selected."""
         self._opened.clear()
-        rows = decide.decide(
-            self.rules,
-            self.recipe.filter.select,
-            self.tables,
-            self.folder / DECISIONS,
-            unreadable,
-            seed=self.recipe.seed,
-            threads=self.workers.count,
-        )
+        if self.write_decisions is not None and not unreadable:
+            rows = self.write_decisions(self.folder / DECISIONS)
+        else:
+            rows = decide.decide(
+                self.rules,
+                self.recipe.filter.select,
+                self.tables,
+                self.folder / DECISIONS,
+                unreadable,
+                seed=self.recipe.seed,
+                threads=self.workers.count,
+            )
         assert rows == self.traces.count, "a trace has no decision"
         give_back_memory()
         if not pc.any(pq.read_table(self.folder / DECISIONS, columns=["selected"])["selected"]).as_py():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,8 +19,8 @@ from distill.recipe.sections.filter import Select
 from filters.decisions.copies import preferred_copies
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
-from filters.tables.id_columns import tables_of_rows
-from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
+from filters.tables.id_columns import ids_of, order_of, tables_of_rows
+from filters.tables.signal_database import Tables, connect, identifier, order, range_borders, ranges, text
 
 VERSION = "2"
 """Raised whenever the same signals could give other decisions."""
@@ -92,6 +93,20 @@ def decide(
         return rows
     except duckdb.Error as error:
         raise faulty_expression(connection, expressions(conditions, select), error) from None
+
+
+def merge(parts: Iterable[Path], path: Path) -> int:
+    """Write the decision table of all traces from those of the files of signals; returns its rows."""
+    table = pa.concat_tables(map(pq.read_table, parts)).combine_chunks()
+    ids = ids_of(table["id"])
+    rows = order_of(ids)
+    # `decide` writes part by part, and ends a row group with each.
+    borders = np.searchsorted(ids[rows], np.array(range_borders(len(ids)), np.bytes_))
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer:
+        for part in np.split(rows, borders):
+            for start in range(0, len(part), _ROW_GROUP):
+                writer.write_table(table.take(pa.array(part[start : start + _ROW_GROUP])).cast(DECISIONS))
+    return len(table)
 
 
 def database(

@@ -194,13 +194,18 @@ def ranges(rows: int, pieces: int = 1, *, at_once: int = _AT_ONCE) -> list[str]:
 
     Each part is cut into so many pieces, of which there is a condition each.
     """
-    count = (-(-rows // at_once) or 1) * pieces
-    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
-    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+    borders = range_borders(rows, pieces, at_once=at_once)
     return [
         f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
         for low, high in zip(["", *borders], [*borders, ""], strict=True)
     ]
+
+
+def range_borders(rows: int, pieces: int = 1, *, at_once: int = _AT_ONCE) -> list[str]:
+    """The ids between the parts of `ranges`."""
+    count = (-(-rows // at_once) or 1) * pieces
+    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
+    return [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
 
 
 def parquet_rows(files: Iterable[Path], *options: str) -> str:

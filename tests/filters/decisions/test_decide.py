@@ -1,4 +1,5 @@
 import re
+from functools import partial
 
 import duckdb
 import orjson
@@ -349,6 +350,22 @@ def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
     monkeypatch.setattr(signal_database, "_AT_ONCE", 7)
     parts = decide(settings, table(*rows, files=3))
     assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80
+
+
+@pytest.mark.parametrize("at_once", [7, 80])
+def test_decisions_on_each_file_are_merged_into_those_on_all(table, tmp_path, monkeypatch, at_once):
+    rows = [{"id": f"{n * 2654435761 % (1 << 32):08x}", "sample_id": f"{n:08x}", "k": n % 3} for n in range(80)]
+    conditions, select, tables = check(rules(r="k = 2")), Select(), table(*rows, files=3)
+    for name in ("ranges", "range_borders"):
+        monkeypatch.setattr(policy, name, partial(getattr(signal_database, name), at_once=at_once))
+    whole, merged = tmp_path / "whole.parquet", tmp_path / "merged.parquet"
+    policy.decide(conditions, select, tables, whole)
+    parts = [tmp_path / f"decided-{number}.parquet" for number in range(3)]
+    for part, signals in zip(parts, tables.signals, strict=True):
+        policy.decide(conditions, select, Tables(signals=(signals,)), part)
+    assert policy.merge(parts, merged) == 80
+    assert merged.read_bytes() == whole.read_bytes()
+    assert pq.read_metadata(whole).num_row_groups == -(-80 // at_once)
 
 
 def test_a_rule_that_compares_one_column_with_a_number_says_its_threshold():
