@@ -64,6 +64,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("data", sources.check_golds),
     ("data", sources.check_gold_faults),
     ("data", sources.check_images_show_something),
+    ("data", sources.check_tested_rows),
     ("data", sources.check_domains),
     ("data", sources.check_languages),
     ("stages", sources.check_stage_rows),

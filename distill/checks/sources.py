@@ -10,11 +10,13 @@ from distill.data.images import plain_images
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.eval import FEW_QUESTIONS
 from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
 from distill.reports.findings import FEWEST, is_above
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.reports.text_table import counted
+from distill.stats.intervals import wilson
 from filters.signals.families.language import UNKNOWN, guess_of
 from teacher.store.teacher_coverage import coverage_problems
 
@@ -213,6 +215,20 @@ def _tested(context: CheckContext) -> Survey | None:
     """The questions of the evaluation; None where there is none, or they cannot be read."""
     name = context.recipe.eval.data
     return context.readable(name) if name in context.uses else None
+
+
+def check_tested_rows(context: CheckContext) -> Iterator[CheckResult]:
+    """So many questions are evaluated that an accuracy means something."""
+    tested = _tested(context)
+    if tested is None or not tested.whole or not 0 < tested.golds < FEW_QUESTIONS:
+        return
+    low, high = wilson(tested.golds / 2, tested.golds)
+    yield warning(
+        f"data.{tested.name}",
+        f"{counted(tested.golds, 'question')} with a right answer: an accuracy of 50 % will have the 95 % interval "
+        f"[{100 * low:.0f}, {100 * high:.0f}], so few differences between students will be certain",
+        f"evaluate {FEW_QUESTIONS} questions or more: `distill init` and `distill split` take --test SHARE",
+    )
 
 
 def check_domains(context: CheckContext) -> Iterator[CheckResult]:

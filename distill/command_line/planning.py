@@ -232,7 +232,14 @@ def init(
             help="Use this many images of a folder without a table, chosen at random; 0 means all [default: 5000].",
         ),
     ] = None,
-    test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
+    test: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the rows in the test file [default: 0.1, and up to a third of a small table, for 100 test "
+            "rows].",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier init.")] = False,
 ) -> None:

@@ -31,6 +31,7 @@ from distill.data.tables.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
+from distill.recipe.sections.eval import FEW_QUESTIONS
 from distill.types import BadRow, ImageRef, Sample
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
@@ -43,12 +44,7 @@ _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
 _ROWS_AT_ONCE = 1024
 _OF_THE_WHOLE = ("source", "images_root", "subset", "split", "limit", "part")
 """Keys of a source that say where its rows lie and how many of them are read: the new files have their own."""
-_SUFFIX = {
-    "jsonl": ".jsonl",
-    "json": ".jsonl",
-    "cocoqa": ".jsonl",
-    SHARDS: ".jsonl",
-    PACKED_LINES: ".jsonl",
+_SUFFIX = dict.fromkeys(("jsonl", "json", "cocoqa", SHARDS, PACKED_LINES), ".jsonl") | {
     "parquet": ".parquet",
     "arrow": ".parquet",
 }
@@ -111,13 +107,15 @@ class _Rows:
     """Whether the path of a picture leads over a symbolic link."""
 
 
-def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
+def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float | None = 0.1, seed: int = 0) -> Split:
     """Write the rows of a recipe's source to train and test files in `out`, some `test` of them to the latter.
+
+    Without `test` these are a tenth, and up to a third of a small table with answers, for FEW_QUESTIONS rows.
 
     Images that lie beside the table are linked into `out`, so that relative paths hold there too. Raises DataError
     when the source cannot be read or split, or when such files are in `out`.
     """
-    if not 0 < test < 1:
+    if test is not None and not 0 < test < 1:
         raise DataError(f"--test {test}: give the share of the test set as a number between 0 and 1, such as 0.1")
     table = sources.locate(recipe, name)
     suffix = _SUFFIX.get(table.kind) or table.files[0].suffix.lower()
@@ -134,7 +132,9 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
         first = f"row {rows.left_out[0].row}: {rows.left_out[0].detail}"
         raise DataError(f"{table.label}: no row can be used ({reasons}; {first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
-    chosen = _chosen(_groups(rows, cluster), test, seed, table.label, len(set(cluster.values())))
+    share_of_few = min(1 / 3, FEW_QUESTIONS / len(rows.images)) if rows.golds else 0.0
+    share = test or max(0.1, share_of_few)
+    chosen = _chosen(_groups(rows, cluster), share, seed, table.label, len(set(cluster.values())))
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if rows.left_out:

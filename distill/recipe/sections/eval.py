@@ -19,6 +19,8 @@ from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
 eval_key = partial(key, affects="eval")
 BASE = "base"
 """The student before any stage, where a stage could be named."""
+FEW_QUESTIONS = 100
+"""With fewer questions the interval of an accuracy is wider than 20 points."""
 
 MetricEntry = Annotated[str, AfterValidator(from_outside(METRICS, ()))]
 

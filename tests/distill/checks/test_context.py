@@ -124,6 +124,17 @@ def test_images_of_one_colour_are_a_warning(tmp_path: Path) -> None:
     assert not results(path, sources.check_images_show_something, state="warning")
 
 
+def test_an_evaluation_of_few_questions_is_a_warning(tmp_path: Path) -> None:
+    learn = {"name": "reason", "data": "traces", "train": ["language"], "max_steps": 1}
+    parts: dict[str, Any] = {"teachers": [TEACHER], "student": STUDENT, "stages": [learn], "eval": {"data": "test"}}
+    tested = [{**row, "answer": "1"} for row in questions(100)]
+    path = write(tmp_path, {"questions": questions(30), "test": tested[:40]}, **parts)
+    (warned,) = results(path, sources.check_tested_rows, state="warning")
+    assert warned.key == "data.test" and "40 questions" in warned.message and "interval [35, 65]" in warned.message
+    path = write(tmp_path, {"questions": questions(30), "test": tested}, **parts)
+    assert not results(path, sources.check_tested_rows, state="warning")
+
+
 def test_a_domain_of_the_evaluation_that_no_stage_learns_is_a_warning(tmp_path: Path) -> None:
     charts = [{"question": f"Bar {n}?", "domain": "charts", "answer": "1"} for n in range(25)]
     learn = {"name": "reason", "data": "traces", "train": ["language"], "max_steps": 1}

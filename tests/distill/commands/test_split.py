@@ -45,7 +45,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def splitted(source: Path, out: Path, **settings: float) -> None:
+def splitted(source: Path, out: Path, **settings: float | None) -> None:
     recipe, name = source_of(str(source), name=None, settings={}, columns=[])
     split_source(recipe, out, name=name, **settings)
 
@@ -92,6 +92,22 @@ def test_order_changes_nothing_and_the_seed_does(tmp_path: Path) -> None:
         return {orjson.dumps(row) for row in lines(tmp_path / name / "test.jsonl")}
 
     assert tested("a") == tested("b") != tested("c")
+
+
+def test_without_a_share_a_small_table_has_up_to_a_third_of_its_rows_tested(tmp_path: Path) -> None:
+    answered = jsonl(tmp_path / "answered.jsonl", table(tmp_path, count=60))
+    splitted(answered, tmp_path / "a", test=None)
+    assert len(lines(tmp_path / "a" / "test.jsonl")) == 60  # of 180, of three questions each
+    unanswered = [{**row, "answer": ""} for row in lines(answered)]
+    splitted(jsonl(tmp_path / "unanswered.jsonl", unanswered), tmp_path / "b", test=None)
+    assert len(lines(tmp_path / "b" / "test.jsonl")) == 18  # nothing can be evaluated with them
+    many = [
+        {"image": row["image"], "question": f"{row['question']} {at}", "answer": "1"}
+        for row in lines(answered)
+        for at in range(8)
+    ]
+    splitted(jsonl(tmp_path / "many.jsonl", many), tmp_path / "c", test=None)
+    assert len(lines(tmp_path / "c" / "test.jsonl")) == 144  # a tenth of 1,440
 
 
 def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path: Path) -> None:
