@@ -67,7 +67,6 @@ class FirstSettings:
     most_images: int | None
     """How many images of a folder without a table are used; 0: all, None: at most MOST_IMAGES. Not for a table."""
     test: float | None
-    """Share of the rows in the test file; None: a tenth, and more of a small table."""
     seed: int
     teacher: str | None
     student: str | None

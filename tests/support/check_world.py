@@ -62,7 +62,7 @@ def values() -> dict[str, Any]:
                 "backend": "embedded",
                 "model": "teacher",
                 "samples": 2,
-                "sampling": {"max_tokens": 64},
+                "sampling": {"max_tokens": 128},
             }
         ],
         "filter": {
@@ -85,7 +85,7 @@ def values() -> dict[str, Any]:
     }
 
 
-_SMALL = {"max_steps": 2, "batch_size": 4, "micro_batch_tokens": 512}
+_SMALL = {"max_steps": 20, "batch_size": 4, "micro_batch_tokens": 512}
 
 
 def save(folder: Path, recipe: dict[str, Any]) -> Path:
