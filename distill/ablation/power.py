@@ -226,7 +226,7 @@ def statement_text(statement: Mapping[str, Any]) -> str:
             continue
         half, one, corrected = (100 * row[name] for name in ("half_width", "detectable", "detectable_corrected"))
         of += f", half width {half:.1f} points"
-        found = f"{one:.1f} points by a single claim, {corrected:.1f} {holm}"
+        found = f"{one:.1f} points by a single claim" + (f", {corrected:.1f} {holm}" if claims else "")
         lines.append(f"{of}; found with a probability of 80 %: {found}.")
     steps = "steps unknown" if work["steps"] is None else counted(work["steps"], "step")
     cost = f"{counted(work['trainings'], 'training')}, {steps}, {counted(work['replies'], 'reply', 'replies')}"

@@ -146,7 +146,8 @@ def _samples(recipe: Recipe) -> int:
 
     count = questions(recipe, ASKED) if ASKED in recipe.data else None
     if not count:
-        raise RecipeError(f"{recipe.path}: the source of [data.questions] is not here; give --samples N")
+        why = "is not here" if count is None else "holds no question that can be read"
+        raise RecipeError(f"{recipe.path}: the source of [data.questions] {why}; give --samples N")
     return count
 
 
@@ -373,10 +374,9 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     ]
     notes = [f"by {plan.basis}"]
     if plan.units < 16 * plan.agents:
-        rows_of_16 = max(1, plan.samples // (16 * plan.agents))
-        notes.append(
-            f"engine.unit_rows = {rows_of_16:,} gives 16 units an agent or more; with few, agents do not end together"
-        )
+        rows_of_16 = plan.samples // (16 * plan.agents)
+        change = f"engine.unit_rows = {rows_of_16:,} gives" if rows_of_16 else "--agents with fewer machines gives"
+        notes.append(f"{change} 16 units an agent or more; with few, agents do not end together")
     if None in plan.costs.values():
         notes.append("not known: teachers.price and store.price have the prices, a finished small run the amounts")
     notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")

@@ -71,6 +71,11 @@ def test_domains_of_claims_have_their_own_questions_and_holm_asks_for_more(tmp_p
     assert statement["claims"] == 15
 
 
+def test_without_claims_nothing_is_corrected_for_them(tmp_path: Path) -> None:
+    text = power.statement_text(power.state_power(STUDIES, tmp_path, ["distilled", "random"], [0]))
+    assert "by a single claim." in text and "Holm" not in text
+
+
 def test_questions_without_a_gold_answer_give_no_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = power.reader.samples
     half = (replace(each, answers=()) if number % 2 else each for number, each in enumerate(own(STUDIES, "test")))

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 import filters.store_run
 import teacher.store_run
 from distill.cli import app
+from distill.errors import DataError, RecipeError
 from distill.object_store.interface import StoredObject
 from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
-from distill.planning.scale_plan import plan_scale
+from distill.planning.scale_plan import plan_scale, scale_text
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards, unit_queue
@@ -222,3 +223,18 @@ def test_the_seconds_of_a_filter_that_reused_signals_tell_no_hours(world: World)
     assert plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1).filter_hours
     apply(recipe, world.run, fresh=True)
     assert plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1).filter_hours is None
+
+
+def test_more_machines_than_units_and_a_source_without_questions_are_told_so(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "none.jsonl").touch()
+    text = '[data.questions]\nsource = "none.jsonl"\n[[teachers]]\nname = "a"\nmodel = "m"\n'
+    (tmp_path / "mine.toml").write_text(text)
+    recipe = load(tmp_path / "mine.toml")
+    with pytest.raises((DataError, RecipeError), match="holds no"):
+        plan_scale(recipe, tmp_path / "run", engine="ray", samples=None, agents=None)
+    few = plan_scale(recipe, tmp_path / "run", engine="ray", samples=100, agents=1000)
+    assert "--agents with fewer machines gives 16 units" in scale_text(few, recipe)
+    more = plan_scale(recipe, tmp_path / "run", engine="ray", samples=3200, agents=100)
+    assert "engine.unit_rows = 2 gives 16 units" in scale_text(more, recipe)
