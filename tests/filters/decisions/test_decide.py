@@ -347,17 +347,22 @@ def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
     ]
     settings = Filter(rules=(Rule(name="r", drop="k = 2"),), select=select)
     whole = decide(settings, table(*rows, files=3))
-    monkeypatch.setattr(signal_database, "_AT_ONCE", 7)
+    take_at_once(monkeypatch, 7)
     parts = decide(settings, table(*rows, files=3))
     assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80
+
+
+def take_at_once(monkeypatch: pytest.MonkeyPatch, traces: int) -> None:
+    """Let so many traces be sorted at a time."""
+    for name in ("ranges", "range_borders"):
+        monkeypatch.setattr(policy, name, partial(getattr(signal_database, name), at_once=traces))
 
 
 @pytest.mark.parametrize("at_once", [7, 80])
 def test_decisions_on_each_file_are_merged_into_those_on_all(table, tmp_path, monkeypatch, at_once):
     rows = [{"id": f"{n * 2654435761 % (1 << 32):08x}", "sample_id": f"{n:08x}", "k": n % 3} for n in range(80)]
     conditions, select, tables = check(rules(r="k = 2")), Select(), table(*rows, files=3)
-    for name in ("ranges", "range_borders"):
-        monkeypatch.setattr(policy, name, partial(getattr(signal_database, name), at_once=at_once))
+    take_at_once(monkeypatch, at_once)
     whole, merged = tmp_path / "whole.parquet", tmp_path / "merged.parquet"
     policy.decide(conditions, select, tables, whole)
     parts = [tmp_path / f"decided-{number}.parquet" for number in range(3)]
