@@ -7,9 +7,11 @@ Programs call `distill.evaluate`: it also compares what was learned with the tes
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,12 @@ from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences,
 from distill.data.arrow import read_columns
 from distill.data.images.plain_images import count_plain
 from distill.data.source_images import pictures_of, require_same_pictures
-from distill.errors import DataError, StaleError
+from distill.errors import DataError, DistillError, StaleError
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import TRACES
+from distill.recipe.sections.stages import TRACES, Stage
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
+from student.data import rows
 from student.evaluation import collect_replies, diagnosis, questions, report, side_by_side, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Engines
@@ -40,6 +43,8 @@ from student.evaluation.user_metrics import own_values, user_metrics
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 
+_LEARNED_ROWS = 1000
+"""Rows with which the diagnosis compares the test."""
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.", "weights.")
 """Settings of single arms: one may come or go, and the replies of the others stay."""
@@ -219,10 +224,21 @@ def _diagnose(
             deltas={name: metrics["deltas"][f"{arm}-{name}"] for name in before},
             replies=replies[arm],
             learned_tokens=learned,
+            learned=lambda: _learned_rows(recipe, run, stage),
+            asked=samples,
+            others={name: replies[name] for name in before},
             learned_domains=_dataset_domains(run) if stage is not None and stage.data == TRACES else frozenset(),
             plain_images=count_plain(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
         )
     )
+
+
+def _learned_rows(recipe: Recipe, run: Path, stage: Stage | None) -> list[rows.TrainingRow]:
+    """The first rows that a stage learned from; none where they cannot be read any more."""
+    try:
+        return [*islice(rows.read(recipe, run, stage, Counter()), _LEARNED_ROWS)] if stage is not None else []
+    except DistillError:
+        return []
 
 
 def _dataset_domains(run: Path) -> frozenset[str]:

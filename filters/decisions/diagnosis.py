@@ -12,6 +12,7 @@ from distill.recipe.usual_values import unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import FEWEST, Finding, is_above, is_below, is_explained, share
 from distill.stats.intervals import wilson
+from filters.decisions import odd_traces
 from filters.decisions.diagnosis_facts import TraceFacts
 
 MANY: Final = 0.2
@@ -50,8 +51,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         *_one_answer(facts),
     ]
     total, asked = facts.funnel.total, facts.funnel.total["asked"]
-    unexplained = bool(faults) or is_below(facts.questions["kept"], facts.questions["asked"], GOOD)
-    faults += _general(facts, is_bad=unexplained and not is_explained(faults))
+    faults = [*_general(facts, faults), *faults]
     good = Finding(
         name="dataset",
         kind="good",
@@ -61,10 +61,41 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     return faults or ([good] if total["selected"] else [])
 
 
-def _general(facts: TraceFacts, *, is_bad: bool) -> Iterator[Finding]:
-    """What is odd about the run, whatever its fault is."""
+def _general(facts: TraceFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
+    """What is odd about the run, whatever its fault is; what is only possible, where no certain fault explains it."""
     settings = unusual_values(facts.recipe, f"data.{ASKED}", "teachers", "generate", "filter")
-    yield from unusual_settings.findings_of(settings, is_bad=is_bad)
+    explained = is_explained(faults)
+    results = [*odd_traces.odd_results(facts.judged)] if _is_bad(facts, faults) else []
+    odd = [
+        *unusual_settings.findings_of(settings, is_bad=_is_bad(facts, faults) and not explained),
+        *odd_traces.odd_figures(facts.judged),
+        *results,
+        *(_largest_loss(facts) if results else ()),
+    ]
+    yield from (finding for finding in odd if not explained or finding.certainty != "possible")
+
+
+def _is_bad(facts: TraceFacts, faults: Sequence[Finding]) -> bool:
+    """Whether something is wrong, many questions keep no trace, or few traces of a teacher are complete or right."""
+    parts = [(facts.questions["kept"], facts.questions["asked"])]
+    for count in facts.teachers.values():
+        parts += [(count["complete"], count["asked"]), (count["correct"], count["judged"])]
+    return bool(faults) or any(is_below(part, whole, GOOD) for part, whole in parts)
+
+
+def _largest_loss(facts: TraceFacts) -> Iterator[Finding]:
+    """The rule that drops most of the traces."""
+    if not facts.funnel.rules:
+        return
+    name, count = max(facts.funnel.rules.items(), key=lambda rule: rule[1])
+    drops = {rule.name: rule.drop for rule in facts.recipe.filter.rules}
+    if name in drops and is_above(count, facts.funnel.total["asked"], LOST):
+        yield Finding(
+            name="largest_loss",
+            problem=f"Most traces are lost by the rule {name}: {share(count, facts.funnel.total['asked'])}",
+            certainty="possible",
+            change=f'filter.rules, name = "{name}", drop = "{drops[name]}"; or what makes these traces',
+        )
 
 
 def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,7 @@ from distill.recipe.sections.filter import Select
 from distill.reports import gold_faults
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
+from filters.decisions.odd_traces import JudgedTrace, judged_traces
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import SERIAL, Workers
 
@@ -63,6 +64,8 @@ class TraceFacts:
     """Teacher to its most frequent outcome without an answer, limits of tokens and refusals aside, with its count."""
     copies: Mapping[str, int] = field(default_factory=dict)
     """Teacher to its traces that are, word for word, an earlier one of their question."""
+    judged: Sequence[JudgedTrace] = ()
+    """Some traces with their questions."""
     answers: tuple[str, int, int]
     """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
 
@@ -106,6 +109,7 @@ def read_facts(
         leaked_from=tuple(name for (name,) in leaked_from),
         outcomes={teacher: (outcome, n) for teacher, outcome, n in database.execute(_OUTCOMES).fetchall()},
         copies=dict(database.execute(_COPIES).fetchall()),
+        judged=judged_traces(database, traces),
         answers=answer[0] if answer else ("", 0, 0),
     )
 

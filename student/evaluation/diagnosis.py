@@ -6,18 +6,22 @@ student/evaluation/error_breakdown.py says in one sentence what limits a student
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from distill.data.images import plain_images
+from distill.diagnosis import usual_figures
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
-from distill.recipe.usual_values import unusual_values
+from distill.recipe.usual_values import UnusualValue, unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import FEWEST, Finding, is_above, is_explained, share
 from distill.reports.gold_faults import wrongly_typed
+from distill.types import Sample
+from student.data.rows import TrainingRow
+from student.evaluation import odd_replies
 from student.inference.reply_metrics import Prediction
 
 MANY: Final = 0.1
@@ -53,6 +57,12 @@ class StudentFacts:
     """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
     learned_domains: frozenset[str] = frozenset()
     """Domains of the traces that this stage learned from; empty where they are not known."""
+    learned: Callable[[], Sequence[TrainingRow]] = lambda: ()
+    """Reads some of the rows that this stage learned from."""
+    asked: Sequence[Sample] = ()
+    """The questions, in the order of their source."""
+    others: Mapping[str, Sequence[Prediction]] = field(default_factory=dict)
+    """The replies of the students before it."""
     plain_images: tuple[int, int] = (0, 0)
     """How many of the first images of the questions are of one colour, and how many were looked at."""
 
@@ -62,8 +72,7 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_domains(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
-    is_bad = (bool(faults) or _is_bad(facts)) and not is_explained(faults)
-    return [*_general(facts, is_bad=is_bad), *faults] or [_verdict(facts)]
+    return [*_general(facts, faults), *faults] or [_verdict(facts)]
 
 
 def _is_bad(facts: StudentFacts) -> bool:
@@ -72,16 +81,36 @@ def _is_bad(facts: StudentFacts) -> bool:
     return facts.metrics["ci95"][1] < WEAK and not ahead
 
 
-def _general(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
-    """What is odd about the student and its test, whatever the fault is."""
-    recipe = facts.recipe
+def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
+    """What is odd about the student and its test, whatever the fault is; what is only possible, where no certain
+    fault explains the result.
+    """
+    explained, recipe = is_explained(faults), facts.recipe
+    is_bad = bool(faults) or _is_bad(facts)
+    odd = [
+        *unusual_settings.findings_of(_unusual(facts, is_bad=is_bad), is_bad=is_bad),
+        *usual_figures.of_questions([*map(_text_row, facts.asked)], f"data.{recipe.eval.data}"),
+        *odd_replies.equal_arms(facts.arm, facts.replies, facts.others),
+        *(odd_replies.find(recipe, facts.arm, facts.replies, facts.learned(), facts.asked) if is_bad else ()),
+    ]
+    yield from (finding for finding in odd if not explained or finding.certainty != "possible")
+
+
+def _unusual(facts: StudentFacts, *, is_bad: bool) -> list[UnusualValue]:
+    """Settings of the evaluation, and of a bad result those of what went before, out of their usual range."""
+    recipe, stage = facts.recipe, _stage(facts)
     settings = unusual_values(recipe, "eval", f"data.{recipe.eval.data}")
-    stage = _stage(facts)
-    before = lineage(recipe.stages, stage.name) if stage is not None and is_bad else ()
+    if not is_bad:
+        return settings
+    before = lineage(recipe.stages, stage.name) if stage is not None else ()
     earlier = unusual_values(recipe, "teachers", "filter", "student", *(f"stages.{each.name}" for each in before))
     # The stage of a setting that is far out has named it.
-    settings += [each for each in earlier if is_bad and not unusual_settings.is_far(each)]
-    yield from unusual_settings.findings_of(settings, is_bad=is_bad)
+    return [*settings, *(each for each in earlier if not unusual_settings.is_far(each))]
+
+
+def _text_row(sample: Sample) -> usual_figures.TextRow:
+    images = tuple(image.sha256 for image in sample.images)
+    return usual_figures.TextRow(question=sample.question, gold=sample.answer or "", images=images)
 
 
 def _stage(facts: StudentFacts) -> Stage | None:

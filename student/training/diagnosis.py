@@ -34,6 +34,9 @@ PASSES: Final = 20
 """A student that has seen each row more often than this knows the rows by heart."""
 STOPPED: Final = 0.5
 """A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
+GUESSED: Final = 4.5
+KNOWS_NOTHING: Final = 0.1
+"""Loss and share of right tokens at the first step of a student that guesses."""
 _DROPPED: Final = "dropped_"
 _MOVED: Final = (1e-3, 30)
 """Usual range of the learning rate times the number of steps: from 50 steps at 2e-5 to 10,000 at 3e-3."""
@@ -61,7 +64,14 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     """Everything that is to be said: what settings make impossible, then what the loss shows."""
     of_loss = _loss if facts.stage.preference is None else _preference
     learning = [*_stopped(facts)] or [*of_loss(facts)]
-    faults = [*_settings(facts), *_left_out(facts), *_passes(facts), *learning, *_overfitting(facts)]
+    faults = [
+        *_settings(facts),
+        *_random_weights(facts),
+        *_left_out(facts),
+        *_passes(facts),
+        *learning,
+        *_overfitting(facts),
+    ]
     unusual = [*_unusual(facts, is_bad=bool(faults) and not is_explained(faults))]
     if any(finding.certainty == "likely" for finding in unusual):
         # What the loss shows may follow from the setting.
@@ -145,6 +155,22 @@ def _updates(facts: StageFacts) -> Iterator[UnusualValue]:
         )
         if moved.times > 1:
             yield moved
+
+
+def _random_weights(facts: StageFacts) -> Iterator[Finding]:
+    """A student that knows nothing of language at its first step."""
+    if not facts.log or facts.stage.preference is not None:
+        return
+    first = facts.log[0]
+    if first["loss"] is not None and first["loss"] > GUESSED and first["token_accuracy"] < KNOWS_NOTHING:
+        yield Finding(
+            name="random_weights",
+            problem=f"The stage starts at a loss of {first['loss']:.2f} nats, with the right token likeliest in "
+            f"{100 * first['token_accuracy']:.0f} %: the language model has random weights or is not that of its "
+            "tokenizer",
+            certainty="likely",
+            change="[student]: a checkpoint whose language model is trained; `distill check` compares its weights",
+        )
 
 
 def _left_out(facts: StageFacts) -> Iterator[Finding]:

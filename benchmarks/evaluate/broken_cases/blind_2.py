@@ -327,7 +327,7 @@ CASES: Final[dict[str, Case]] = {
             "student does not understand them: test in the language of the training, or add German "
             "questions to data.questions."
         ),
-        names=("test_language",),
+        names=("test_language", "test_question_differs"),
         test=_german,
     ),
 }

@@ -246,7 +246,7 @@ CASES: Final[dict[str, Case]] = {
             "shifted apart from the rest), so right replies count as wrong: make the test file again "
             "and compare some rows with their images."
         ),
-        names=("gold_or_images",),
+        names=("gold_or_images", "gold_shifted"),
         test=_sorted_apart,
     ),
 }

@@ -76,7 +76,9 @@ def test_a_teacher_with_a_fault_is_named_with_its_line(tmp_path: Path, name: str
 
 
 def test_teachers_that_agree_on_other_answers_than_gold_point_at_images_or_gold(tmp_path: Path) -> None:
-    assert [each["name"] for each in diagnosed(tmp_path, agreed)] == ["gold_or_images"]
+    relation, agreement, *_ = diagnosed(tmp_path, agreed)
+    assert agreement["name"] == "gold_or_images"
+    assert relation["name"] == "answer_relation" and "the gold answer is -20 away" in relation["problem"]
 
 
 def test_a_rule_that_drops_correct_traces_is_named_with_its_condition(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_questions_that_more_traces_would_give_a_correct_one_are_found(
         return written if number % 5 < 2 else wrong(written, str(50 + written.k))
 
     monkeypatch.setattr(run_fixtures, "RECIPE", run_fixtures.RECIPE.replace("samples = 3", "samples = 2"))
-    (finding,) = diagnosed(tmp_path, mostly_wrong)
+    finding, *_ = diagnosed(tmp_path, mostly_wrong)
     assert finding["name"] == "few_traces" and "40 % (24 of 60)" in finding["problem"]
     assert finding["change"].startswith(
         "teachers.structured.samples, now 2: with 4, at most about 87 % of the questions"

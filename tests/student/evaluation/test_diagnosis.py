@@ -114,6 +114,12 @@ def test_the_loss_tells_what_is_wrong_with_the_steps(tmp_path: Path, losses: lis
     assert of_training(tmp_path, losses) == [name]
 
 
+def test_a_student_that_guesses_at_its_first_step_has_random_weights(tmp_path: Path) -> None:
+    guessing = log(6.2, 5.0, 4.0, 3.5, right=0.05)
+    assert "random_weights" in of_training(tmp_path, guessing)
+    assert "random_weights" not in of_training(tmp_path, log(6.2, 5.0, 4.0, 3.5, right=0.5))
+
+
 def problem(folder: Path, losses: list[dict[str, Any]]) -> str:
     recipe = read(folder, STAGE)
     facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=losses, counts={"rows": 400}, measured=[])

@@ -1,0 +1,144 @@
+"""How answers relate to gold answers: by a fixed step or factor, by another row, by containment, or not at all.
+
+Whatever made the answers (teachers, a student), a relation that most wrong pairs share is a fault of one of the two
+columns.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from distill.diagnosis.row_features import number_of
+from distill.reports.findings import FEWEST, share
+from distill.stats.intervals import wilson
+
+MOST: Final = 0.5
+"""Share of the wrong pairs that have to share a relation."""
+BEYOND_CHANCE: Final = 0.3
+_SHIFTS: Final = tuple(shift for size in range(1, 13) for shift in (size, -size))
+_ALIGNED: Final = 0.3
+_FACTORS: Final = (0.001, 0.01, 0.1, 10.0, 100.0, 1000.0, -1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One answer with the gold answer of its row."""
+
+    answer: str
+    gold: str
+    is_right: bool
+
+
+def relations(pairs: Sequence[Pair]) -> Iterator[str]:
+    """What most wrong pairs have in common, as sentences; the pairs in the order of their rows."""
+    wrong = [pair for pair in pairs if not pair.is_right and pair.answer.strip() and pair.gold.strip()]
+    if len(wrong) < FEWEST or 2 * len(wrong) < len(pairs):
+        return
+    counted = Counter(text for pair in wrong for text in _related(pair.answer, pair.gold))
+    if counted:
+        text, count = counted.most_common(1)[0]
+        golds = [pair.gold for pair in wrong]
+        chance = max(_common(wrong, golds[shift:] + golds[:shift], text) for shift in (1, 2, 3, 5))
+        if wilson(count, len(wrong))[0] > max(MOST, chance / len(wrong) + BEYOND_CHANCE):
+            one = next(pair for pair in wrong if text in _related(pair.answer, pair.gold))
+            yield (
+                f"{text} in {share(count, len(wrong))} of the wrong ones, such as {one.answer.strip()[:40]!r} for "
+                f"the gold answer {one.gold.strip()[:60]!r}"
+            )
+
+
+def _common(wrong: Sequence[Pair], golds: Sequence[str], text: str) -> int:
+    return sum(text in _related(pair.answer, gold) for pair, gold in zip(wrong, golds, strict=True))
+
+
+def _related(answer: str, gold: str) -> set[str]:
+    said, right = number_of(answer), number_of(gold)
+    if said is not None and right is not None:
+        found = set()
+        if said != right:
+            step = round(right - said, 6)
+            found.add(f"the gold answer is {step:+.6g} away from the answer")
+        for factor in _FACTORS:
+            if right and said != right and abs(said - right * factor) <= 1e-6 * abs(said):
+                found.add(f"the answer is the gold answer times {factor:g}")
+        return found
+    plain, gold = answer.strip().casefold(), gold.strip().casefold()
+    if plain == gold:
+        return {"the answer is the very text of the gold answer"}
+    if _contains(gold, plain):
+        return {"the gold answer contains the answer beside other text"}
+    return {"the answer contains the gold answer beside other text"} if _contains(plain, gold) else set()
+
+
+def _contains(text: str, part: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
+
+
+def shifted(pairs: Sequence[Pair]) -> str:
+    """A sentence where answers equal the gold answers of other rows, always so many rows away; else empty."""
+    answers, golds = ([_plain(text) for text in column] for column in _columns(pairs))
+    equal = sum(map(str.__eq__, answers, golds))
+    if len(pairs) < 2 * FEWEST or not answers:
+        return ""
+    counts = {shift: _equal(answers, golds, shift) for shift in _SHIFTS if abs(shift) < len(pairs) // 2}
+    shift = max(counts, key=lambda each: counts[each])
+    others = sorted(counts.values())
+    chance = others[len(others) // 2] / len(pairs)
+    low, high = wilson(counts[shift], len(pairs))[0], wilson(equal, len(pairs))[1]
+    if low < max(_ALIGNED, high, chance + BEYOND_CHANCE / 2):
+        return ""
+    rows = f"{abs(shift)} row{'s' if abs(shift) > 1 else ''} {'further on' if shift > 0 else 'before'}"
+    return (
+        f"{share(counts[shift], len(pairs))} answers equal the gold answer of the row {rows}, and "
+        f"{share(equal, len(pairs))} that of their own: the gold answers moved against the rows"
+    )
+
+
+def unrelated(pairs: Sequence[Pair]) -> str:
+    """A sentence where answers equal their gold answers no more often than those of other rows; else empty."""
+    answers, golds = ([_plain(text) for text in column] for column in _columns(pairs))
+    if len(pairs) < 2 * FEWEST:
+        return ""
+    equal = sum(map(str.__eq__, answers, golds))
+    said, right = Counter(answers), Counter(golds)
+    chance = sum(count * right[text] for text, count in said.items()) / len(pairs) ** 2
+    # Answers of another form than the gold answers equal none of them, and their form says why.
+    if chance < 0.01 or wilson(equal, len(pairs))[0] > chance or equal > 1.5 * chance * len(pairs) + 3:
+        return ""
+    return (
+        f"{share(equal, len(pairs))} answers equal their gold answers; with the gold answers of other rows it would "
+        f"be {100 * chance:.0f} %: gold answers or images belong to other questions, or what answers does not see"
+    )
+
+
+def same_for_different(asked: Sequence[tuple[str, str, str]]) -> tuple[int, int]:
+    """How often the reply to a question is that to an earlier row with the same question and another gold answer, and
+    how many such rows there are. Each row: the question, its gold answer, the reply.
+    """
+    first: dict[str, tuple[str, str]] = {}
+    same = looked_at = 0
+    for question, gold, reply in asked:
+        if not reply.strip():
+            continue
+        if question not in first:
+            first[question] = (gold, reply)
+        elif first[question][0] != gold:
+            looked_at += 1
+            same += first[question][1] == reply
+    return same, looked_at
+
+
+def _columns(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    return [pair.answer for pair in pairs], [pair.gold for pair in pairs]
+
+
+def _equal(answers: Sequence[str], golds: Sequence[str], shift: int) -> int:
+    kept = range(max(0, -shift), min(len(answers), len(answers) - shift))
+    return sum(answers[index] == golds[index + shift] for index in kept)
+
+
+def _plain(text: str) -> str:
+    number = number_of(text)
+    return text.strip().casefold() if number is None else f"{number:g}"

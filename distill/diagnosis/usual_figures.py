@@ -1,0 +1,172 @@
+"""Figures of rows that have a usual range, as settings have: what is out of it is odd, whatever the cause."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from distill.diagnosis.row_features import script, words
+from distill.recipe.usual_values import usual_text
+from distill.reports.findings import FEWEST, Finding, is_above, share
+
+ODD_CHARACTERS: Final = re.compile(
+    r"\ufffd|Ã[\x80-\xbf©¨¼¶¤]|â€|&(?:nbsp|amp|lt|gt|quot|#\d+);|</?(?:br|p|div|span|b|i|td|tr)\s*/?>|\\u[0-9a-f]{4}"
+)
+_CUT: Final = re.compile(r"(?:[,;(–-]|\b(?:and|or|but|the|a|an|of|to|is|are|was|with|in|on|at|that|which))\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRow:
+    """One question with its gold answer and what was written to it (empty texts for what there is not)."""
+
+    question: str
+    gold: str
+    images: tuple[str, ...]
+    """Digests."""
+    rationale: str = ""
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """A share of the rows that should not be large."""
+
+    name: str
+    most: float
+    about: str
+    is_odd: Callable[[TextRow], bool | None]
+    """None: not known for this row."""
+
+
+_OF_QUESTIONS: Final = (
+    _Share(
+        name="question_characters",
+        most=0.05,
+        about="questions or gold answers have broken characters or marks of a page, such as � or &nbsp;",
+        is_odd=lambda row: ODD_CHARACTERS.search(f"{row.question} {row.gold}") is not None,
+    ),
+    _Share(
+        name="question_short",
+        most=0.3,
+        about="questions are one word",
+        is_odd=lambda row: len(words(row.question)) <= 1 and not _is_spaceless(row.question),
+    ),
+    _Share(
+        name="gold_long",
+        most=0.3,
+        about="gold answers have more than 60 words: they are explanations and not answers",
+        is_odd=lambda row: len(row.gold.split()) > 60 if row.gold else None,
+    ),
+)
+_OF_TRACES: Final = (
+    _Share(
+        name="rationale_characters",
+        most=0.05,
+        about="rationales have broken characters or marks of a page, such as � or &nbsp;",
+        is_odd=lambda row: ODD_CHARACTERS.search(row.rationale) is not None if row.rationale else None,
+    ),
+    _Share(
+        name="rationale_short",
+        most=0.3,
+        about="rationales have fewer than four words",
+        is_odd=lambda row: len(row.rationale.split()) < 4 and not _is_spaceless(row.rationale),
+    ),
+    _Share(
+        name="rationale_script",
+        most=0.3,
+        about="rationales are in another script than their question",
+        is_odd=lambda row: _other_script(row.question, row.rationale),
+    ),
+    _Share(
+        name="rationale_cut",
+        most=0.3,
+        about="rationales end within a sentence",
+        is_odd=lambda row: _CUT.search(row.rationale) is not None if row.rationale else None,
+    ),
+    _Share(
+        name="rationale_without_answer",
+        most=0.7,
+        about="rationales do not have the answer that follows them",
+        is_odd=lambda row: (
+            row.answer.casefold() not in row.rationale.casefold()
+            if row.rationale and 0 < len(row.answer.split()) <= 3
+            else None
+        ),
+    ),
+    _Share(
+        name="rationale_is_question",
+        most=0.3,
+        about="rationales begin with the text of their question",
+        is_odd=lambda row: (
+            row.rationale.casefold().startswith(row.question.casefold()[:200])
+            if row.rationale and row.question
+            else None
+        ),
+    ),
+)
+
+
+def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
+    """Figures of questions, each asked once, and their gold answers that are out of their usual range."""
+    yield from _shares(rows, _OF_QUESTIONS, change)
+    pictures = Counter(image for row in rows for image in set(row.images))
+    if pictures and len(rows) >= 2 * FEWEST:
+        image, count = pictures.most_common(1)[0]
+        golds = len({row.gold for row in rows if image in row.images})
+        if is_above(count, len(rows), 0.3) and golds > 3:
+            yield Finding(
+                name="one_image",
+                problem=f"{count:,} of {len(rows):,} questions, with {golds:,} different gold answers, show the same "
+                "image",
+                certainty="likely",
+                change=f"{change}: its image column; a placeholder may stand for what could not be loaded",
+            )
+
+
+def of_traces(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
+    """Figures of traces that are out of their usual range."""
+    yield from _shares(rows, _OF_TRACES, change)
+    told = Counter(row.rationale for row in rows if row.rationale)
+    repeated = sum(count for text, count in told.items() if count > 1)
+    if is_above(repeated, told.total(), 0.7) and len(told) < 0.3 * told.total():
+        text = told.most_common(1)[0][0]
+        yield Finding(
+            name="rationales_alike",
+            problem=f"{told.total():,} rationales have {len(told):,} different texts, such as {text[:60]!r}",
+            certainty="possible",
+            change=change,
+        )
+    lengths = [len(row.rationale.split()) for row in rows if row.rationale]
+    if len(lengths) >= FEWEST and (middle := median(lengths)) > 4000:
+        yield Finding(
+            name="rationale_length",
+            problem=f"Rationales have {middle:,.0f} words in the median, and {usual_text((4, 4000))} is usual",
+            certainty="possible",
+            change=change,
+        )
+
+
+def _shares(rows: Sequence[TextRow], figures: Sequence[_Share], change: str) -> Iterator[Finding]:
+    for figure in figures:
+        known = [(row, odd) for row in rows if (odd := figure.is_odd(row)) is not None]
+        odd_rows = [row for row, odd in known if odd]
+        if is_above(len(odd_rows), len(known), figure.most):
+            yield Finding(
+                name=figure.name,
+                problem=f"{share(len(odd_rows), len(known))} {figure.about}, and up to {100 * figure.most:.0f} % is "
+                "usual",
+                certainty="possible",
+                change=change,
+            )
+
+
+def _is_spaceless(text: str) -> bool:
+    """Whether it is in a script that does not part words by spaces."""
+    return script(text) in ("CJK", "HIRAGANA", "KATAKANA", "THAI")
+
+
+def _other_script(question: str, rationale: str) -> bool | None:
+    asked, told = script(question), script(rationale)
+    return None if asked is None or told is None else asked != told

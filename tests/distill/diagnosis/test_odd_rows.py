@@ -1,0 +1,157 @@
+"""What two columns or two groups of rows say of themselves: a fault that no rule expects is named by what is odd."""
+
+import random
+
+import pytest
+
+from distill.diagnosis import odd_rows, usual_figures
+from distill.diagnosis.answer_relations import Pair, relations, same_for_different, shifted, unrelated
+from distill.diagnosis.row_features import form, number_of, of_answer, of_question, of_reply, script, vocabulary
+from distill.diagnosis.two_samples import differences
+from distill.diagnosis.usual_figures import TextRow
+
+DRAW = random.Random(5)
+GOLDS = [str(DRAW.randrange(20)) for _ in range(80)]
+
+
+def pairs(answers: list[str], golds: list[str] = GOLDS) -> list[Pair]:
+    return [
+        Pair(answer=answer, gold=gold, is_right=answer == gold) for answer, gold in zip(answers, golds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "nothing"),
+        ("-3.5", "a number"),
+        ("1,200", "a number"),
+        ("45 %", "a number"),
+        ("12 kg", "a number with a unit"),
+        ("(B)", "a letter"),
+        ("Yes.", "yes or no"),
+        ("red", "a word"),
+        ("the red car", "a few words"),
+        ("It is the red car on the left.", "a sentence"),
+    ],
+)
+def test_the_form_of_an_answer_is_told(text: str, kind: str) -> None:
+    assert form(text) == kind
+
+
+def test_numbers_are_read_with_their_marks() -> None:
+    assert [number_of(text) for text in ("$1,200.50", "−3", "12%", "x", "1-2")] == [1200.5, -3.0, 12.0, None, None]
+
+
+def test_the_features_of_texts_are_their_form_and_script() -> None:
+    assert script("图片中的数字 and") == "CJK" and script("12") is None
+    assert of_reply("<think>\nI count.\n</think>\n\n4")["the form of what the reply ends with"] == "a number"
+    assert of_reply("<think>\nI count")["the think block"] == "open"
+    known = vocabulary(["How many red dots?", "How many blue dots?"])
+    assert of_question("How many dots?", known)["the share of the question's words that are known"] == 1.0
+
+
+def test_groups_of_the_same_kind_do_not_differ() -> None:
+    rows = [of_answer(gold) for gold in GOLDS]
+    assert differences(rows[:40], rows[40:]) == []
+    assert differences(rows[:5], [of_answer("a sentence of several words")] * 40) == []  # too few to say
+
+
+def test_the_feature_that_tells_two_groups_apart_comes_first() -> None:
+    first = [of_answer(gold) for gold in GOLDS]
+    (found, *_) = differences(first, [of_answer(f"It is the number {gold} here.") for gold in GOLDS])
+    assert found.text == "the form of the answer: 'a sentence' in 100 % against 'a number' in 100 %"
+    larger = differences(first, [of_answer(str(int(gold) + 1000)) for gold in GOLDS])
+    assert "the value of the answer" in [each.feature for each in larger]
+
+
+def test_a_category_that_the_first_group_never_has_is_a_difference_from_a_sixth_on() -> None:
+    rows = [{"domain": "charts"}] * 60
+    (found,) = differences(rows, [*rows[:40], *([{"domain": "digits"}] * 20)])
+    assert found.text == "domain: 'digits' in 33 % against 0 %"
+    assert differences(rows, [*rows[:58], *([{"domain": "digits"}] * 2)]) == []
+
+
+@pytest.mark.parametrize(
+    ("golds", "told"),
+    [
+        ([str(int(gold) + 1) for gold in GOLDS], "the gold answer is +1 away from the answer"),
+        ([str((int(gold) + 1) * 100) for gold in GOLDS], "the answer is the gold answer times 0.01"),
+        ([f"One sees {gold} of them." for gold in GOLDS], "the gold answer contains the answer beside other text"),
+    ],
+)
+def test_a_relation_that_most_wrong_answers_share_is_told_with_an_example(golds: list[str], told: str) -> None:
+    answers = [str(int(gold) + 1) for gold in GOLDS] if "times" in told else GOLDS
+    (problem,) = relations(pairs(answers, golds))
+    assert problem.startswith(f"{told} in ") and "such as" in problem
+
+
+def test_wrong_answers_without_a_common_relation_and_right_ones_are_left_alone() -> None:
+    drawn = [str(DRAW.randrange(20)) for _ in GOLDS]
+    assert list(relations(pairs(drawn))) == [] and list(relations(pairs(GOLDS))) == []
+
+
+def test_gold_answers_that_moved_against_their_rows_are_found_with_the_number_of_rows() -> None:
+    assert "gold answer of the row 3 rows before" in shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3]))
+    assert shifted(pairs(GOLDS)) == ""
+    drawn = [str(DRAW.randrange(20)) for _ in GOLDS]
+    assert shifted(pairs(drawn)) == ""
+
+
+def test_answers_that_equal_gold_answers_by_chance_alone_are_unrelated() -> None:
+    golds = [str(DRAW.randrange(4)) for _ in range(200)]
+    mixed = DRAW.sample(golds, len(golds))
+    assert "with the gold answers of other rows it would be" in unrelated(pairs(mixed, golds))
+    assert unrelated(pairs(golds, golds)) == "" and unrelated(pairs(["x"] * 200, golds)) == ""
+
+
+def test_replies_that_repeat_that_to_another_image_are_counted() -> None:
+    asked = [("How many?", str(n), "I count three of them.") for n in range(30)]
+    assert same_for_different(asked) == (29, 29)
+    (found,) = odd_rows.of_same_replies(asked, "a teacher")
+    assert found.name == "same_reply" and "100 % (29 of 29)" in found.problem
+    assert list(odd_rows.of_same_replies([(q, g, f"{r} {g}") for q, g, r in asked], "a teacher")) == []
+    assert list(odd_rows.of_same_replies([(q, g, "") for q, g, _ in asked], "a teacher")) == []
+
+
+def rows(count: int = 60, **fields: str) -> list[TextRow]:
+    def row(n: int) -> TextRow:
+        values = {"question": f"How many dots has number {n}?", "gold": str(n), "answer": str(n)}
+        values |= {"rationale": f"Number {n} shows row after row of dots, and these are {n}."}
+        values |= {name: value.format(n, n) for name, value in fields.items() if name != "image"}
+        return TextRow(images=(fields.get("image", "{}").format(n),), **values)
+
+    return [row(n) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, ""),
+        ({"question": "How many&nbsp;dots {}?"}, "question_characters"),
+        ({"question": "charts"}, "question_short"),
+        ({"gold": "word " * 70}, "gold_long"),
+        ({"image": "the same"}, "one_image"),
+    ],
+)
+def test_figures_of_questions_out_of_their_range_are_named(fields: dict[str, str], name: str) -> None:
+    assert [found.name for found in usual_figures.of_questions(rows(**fields), "data.questions")] == [name][
+        : len(name)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, ""),
+        ({"rationale": "Number {} has â€œdotsâ€ in some rows, {}."}, "rationale_characters"),
+        ({"rationale": "{}"}, "rationale_short"),
+        ({"rationale": "我们先仔细看一下这张图片，然后计算 {}。"}, "rationale_script"),
+        ({"rationale": "Number {} shows a row of dots and,"}, "rationale_cut"),
+        ({"answer": "77"}, "rationale_without_answer"),
+        ({"rationale": "How many dots has number {}? I count {}."}, "rationale_is_question"),
+        ({"rationale": "We see seven dots, so the answer is 7 here.", "answer": "7"}, "rationales_alike"),
+    ],
+)
+def test_figures_of_traces_out_of_their_range_are_named(fields: dict[str, str], name: str) -> None:
+    assert [found.name for found in usual_figures.of_traces(rows(**fields), "teachers")] == [name][: len(name)]
