@@ -1,5 +1,6 @@
 """What is odd about a student's replies and its test is named where the result is bad, and no rule has to know it."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from student.evaluation import odd_replies
 from student.evaluation.diagnosis import StudentFacts, diagnose
 
 RECIPE = '[data.test]\nsource = "t.jsonl"\n[student]\nmodel = "m"\n[[stages]]\nname = "reason"\ndata = "traces"\n'
-GOLDS = [str(7 * n % 12) for n in range(60)]
+GOLDS = [str(random.Random(n).randrange(12)) for n in range(60)]
 
 
 def facts(folder: Path, replies: list[dict[str, Any]], accuracy: float, **more: Any) -> StudentFacts:
