@@ -130,7 +130,8 @@ def of_traces(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
     yield from _shares(rows, _OF_TRACES, change)
     told = Counter(row.rationale for row in rows if row.rationale)
     repeated = sum(count for text, count in told.items() if count > 1)
-    if is_above(repeated, told.total(), 0.7) and len(told) < 0.3 * told.total():
+    is_many = told.total() >= 5 * FEWEST  # a small world has few different texts
+    if is_many and is_above(repeated, told.total(), 0.7) and len(told) < 0.3 * told.total():
         text = told.most_common(1)[0][0]
         yield Finding(
             name="rationales_alike",

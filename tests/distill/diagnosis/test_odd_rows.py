@@ -114,7 +114,7 @@ def test_replies_that_repeat_that_to_another_image_are_counted() -> None:
     assert list(odd_rows.of_same_replies([(q, g, "") for q, g, _ in asked], "a teacher")) == []
 
 
-def rows(count: int = 60, **fields: str) -> list[TextRow]:
+def rows(count: int = 120, **fields: str) -> list[TextRow]:
     def row(n: int) -> TextRow:
         values = {"question": f"How many dots has number {n}?", "gold": str(n), "answer": str(n)}
         values |= {"rationale": f"Number {n} shows row after row of dots, and these are {n}."}
