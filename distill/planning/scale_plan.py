@@ -305,10 +305,11 @@ def _requests(
     # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
     lists = turns * (4 + looks) + teachers
     filter_puts, filter_lists = 7, 4
-    # Of a file of signals and of a bucket of keys: claim, attempt, what is made, commit; and the lists of a claim.
-    table_requests, buckets = 18, min(tables, MOST_BUCKETS)
+    # Of a file of signals, of its decisions and of a bucket of keys: claim, attempt, what is made, commit; and the lists
+    # of a claim.
+    table_requests, buckets = 28, min(tables, MOST_BUCKETS)
     # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
-    dataset_puts, dataset_lists, file_reads = 5, 4, 5
+    dataset_puts, dataset_lists, file_reads = 5, 4, 6
     # Of each round the commit before, after and at the end, samples, what earlier rounds have committed; then traces
     # and engines, by the agent that collects them.
     earlier = sum(1 + len(each) for number in range(turns) for each in rounds[:number])
@@ -317,8 +318,9 @@ def _requests(
     dataset_reads = 8 + turns + 2 * teachers + files  # with the signals of the partition, and their commit
     writes = partitions * (puts + lists + filter_puts + filter_lists)
     writes += (partitions + files) * (dataset_puts + dataset_lists) + tables * table_requests
-    # Every agent reads the commits and pieces of every partition; every file has a piece of each.
-    table_reads = partitions * (1 + 2 * agents + tables) + tables * (buckets + 6)
+    # Every agent reads the commits and pieces of every partition; every file has a piece of each, and so have its
+    # decisions.
+    table_reads = partitions * (1 + 2 * agents + 2 * tables) + tables * (buckets + 18)
     reads = partitions * (reads + filter_reads + dataset_reads) + files * file_reads + table_reads
     return _RUN_WRITES + writes + beats, _RUN_READS + reads
 
