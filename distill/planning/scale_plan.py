@@ -305,8 +305,8 @@ def _requests(
     # Claims, left-overs, claims that end, segments at every look; segments of others at the start.
     lists = turns * (4 + looks) + teachers
     filter_puts, filter_lists = 7, 4
-    # Of a file of signals, of its decisions and of a bucket of keys: claim, attempt, what is made, commit; and the lists
-    # of a claim.
+    # Of a file of signals, of its decisions and of a bucket of keys: claim, attempt, what is made, commit; and the
+    # lists of a claim.
     table_requests, buckets = 28, min(tables, MOST_BUCKETS)
     # Of the dataset: the table of a partition, claim, rows, pieces, commit; a file has as many.
     dataset_puts, dataset_lists, file_reads = 5, 4, 6
