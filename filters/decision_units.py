@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import canonical, fingerprint
 from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
@@ -42,7 +43,7 @@ from filters.unit_rounds import work_together
 
 DECISION_UNITS = "filter/decisions"
 """Units of all filters are below it, by the fingerprint of what their decisions depend on."""
-_DECISIONS, _SELECTED, _PIECES = "decisions.parquet", "selected", "pieces.json"
+_SELECTED, _PIECES = "selected", "pieces.json"
 
 _FORMAT = 2
 """Raised when the objects of a file change."""
@@ -111,7 +112,7 @@ class DecisionUnits:
         names = [each.partition for each in self.tables.signals.units]
         attempt, file = Attempt(store=self.tables.store, unit=unit), BytesIO()
         pieces = {names[number]: append_piece(file, _to_bytes(own)) for number, own in split_rows(rows, partitions)}
-        attempt.put_file(_DECISIONS, folder / _DECISIONS)
+        attempt.put_file(DECISIONS, folder / DECISIONS)
         attempt.put_file(_SELECTED, file.getvalue(), count=len(rows))
         attempt.put_file(_PIECES, canonical({"rows": len(rows), "pieces": pieces}))
         attempt.commit({"rows": len(rows)})
@@ -121,7 +122,7 @@ class DecisionUnits:
         """The selected traces of a file in the order of samples, then of traces, and the partition of each."""
         recipe = self.tables.signals.recipe
         path, *_ = self.tables.pull_file(unit.partition, folder)
-        decided = folder / _DECISIONS
+        decided = folder / DECISIONS
         tables = Tables(signals=(path,), columns=registry.columns(recipe))
         decide(self.rules, recipe.filter.select, tables, decided, seed=recipe.seed, threads=1)
         table = pq.read_table(path, columns=["id", "sample_id"])  # like the decisions in the order of the ids
@@ -134,7 +135,7 @@ class DecisionUnits:
 
     def _pull_decisions(self, unit: Unit, folder: Path) -> Path:
         path = folder / f"{unit.partition}.parquet"
-        write_object(path, read_file(self.tables.store, unit, finished_commit(self.tables.store, unit), _DECISIONS))
+        write_object(path, read_file(self.tables.store, unit, finished_commit(self.tables.store, unit), DECISIONS))
         return path
 
     def _read(self, unit: Unit) -> SelectedTraces:

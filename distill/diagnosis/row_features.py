@@ -16,6 +16,7 @@ import numpy as np
 from distill.data.images.image_files import load
 from distill.errors import ImageError
 from distill.question_options import read_options
+from distill.rationale import split
 from distill.types import ImageRef
 
 Features = Mapping[str, float | str | None]
@@ -64,12 +65,12 @@ def of_answer(answer: str) -> Features:
 
 def of_reply(reply: str) -> Features:
     """Of a whole reply, with the block in which it thinks."""
-    thought, closed, said = reply.rpartition("</think>")
+    told = split(reply)
     return {
-        "the think block": "closed" if closed else "open" if "<think>" in reply else "none",
+        "the think block": told.state,
         "the number of words of the reply": float(len(words(reply))),
-        "the script of the reply": script(thought or said),
-        "the form of what the reply ends with": form(said),
+        "the script of the reply": script(told.rationale or told.answer),
+        "the form of what the reply ends with": form(told.answer),
     }
 
 

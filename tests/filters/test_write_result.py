@@ -41,7 +41,7 @@ def test_databases_of_the_result_have_a_thread_for_each_worker(run, monkeypatch)
 
     monkeypatch.setattr(decide, "connect", counted)
     apply.apply(recipe(run.parent, "[filter]\nworkers = 1\n"), run)
-    assert threads_of_databases == [1, 1, 1, 1], "of the decisions, of the dataset, of the checks, of the report"
+    assert threads_of_databases == [1, 1], "of the decisions, and one that all later steps share"
 
 
 def test_freed_memory_goes_back_between_each_two_steps(run, monkeypatch):

@@ -29,6 +29,7 @@ from filters import apply
 from filters.signals import registry
 from student import evaluate
 from student.data import rows
+from student.evaluation.fields import fields_of_arms
 from student.evaluation.students import EvaluatedStudent
 from student.train import stage_fields
 from teacher.engines.vllm.vllm_options import server_answer_options
@@ -188,7 +189,7 @@ def test_an_arm_counts_by_its_stage_and_a_student_from_elsewhere_by_its_content_
             "base": EvaluatedStudent(arm="base", origin=values["stage"], key=values["stage_key"], facts={}),
             "hub": EvaluatedStudent(arm="hub", origin=values["path"], key=values["content"], facts={}),
         }
-        return fingerprint(evaluate._fields(base, arms))
+        return fingerprint(fields_of_arms(base, arms))
 
     assert compared(path="moved/hub") == compared()
     others = [compared(stage="second"), compared(stage_key="c"), compared(content="c")]

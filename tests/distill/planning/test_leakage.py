@@ -204,14 +204,14 @@ def test_the_verbs_for_programs_refuse_with_the_counts_of_the_commands_until_ove
 
 
 def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_row: Recipe, tmp_path: Path) -> None:
-    from student.evaluate import _fields
+    from student.evaluation.fields import fields_of_arms
 
     allowed = load(by_row.path, {"eval.allow_overlap": "true"})
     found = leakage.refuse_leakage(allowed, tmp_path / "run", ["questions"])
     assert found.summary().splitlines()[2].split()[:6] == ["questions", "test", "15", "1", "2", "6"]
     assert "warning: training data stands in evaluation data" in found.summary()
     assert str(found.overlaps[0]).startswith("[data.questions] and [data.test] overlap: 3 of 15 rows")
-    assert _fields(allowed, {}) == _fields(by_row, {})
+    assert fields_of_arms(allowed, {}) == fields_of_arms(by_row, {})
 
 
 def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp_path: Path) -> None:
