@@ -24,9 +24,10 @@ def findings_of(values: Iterable[UnusualValue], *, is_bad: bool) -> Iterator[Fin
             named.setdefault(value.name, []).append(value)
     for name, (first, *others) in named.items():
         more = f" (and {', '.join(each.path for each in others)})" if others and others[0].path != first.path else ""
+        about = first.about if first.about[1:2].isupper() else f"{first.about[:1].lower()}{first.about[1:]}"
         yield Finding(
             name=f"unusual {name}",
-            problem=f"{first.text}{more}: {first.about[:1].lower()}{first.about[1:]}",
+            problem=f"{first.text}{more}: {about}",
             certainty="likely" if is_far(first) and first.times >= VERY_FAR else "possible",
             change=f"{first.path}: a usual value, if there is no reason for this one",
         )

@@ -1,6 +1,6 @@
 """Runs of the fourth writer who did not know the rules of the diagnosis: 16 broken ones and 5 healthy, unusual ones.
 
-`names` is empty in all of them: the writer judges from `cause` whether a printed line names it.
+A name that no finding has, such as `images_turned`, stands for a cause that the diagnosis does not name yet.
 """
 
 import io
@@ -255,82 +255,96 @@ log_every_steps = 2
 
 CASES: Final = {
     "gold_is_the_index_of_a_choice": Case(
+        names=("gold_is_index",),
         cause="The answer column of the questions holds the index (0 to 3) of the right entry of `choices`, not "
         "the answer itself, so right traces are judged wrong: use the text of the choice (format "
         "scienceqa).",
         questions=_as_index_of_choice,
     ),
     "tables_joined_one_row_late": Case(
+        names=("rule_drops_a_domain",),
         cause="The tables in meta.bars belong to the next chart, so the rule misread (unsupported_values) drops "
         "nearly all traces of charts although their answers are right: correct the join, or drop the rule.",
         questions=_tables_of_the_next_chart,
         text=MISREAD_RULES,
     ),
     "unfilled_template": Case(
+        names=("unfilled_template",),
         cause="Half of the texts in the question column are unfilled templates with {first} and {second}, so the "
         "teachers guess what is asked and are wrong: fill the templates.",
         questions=_unfilled,
         trace=_guessed_terms,
     ),
     "domains_exchanged": Case(
+        names=("domains_exchanged",),
         cause="The domain column calls charts digits and digits charts, so the teachers analyst and reader are "
         "asked about each other's images and are wrong: correct the labels.",
         questions=_domains_exchanged,
         trace=_by_the_labelled_teacher,
     ),
     "training_images_bgr": Case(
+        names=("channels_exchanged",),
         cause="The training images have red and blue exchanged (BGR), so their colours contradict the rationales "
         "and the test images: write the images of the questions as RGB.",
         set=PHOTO,
         questions=lambda rows: _beside(rows, _blue_first),
     ),
     "test_images_on_their_side": Case(
+        names=("images_turned",),
         cause="The test images are turned by 90 degrees against the training images (orientation lost): turn them"
         " back.",
         test=_test_on_its_side,
     ),
     "stop_at_newline": Case(
+        names=("no_answer",),
         cause='sampling.stop = ["\\n"] ends each rationale after its first line, so scenes and digits have no '
         "answer and only charts are left: remove the stop text.",
         set=of_all_teachers("sampling.stop", ["\n"]),
         trace=_stopped_at_the_line,
     ),
     "example_in_the_prompt_answered": Case(
+        names=("example_answered",),
         cause="The teachers answer the worked example in `prompt` (7) and not the question: most wrong answers "
         "are 7; remove or mark off the example.",
         set=of_all_teachers("prompt", EXAMPLE),
         trace=_answers_the_example,
     ),
     "stubs_selected": Case(
+        names=("no_reasoning",),
         cause="filter.select with per_question = 1 takes the shortest trace, and each question has one without "
         "any reasoning (The answer is N.): change filter.select.order or drop short rationales.",
         set={"filter.select.per_question": 1},
         trace=_second_is_a_stub,
     ),
     "tolerance_in_percent": Case(
+        names=("unusual filter.answer.relative_tolerance",),
         cause="filter.answer.relative_tolerance = 5.0 means 500 %, so wrong traces are kept and wrong replies "
         "count as right: 5 % is 0.05.",
         set={"filter.answer.relative_tolerance": 5.0},
         trace=_half_misread,
     ),
     "weight_upside_down": Case(
+        names=("weightless",),
         cause='filter.select.weight = "1 - self_consistency" gives weight 0 to the rows on which all traces '
         "agree, so the stage learns from a few rows only: use self_consistency.",
         set={"filter.select.weight": "1 - self_consistency"},
         trace=_few_misread,
     ),
     "instruct_after_reason": Case(
+        names=("forgotten",),
         cause="The stage instruct comes after reason and trains on answers without rationale, so the evaluated "
         "student forgets to reason: put instruct before reason, or evaluate reason.",
         text=INSTRUCT_LAST,
         set={"eval.arms.distilled": "instruct"},
     ),
     "one_teacher_in_the_stage": Case(
+        names=("traces_left_out",),
         cause="stages.reason.teachers names only structured, so the traces of analyst and reader (charts, digits)"
         " are not trained on: name all three or leave the key out.",
         set={STAGE + "teachers.structured": 1.0},
     ),
     "validated_on_captions": Case(
+        names=("validation_source",),
         cause="stages.reason.validation.data is captions, which the student never answers right, so patience = 1 "
         "stops the stage after 10 of 60 steps: validate on questions like those of the test.",
         text=CAPTIONS,
@@ -344,11 +358,13 @@ CASES: Final = {
         },
     ),
     "normalised_in_bytes": Case(
+        names=("pixels_out_of_range",),
         cause="image_mean and image_std in the student's processor_config.json are for pixels up to 255, but "
         "pixels are scaled to 1 first, so every image is one flat grey to the student: set both to 0.5.",
         before=_normalised_in_bytes,
     ),
     "test_golds_are_letters": Case(
+        names=("answers_unlike_gold",),
         cause="The golds of the test set are option letters (A to D) but the questions list no options, so right "
         "numbers count as wrong: put the options into the questions or the texts into the answer column.",
         test=_letters,

@@ -97,6 +97,12 @@ def test_a_setting_that_is_little_out_of_range_or_a_choice_is_named_of_a_bad_res
     assert [each.certainty for each in findings_of([unusual(50, 0, 2)], is_bad=False)] == ["likely"]
 
 
+def test_a_description_that_begins_with_capitals_keeps_them() -> None:
+    weight = UnusualValue(path="x", name="x", value="k", usual=("1.0",), about="SQL expression over signals")
+    (finding,) = findings_of([weight], is_bad=True)
+    assert finding.problem.endswith(": SQL expression over signals")
+
+
 def test_items_that_share_a_setting_are_named_at_once() -> None:
     both = [unusual(9, 0, 2, path="teachers.a.x"), unusual(9, 0, 2, path="teachers.b.x")]
     (finding,) = findings_of(both, is_bad=True)
