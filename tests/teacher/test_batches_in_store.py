@@ -192,7 +192,7 @@ def test_a_batch_that_cannot_be_looked_for_is_not_paid_again_unasked(
     server.faults.on = {"POST /v1/batches": lambda: os.kill(process.pid, signal.SIGKILL)}
     process.communicate(timeout=100)
     server.faults.on.clear()
-    server.faults.statuses = {"GET /v1/batches": [405] * 10}
+    server.faults.statuses = {"GET /v1/batches": [405] * 1000}  # more than are tried before patience ends
     with pytest.raises(TeacherError, match=r"batches/stub/000001: a batch may have been submitted.*as the object"):
         generate_in_store(world.recipe(), address, tmp_path / "first")
     server.faults.statuses.clear()

@@ -314,7 +314,7 @@ def test_a_batch_of_which_nothing_is_known_is_not_paid_again_unasked(world: Worl
     (path,) = world.run.glob("generate/stub/batches/*.json")
     path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"batch": ""}))
     (world.run / "generate" / "stub" / "part-00000.jsonl").unlink()
-    server.faults.statuses = {"GET /v1/batches": [405] * 10}
+    server.faults.statuses = {"GET /v1/batches": [405] * 1000}  # more than are tried before patience ends
     with pytest.raises(TeacherError, match=r"a batch may have been submitted.*does not list them"):
         world.generate(fresh=True)
     server.faults.statuses.clear()
