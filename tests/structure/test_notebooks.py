@@ -6,6 +6,7 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+import torch
 
 NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
 NAMES = ("first-student", "read-a-run")
@@ -29,6 +30,8 @@ async def _run_as_cell(cell: CodeType, names: dict[str, object]) -> None:
 @pytest.mark.slow
 def test_the_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # A worker is a fork: two threads that make torch's pool of threads at the same time end in an assertion.
+    torch.set_num_threads(torch.get_num_threads())
     for name in NAMES:
         names: dict[str, object] = {}
         for number, text in enumerate(code(name)):
