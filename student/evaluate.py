@@ -87,12 +87,13 @@ def evaluate(
         samples, left_out = questions.read_questions(recipe)
         rounds = questions.question_sets(recipe, samples)
         known = partial(collect_replies.read_replies, folder / REPLIES, arms.values())
-        if manifest is None and (before := _settings(folder)) is not None and known():
+        replies = known()
+        if manifest is None and replies and (before := _settings(folder)) is not None:
             _require_same(folder, "was started with", before, fields)
         begin = partial(_write_settings, folder, fields)
         take_over = partial(side_by_side.take_over, recipe, folder, arms.values(), begin)
-        seconds_before = take_over()
-        replies = known()
+        if (seconds_before := take_over()) is not None:
+            replies = known()
         if work := questions.find_unfinished(arms, rounds, replies):
             ask = partial(side_by_side.ask_side_by_side, recipe, run, jobs, on_progress) if jobs > 1 else None
             engines = Engines(vllm=vllm, connect=connect, side_by_side=ask)
@@ -101,7 +102,7 @@ def evaluate(
             replies = known()
         judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
         written = _write_results(recipe, folder, arms, judged_rounds, samples, left_out)
-        seconds = seconds_before + (manifest.seconds if manifest is not None else 0.0)
+        seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else 0.0)
         if work or manifest is None:
             seconds += time.perf_counter() - started
         finished = _manifest(recipe, folder, fields, arms, len(samples), written)

@@ -15,7 +15,7 @@ from distill.reports.findings import FEWEST
 from distill.stats.intervals import wilson
 
 LARGE: Final = 0.8
-"""Strength from which a difference is told: an area of 0.9, or 80 points between two shares."""
+"""Least strength of a difference that is reported: an area of 0.9, or 80 points between two shares."""
 NEW: Final = 0.15
 """Share of the second group with a category that the first does not have."""
 
@@ -24,7 +24,7 @@ NEW: Final = 0.15
 class Difference:
     feature: str
     strength: float
-    """0: none, 1: every row of one group is told from every row of the other."""
+    """0: the groups are equal in it; 1: it separates each row of one group from each row of the other."""
     first: str
     second: str
 

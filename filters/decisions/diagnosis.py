@@ -64,10 +64,10 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
 def _general(facts: TraceFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
     """What is odd about the run, whatever its fault is; what is only possible, where no certain fault explains it."""
     settings = unusual_values(facts.recipe, f"data.{ASKED}", "teachers", "generate", "filter")
-    explained = is_explained(faults)
-    results = [*odd_traces.odd_results(facts.judged)] if _is_bad(facts, faults) else []
+    explained, is_bad = is_explained(faults), _is_bad(facts, faults)
+    results = [*odd_traces.odd_results(facts.judged)] if is_bad else []
     odd = [
-        *unusual_settings.findings_of(settings, is_bad=_is_bad(facts, faults) and not explained),
+        *unusual_settings.findings_of(settings, is_bad=is_bad and not explained),
         *odd_traces.odd_figures(facts.judged),
         *results,
         *(_largest_loss(facts) if results else ()),

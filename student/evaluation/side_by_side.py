@@ -66,17 +66,20 @@ def ask_alone(recipe: Recipe, run: Path, arm: str, on_progress: ProgressCallback
 
 def take_over(
     recipe: Recipe, folder: Path, evaluated_students: Iterable[EvaluatedStudent], begin: Callable[[], None]
-) -> float:
-    """Move the replies of these students to the journal of all, after `begin`; the seconds that they took.
+) -> float | None:
+    """Move the replies of these students to the journal of all, after `begin`.
+
+    Returns the seconds that they took, None where there are none.
 
     Replies to other questions, of other weights or with other settings are removed.
     """
-    seconds = 0.0
+    seconds: float | None = None
     for evaluated in evaluated_students:
         path = _journal_path(recipe, folder, evaluated)
         if not path.is_file():
             continue
         begin()
+        seconds = seconds or 0.0
         Journal(path).close()  # BusyError while the process that writes it has not ended
         with Journal(folder / REPLIES) as replies:
             for line in recovered(path, reply_fault):
