@@ -61,8 +61,8 @@ class ResultWriter:
     """Digests of tables that are known."""
     write_decisions: Callable[[Path], int] | None = None
     """Writes the decision table where others have decided, and all images can be read."""
-    _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
-    """The database of the decisions that are there."""
+    _shared: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    """The database of the decisions that are there, for all steps of one process."""
 
     def write(self) -> tuple[dict[str, int], dict[str, Output]]:
         """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
@@ -121,7 +121,7 @@ class ResultWriter:
 
     def _decide(self, unreadable: Mapping[str, str]) -> None:
         """Write the decisions. DataError where nothing is selected."""
-        self._opened.clear()
+        self._shared.clear()
         if self.write_decisions is not None and not unreadable:
             rows = self.write_decisions(self.folder / DECISIONS)
         else:
@@ -177,12 +177,13 @@ class ResultWriter:
         """A database of the decisions. With one process all steps share it: opening one takes 30 ms, as a tenth of a
         small run does. With several, steps run in threads, and each has its own.
         """
+        if self._shared:
+            return self._shared[0]
         samples, threads = self.traces.sample_file, self.workers.count
-        if threads > 1 or not self._opened:
-            self._opened[:] = [
-                decide.database(self.tables, self.folder / DECISIONS, threads=threads, samples=samples)
-            ]
-        return self._opened[0]
+        database = decide.database(self.tables, self.folder / DECISIONS, threads=threads, samples=samples)
+        if threads == 1:
+            self._shared.append(database)
+        return database
 
 
 def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:

@@ -8,6 +8,7 @@
 import asyncio
 import json
 import random
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ class Faults:
     """What goes wrong, and how often."""
 
     statuses: dict[str, list[int]] = field(default_factory=dict)
-    """Statuses to answer next, by the beginning of "METHOD /path"."""
+    """Statuses to answer next, by a pattern that "METHOD /path" begins with."""
     lost_creations: int = 0
     """Batches that are created while the connection ends without an answer."""
     retry_after: str = "0.05"
@@ -75,8 +76,8 @@ class BatchServer:
     async def faulty(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.headers.append(dict(request.headers))
         where = f"{request.method} {request.path}"
-        for start, statuses in self.faults.statuses.items():
-            if where.startswith(start) and statuses:
+        for pattern, statuses in self.faults.statuses.items():
+            if re.match(pattern, where) and statuses:
                 await request.read()
                 error = {"error": {"message": f"planted {statuses[0]}"}}
                 return web.json_response(
