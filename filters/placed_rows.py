@@ -18,13 +18,13 @@ from distill.artifacts.layout import dataset_file_rows
 from distill.errors import DataError
 from distill.recipe.sections.filter import Select
 from distill.types import Sample
-from filters.dataset.writer import WEIGHT, DatasetTask, ordered_ids
-from filters.signals.schema import SIDE
+from filters.dataset.writer import DatasetTask, ordered_ids
+from filters.signals.schema import DATASET_FILE, DATASET_PLACE, SIDE, WEIGHT
 from filters.tables.id_columns import Ids, ids_of, order_of, split_rows
 from filters.tables.signal_database import Tables, signals_of
 from filters.tables.trace_index import PlannedTraces, rows_of_ids
 
-ID, FILE, PLACE = "id", "dataset_file", "dataset_place"
+ID, FILE, PLACE = "id", DATASET_FILE, DATASET_PLACE
 _TRACE = "trace"
 _BATCH = 1024
 _PLAIN = Select()

@@ -286,10 +286,11 @@ class TraceTable:
         return {row["id"]: row for row in rows}
 
     def value_range(self, column: str) -> tuple[float, float]:
-        """The smallest and the largest value of a column; zeros where it has none."""
-        listed = f"coalesce(min({identifier(column)}), 0) AS low, coalesce(max({identifier(column)}), 0) AS high"
-        (row,) = self._rows(f"SELECT {listed} FROM {self.scanned()}")
-        return float(row["low"]), float(row["high"])
+        """The smallest and the largest finite number of a column; zeros where it has none."""
+        listed = "coalesce(min(value), 0) AS low, coalesce(max(value), 0) AS high"
+        numbers = f"SELECT {identifier(column)}::DOUBLE AS value FROM {self.scanned()}"
+        (row,) = self._rows(f"SELECT {listed} FROM ({numbers}) WHERE isfinite(value)")
+        return row["low"], row["high"]
 
     def holds(self, trace_id: str) -> bool:
         """Whether the run has a trace with this whole id, also one that was not read yet."""

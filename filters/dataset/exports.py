@@ -70,7 +70,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
     chosen = chosen_formats(formats, Path.cwd())
     require_finished(run, "filter", next_step="run `distill filter` first")
     with new_folder(destination) as folder:
-        return write(run / "filter" / DATASET, folder, chosen, name=run.resolve().name)
+        return _write(run / "filter" / DATASET, folder, chosen, run.resolve().name)
 
 
 def write(
@@ -94,12 +94,12 @@ def write(
         if not formats:
             shutil.rmtree(folder, ignore_errors=True)
             return {}
-        temporary.mkdir(parents=True)
-        counts = _write(dataset, temporary, formats, name, _Pictures(temporary, before), shard_bytes)
-        # One for all: an fsync for each picture would cost more than everything else.
-        if hasattr(os, "sync"):
-            os.sync()
-    replace(temporary, folder)
+        try:
+            temporary.mkdir(parents=True)
+            counts = _write(dataset, temporary, formats, name, before, shard_bytes)
+            replace(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return counts
 
 
@@ -131,9 +131,11 @@ def _write(
     folder: Path,
     formats: Mapping[str, ExportFormat],
     name: str,
-    pictures: "_Pictures",
-    shard_bytes: int,
+    before: Sequence[Path] = (),
+    shard_bytes: int = SHARD_BYTES,
 ) -> dict[str, int | None]:
+    """Write the export to an empty folder; arguments and result are those of `write`."""
+    pictures = _Pictures(folder, before)
     lines = {
         name: _Records(folder, name, export_format)
         for name, export_format in formats.items()
@@ -165,6 +167,9 @@ def _write(
     failures = {form: records.failures for form, records in lines.items() if records.failed}
     guide = _readme(name, count, formats, changed, weighted, failures)
     (folder / "README.md").write_text(guide, encoding="utf-8", newline="\n")
+    # One for all: an fsync for each picture would cost more than everything else.
+    if hasattr(os, "sync"):
+        os.sync()
     return counts | {"README.md": None}
 
 

@@ -27,7 +27,7 @@ from distill.recipe.sections.filter import Select
 from distill.types import Sample, Trace
 from filters.decisions.rules import faulty_expression
 from filters.signals.families.answer import accepted_answer
-from filters.signals.schema import FACTS
+from filters.signals.schema import FACTS, WEIGHT
 from filters.tables.id_columns import tables_of_rows
 from filters.tables.signal_database import Tables, order, text
 from filters.tables.trace_index import Location, PlannedTraces, read_samples_at, read_traces
@@ -63,7 +63,6 @@ _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
 _PLAIN = Select()
 SELECTED = "SELECT id, sample_id FROM decisions WHERE selected"
-WEIGHT = "row_weight"
 _SORTED_ROWS = 20_000
 """Traces that are sorted at once, with all their columns: 100,000 of them take 200 MB."""
 _BATCH = 4096

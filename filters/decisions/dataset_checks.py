@@ -251,7 +251,8 @@ def _related_check(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
         for index, other_index in zip(indexes, [*indexes[1:], indexes[0]], strict=True):
             words = question_words[index] - question_words[other_index]
             own_weight, other_weight = (
-                sum(math.log(len(pairs) / question_count[word]) for word in words & rationale_words[position])
+                # Not `sum`, which depends on the order of a set: equal words would differ in the last digit.
+                math.fsum(math.log(len(pairs) / question_count[word]) for word in words & rationale_words[position])
                 for position in (index, other_index)
             )
             more_own += own_weight > other_weight

@@ -6,6 +6,7 @@ measured. `filters.decisions.decide` evaluates the conditions.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ _EXPRESSIONS = frozenset(
         *("CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
     ]
 )
-_NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U")
+_NUMBER = re.compile(r"DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)")
 _ORDER = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
@@ -84,7 +85,7 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
         _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}", columns.names)
     where = f"filter.select.weight = {settings.select.weight!r}"
     _, kind, _ = _check_expression(connection, settings.select.weight, where, columns.names)
-    if not kind.startswith(_NUMBERS):
+    if not _NUMBER.fullmatch(kind):
         raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
     return [_check_rule(connection, rule, columns.names) for rule in settings.rules]
 

@@ -231,6 +231,11 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
         sentence = f" On the {lower.count:,} questions of both it is lower by {_interval(lower)}"
         if lower.low > 0:
             return f"{opening}{sentence}: that is no accident of these questions."
+        if lower.high < 0:
+            return (
+                f"{opening} But on the {paired.count:,} questions of both it is higher by {_interval(paired)}: there "
+                f"{second} fits better, and the medians differ because the teachers were asked other questions."
+            )
         return f"{opening}{sentence}: the interval holds 0, so which of the two fits better is not sure."
     first, other = fits[best], fits[second]
     if first.high < other.low:

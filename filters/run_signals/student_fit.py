@@ -16,7 +16,7 @@ from typing import Any
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.files import storage_errors
-from distill.artifacts.integrity import digest_note
+from distill.artifacts.integrity import digest_note, note_digest
 from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import canonical, fingerprint
@@ -238,6 +238,7 @@ def _replace_parts(folder: Path, staging: Path, count: int) -> list[Path]:
         for path in paths:
             new = staging / path.name
             if new.is_file():
+                note_digest(new)
                 new.replace(path)
                 digest_note(new).replace(digest_note(path))
         for path in [*staging.iterdir(), *(set(folder.glob("*.parquet")) - set(paths))]:

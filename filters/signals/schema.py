@@ -19,6 +19,10 @@ _FACTS: list[tuple[str, pa.DataType]] = [
 ]
 FACTS = pa.schema(_FACTS)
 """What the signal table says of a trace before anything is measured."""
+WEIGHT, DATASET_FILE, DATASET_PLACE = "row_weight", "dataset_file", "dataset_place"
+"""What stands beside the signals of a row while the dataset is written."""
+OWN_COLUMNS = (*FACTS.names, "signal_errors", WEIGHT, DATASET_FILE, DATASET_PLACE)
+"""Columns that no family may have."""
 
 CORPUS = family(
     "corpus",

@@ -19,7 +19,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.types import Sample, Trace
 from filters.signals.base import STATES, VALUE_TYPES, Extractor, SignalOfEachTrace
-from filters.signals.schema import FACTS
+from filters.signals.schema import FACTS, OWN_COLUMNS
 
 _KEY = "filter.signals"
 _LONGEST_TEXT = 10_000
@@ -34,7 +34,8 @@ def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> dict[str, type[Extra
     whose name or columns another one has.
     """
     family_of_name: dict[str, type[Extractor]] = {}
-    owner = {column: family for family, schema in taken.items() for column in schema.names}
+    owner = {column: f"the signal {family}" for family, schema in taken.items() for column in schema.names}
+    owner |= dict.fromkeys(OWN_COLUMNS, "the signal table")
     for value in recipe.filter.signals:
         if value in SIGNAL_NAMES:
             continue
@@ -46,10 +47,9 @@ def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> dict[str, type[Extra
         for column in family.columns.names:
             if column in owner:
                 raise RecipeError(
-                    f"{_KEY} = {value!r}: its column {column} is already one of the signal {owner[column]}; "
-                    "give it another name"
+                    f"{_KEY} = {value!r}: its column {column} is already one of {owner[column]}; give it another name"
                 )
-        owner |= dict.fromkeys(family.columns.names, family.name)
+        owner |= dict.fromkeys(family.columns.names, f"the signal {family.name}")
         family_of_name[family.name] = family
     return family_of_name
 

@@ -33,6 +33,8 @@ from filters.tables.workers import SERIAL, Workers
 _BATCH = 4096
 _HEAD = 8
 """Bytes of an id that are compared as a number."""
+_OPEN_FILES = 64
+"""Journals that are open at once: a run in a store has one for each unit, and a process may open 1,024 files."""
 _SHARES = 16
 """Partitions of a run that `partition_rows` would not cut, if each has so many rows:"""
 _LEAST_SHARED_ROWS = 1_000
@@ -191,16 +193,9 @@ def read_traces(journals: Sequence[Path], locations: Sequence[Location]) -> Iter
 
 def read_lines(files: Sequence[Path], locations: Sequence[Location]) -> Iterator[bytes]:
     """The lines at these locations, in their order."""
-    opened: dict[int, IO[bytes]] = {}
-    try:
-        for number, start in locations:
-            if number not in opened:
-                opened[number] = files[number].open("rb")
-            opened[number].seek(start)
-            yield opened[number].readline()
-    finally:
-        for file in opened.values():
-            file.close()
+    for _, file, start in _opened(files, locations):
+        file.seek(start)
+        yield file.readline()
 
 
 def read_samples_at(files: Sequence[Path], locations: Sequence[Location]) -> dict[str, Sample]:
@@ -366,18 +361,26 @@ def write_places(planned: PlannedTraces, generate: Path) -> None:
 
 def _records_at(paths: Sequence[Path], locations: Sequence[Location]) -> Iterator[dict[str, Any]]:
     """The records whose lines start at these locations, in their order."""
+    for path, file, start in _opened(paths, locations):
+        record = record_at(file, start)
+        if record is None:
+            raise DataError(
+                f"{path}: the record that began at byte {start:,} can no longer be read; the file was changed while "
+                "it was being read. Run the same command again"
+            )
+        yield record
+
+
+def _opened(paths: Sequence[Path], locations: Sequence[Location]) -> Iterator[tuple[Path, IO[bytes], int]]:
+    """Path, open file and byte of each location."""
     files: dict[int, IO[bytes]] = {}
     try:
         for number, start in locations:
             if number not in files:
+                if len(files) == _OPEN_FILES:
+                    files.pop(next(iter(files))).close()
                 files[number] = paths[number].open("rb")
-            record = record_at(files[number], start)
-            if record is None:
-                raise DataError(
-                    f"{paths[number]}: the record that began at byte {start:,} can no longer be read; the file was "
-                    "changed while it was being read. Run the same command again"
-                )
-            yield record
+            yield paths[number], files[number], start
     finally:
         for file in files.values():
             file.close()

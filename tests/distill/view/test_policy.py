@@ -3,11 +3,13 @@
 import shutil
 import threading
 import tomllib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from run_fixtures import generate_folder, picture, recipe, sample, trace
 from view_servers import Visitor, unfiltered, viewed
 
 from distill.errors import DataError, RecipeError
@@ -16,6 +18,7 @@ from distill.view import server
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
 from distill.view.trace_table import TraceTable
+from filters.apply import apply
 from filters.what_if import LastTraces
 
 
@@ -38,6 +41,18 @@ def test_a_threshold_comes_with_the_range_of_its_column(run: Path) -> None:
     (rule,) = [rule for rule in policy(TraceTable(run))["rules"] if rule["name"] == "repetition"]
     threshold = rule["threshold"]
     assert threshold["column"] == "repetition_ngram" and 0 <= threshold["low"] <= threshold["high"] <= 1
+
+
+def test_the_range_of_a_column_is_that_of_its_finite_numbers(tmp_path: Path) -> None:
+    """The error of an answer relative to a gold answer of 0 is infinite, and JSON holds no such number."""
+    asked = [sample(f"How many dots, {gold}?", gold, images=[picture(tmp_path, int(gold))]) for gold in "048"]
+    generate_folder(tmp_path / "run", asked, [trace(one, "6", "I see 6 of them.") for one in asked])
+    made = recipe(tmp_path, '[[filter.rules]]\nname = "far"\ndrop = "answer_relative_error > 0.3"\n')
+    (tmp_path / "run/recipe.toml").write_text(made.to_toml())
+    apply(made, tmp_path / "run")
+    with closing(TraceTable(tmp_path / "run")) as table:
+        (rule,) = policy(table)["rules"]
+    assert (rule["threshold"]["low"], rule["threshold"]["high"]) == (0.25, 0.5)
 
 
 @pytest.mark.parametrize("failure", [None, DataError("not there"), OSError("gone"), duckdb.Error("changed")])

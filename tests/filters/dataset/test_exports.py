@@ -378,6 +378,7 @@ def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
         (tmp_path / "mine.py").write_text(CHAT.split("record=")[0] + f"record=lambda example, paths: {record},\n)\n")
         with pytest.raises(RecipeError, match=rf"the first: trace .*{reason}.*; correct its record"):
             exports.export(run, [f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
     with pytest.raises(RecipeError, match=r"an export is a .*ExportFormat"):
         exports.export(run, [f"{tmp_path / 'mine.py'}:ExportFormat"], tmp_path / "out")
 

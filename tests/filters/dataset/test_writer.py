@@ -15,10 +15,12 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 from distill.artifacts.manifest import fingerprint
 from distill.data.images.image_files import sha256
 from distill.errors import RecipeError
+from distill.recipe.sections.filter import Filter, Select
 from distill.types import ImageRef
 from filters.apply import apply
 from filters.dataset import writer
 from filters.decisions import decide
+from filters.decisions import rules as conditions
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
@@ -221,9 +223,17 @@ def test_a_weight_that_fails_on_a_value_names_the_expression_and_the_value(tmp_p
         apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher::double"\n'), tmp_path / "run")
 
 
-def test_a_weight_that_is_no_number_is_an_error(tmp_path):
-    with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher': gives varchar, not a number"):
-        apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher"\n'), tmp_path / "run")
+@pytest.mark.parametrize(
+    ("weight", "kind"), [("teacher", "varchar"), ("[k, 2]", r"bigint\[\]"), ("md5(id)::UUID", "uuid")]
+)
+def test_a_weight_that_is_no_number_is_an_error_before_anything_is_read(tmp_path, weight, kind):
+    with pytest.raises(RecipeError, match=rf"filter.select.weight = .*: gives {kind}, not a number"):
+        apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "{weight}"\n'), tmp_path / "run")
+
+
+@pytest.mark.parametrize("weight", ["1.5", "k", "k::UTINYINT", "k::HUGEINT", "1.25::DECIMAL(9, 2)", "k::FLOAT"])
+def test_numbers_of_all_kinds_are_weights(weight):
+    conditions.check(Filter(select=Select(weight=weight)))
 
 
 LOAD = """

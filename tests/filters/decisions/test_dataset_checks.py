@@ -1,5 +1,7 @@
 """The dataset as a whole: a handful warns of nothing, nor does what is not known; intervals are right."""
 
+import random
+
 import duckdb
 import orjson
 import pyarrow.parquet as pq
@@ -80,6 +82,17 @@ def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() ->
     silent = _related_check([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
     same = _related_check([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
+
+
+def test_rationales_with_equal_words_of_a_question_are_no_difference_in_any_order_of_a_set() -> None:
+    words = [f"word{first}{second}" for first in "abcdefghijkl" for second in "abcdef"]
+    chance, pairs = random.Random(1), []
+    for number in range(2000):
+        half, said = 36 * (number % 2), words[:5] + words[36:41]
+        chance.shuffle(said)
+        asked = sample(" ".join(chance.sample(words[half : half + 36], 30)))
+        pairs.append((asked, trace(asked, "3", " ".join(said))))
+    assert _related_check(pairs).checked == 0
 
 
 def test_words_with_marks_are_whole_words() -> None:

@@ -166,6 +166,22 @@ def test_teachers_that_differ_by_chance_are_not_ranked_as_sure(tmp_path):
     assert "which of the two fits better is not sure" in found.verdict
 
 
+def test_a_teacher_that_is_worse_on_the_shared_questions_is_not_called_better_there(tmp_path):
+    run, traces = two_teachers(tmp_path)
+    # Only the first 25 questions were measured of b; a has further ones, and easier.
+    values = {
+        one.id: (3.0 if n < 50 else 1.0) + n % 7 / 1000 if one.teacher == "a" else 2.0 + n % 7 / 1000
+        for n, one in enumerate(traces)
+        if one.teacher == "a" or n < 50
+    }
+    values |= {one.id: 1.0 for n, one in enumerate(traces) if one.teacher == "a" and n < 16}
+    values |= {one.id: 0.5 for n, one in enumerate(traces) if one.teacher == "b" and n < 16}
+    found = compare(run, values, tmp_path)
+    assert found.verdict.startswith("a fits this student best: median rank over surprisal 1.00")
+    assert "But on the 25 questions of both it is higher by 1.00" in found.verdict
+    assert "there b fits better" in found.verdict and "holds 0" not in found.verdict
+
+
 def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)

@@ -182,6 +182,21 @@ def test_values_that_were_written_are_not_measured_again(calls: int, tmp_path: P
     assert content(paths) == content(run(items(), tmp_path / "whole")[0])
 
 
+def test_a_run_that_was_killed_before_it_noted_a_digest_goes_on(tmp_path: Path) -> None:
+    class Killed(Student):
+        def __call__(self, pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
+            if self.calls == 5:
+                raise KeyboardInterrupt
+            return super().__call__(pairs)
+
+    with pytest.raises(KeyboardInterrupt):
+        student_fit.measure(items(), tmp_path / "killed", Killed(), identity=IDENTITY)
+    (written,) = (tmp_path / "killed" / ".next").glob("*.parquet")
+    digest_note(written).unlink()
+    paths, _ = run(items(), tmp_path / "killed")
+    assert content(paths) == content(run(items(), tmp_path / "whole")[0])
+
+
 KILLED = """
 import os, random, signal, sys
 from pathlib import Path

@@ -275,6 +275,15 @@ def test_a_signal_of_an_installed_package_is_known_by_its_entry_point(world, run
     assert metadata.version("hedge-signals") == "1.2"
 
 
+@pytest.mark.parametrize("column", ["sample_id", "finish_reason", "signal_errors", "row_weight", "dataset_place"])
+def test_a_column_of_the_signal_table_itself_is_refused(world, run, column):
+    name = column.partition("_")[0]
+    text = HEDGING.replace("hedging_words=", f"{column}=").replace("hedging", name)
+    (world / "mine.py").write_text(text)
+    with pytest.raises(RecipeError, match=f"its column {column} is already one of the signal table"):
+        apply(recipe(world, OWN.replace("hedging_words", column)), run)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
