@@ -164,7 +164,7 @@ def _score_replies(
     """The judged replies of each arm to the questions that every arm could be asked, in the same order."""
     by_arm = {
         arm: {
-            sample.id: replies[evaluated.key, question_set.without_image, sample.id]
+            sample.id: replies[evaluated.identity, question_set.without_image, sample.id]
             for sample in question_set.samples
         }
         for arm, evaluated in arms.items()

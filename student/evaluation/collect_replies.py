@@ -43,13 +43,16 @@ def read_replies(path: Path, evaluated_students: Iterable[EvaluatedStudent] = ()
     Replies that one of these students gave with other weights are left out. One with `unasked` stands for a question
     that its student cannot be asked.
     """
-    weights = {evaluated.key: evaluated.weights for evaluated in evaluated_students}
-    result = {}
+    weights_of: dict[str, list[str]] = {}
+    for evaluated in evaluated_students:
+        weights_of.setdefault(evaluated.key, []).append(evaluated.weights)
+    result: dict[Key, Reply] = {}
     for line in recovered(path, reply_fault):
-        key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
+        student, *question = (line.pop(name) for name in ("student", "without_image", "sample_id"))
         asked = line.pop("weights", None)  # earlier versions noted none
-        if asked is None or asked == weights.get(key[0], asked):
-            result[key] = line
+        for weights in weights_of.get(student, [asked or ""]):
+            if asked in (None, weights):
+                result[(student, weights), *question] = line
     return result
 
 

@@ -14,8 +14,8 @@ from student.evaluation.students import EvaluatedStudent
 
 Reply = dict[str, Any]
 """The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
-Key = tuple[str, bool, str]
-"""A student's key, whether the images were left out, and the question's id."""
+Key = tuple[tuple[str, str], bool, str]
+"""A student's identity, whether the images were left out, and the question's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ def find_unfinished(
     known: Mapping[Key, Reply],
 ) -> list[Work]:
     """What is still to be asked, in the order of arms; equal students are asked once."""
-    work: dict[str, Work] = {}
+    work: dict[tuple[str, str], Work] = {}
     for evaluated in evaluated_students.values():
-        missing = []
+        missing, student = [], evaluated.identity
         for each in question_sets:
             ids = (sample.id for sample in each.samples)
-            missing.append((each, frozenset(i for i in ids if (evaluated.key, each.without_image, i) not in known)))
-        if any(ids for _, ids in missing) and evaluated.key not in work:
-            work[evaluated.key] = Work(evaluated=evaluated, missing=missing)
+            missing.append((each, frozenset(i for i in ids if (student, each.without_image, i) not in known)))
+        if any(ids for _, ids in missing) and student not in work:
+            work[student] = Work(evaluated=evaluated, missing=missing)
     return list(work.values())

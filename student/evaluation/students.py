@@ -44,9 +44,9 @@ class EvaluatedStudent:
     origin: str
     """Name of its stage, "base", or the model's name in the recipe."""
     key: str
-    """Digest of the student's content; equal students have equal keys and are asked once."""
+    """Digest of the student's content; of a stage's student, of its settings."""
     weights: str = ""
-    """Digest of the weights of a stage: its `key` covers settings only, and other devices give other weights."""
+    """Digest of the weights of a stage: other devices give other weights, also with equal settings."""
     facts: Mapping[str, Any]
     """Facts about it, for metrics.json."""
     model: str | None = None
@@ -57,6 +57,11 @@ class EvaluatedStudent:
     """The server that it is asked at, if it is served elsewhere."""
     foreign: bool = False
     """Whether its processor may be another than that of the recipe's student."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Key and weights: students that are equal in both are asked once."""
+        return self.key, self.weights
 
 
 def arms_of(recipe: Recipe) -> dict[str, str]:

@@ -51,7 +51,7 @@ def _counts(work: "StageRun") -> dict[str, int]:
         "responses": work.last.responses,
         "images": work.last.images,
         "trainable_parameters": sum(row.trainable for row in work.table),
-        "parameters": sum(row.parameters for row in work.table),
+        "parameters": sum(row.parameters for row in work.table if row.part != "adapters"),
         **{f"dropped_{reason}": count for reason, count in sorted(work.examples.dropped.items())},
     }
 

@@ -264,6 +264,17 @@ def with_other_weights(stage: Path) -> None:
     replace(trained, outputs={**trained.outputs, "model/model.safetensors": describe(path)}).write(stage)
 
 
+def test_stages_of_the_same_settings_with_other_weights_are_two_students(place: Path):
+    twin = worlds.stage("twin", steps=2, more='start = "instruct"\n')
+    recipe, run = worlds.recipe(place, *STAGES, twin, more=f'{EVAL}twin = "twin"\n'), place / "run"
+    shutil.copytree(run / "train/reason", run / "train/twin")
+    with_other_weights(run / "train/twin")
+    manifest = evaluate(recipe, run)
+    assert manifest.inputs["twin"] == manifest.inputs["distilled"] and manifest.counts["predictions"] == 4 * 12
+    said = [[line["text"] for line in predictions(place) if line["arm"] == arm] for arm in ("twin", "distilled")]
+    assert said[0] != said[1]
+
+
 @pytest.mark.parametrize("between", ['{answers_only = "answers"}', '{renamed = "reason"}'])
 def test_an_arm_that_comes_back_with_other_weights_is_asked_again(evaluated: Path, tmp_path: Path, between: str):
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))

@@ -119,6 +119,12 @@ def test_manifests_state_rows_steps_and_tokens(trained: Path):
     assert whole.counts == {"stages": 3, "steps": 11}
     assert reason.counts["rows"] == answers.counts["rows"] == 40
     assert reason.counts["steps"] == answers.counts["steps"] == 4
+    # The adapters of `reason` are in its weights.
+    assert (
+        reason.counts["parameters"]
+        == answers.counts["parameters"]
+        == sum(value.numel() for value in weights(trained, "reason").values())
+    )
     assert reason.tokens["response"] > 3 * answers.tokens["response"]
     lines = list(read_jsonl(trained / "run" / "train" / "reason" / "metrics.jsonl"))
     assert [line["step"] for line in lines] == [1, 2, 3, 4]

@@ -34,22 +34,26 @@ _UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, Run
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
-    result: list[tuple[int, Path]] = []
-    for path in folder.glob(f"{PREFIX}*"):
-        step = path.name.removeprefix(PREFIX)
-        if not step.isdecimal():  # a copy made by hand
-            continue
-        if (path / COMPLETE).is_file():
-            result.append((int(step), path))
-        else:
+    found = _checkpoints(folder)
+    for path in found:
+        if not (path / COMPLETE).is_file():
             shutil.rmtree(path)
-    return max(result)[1] if result else None
+    return max(filter(Path.is_dir, found), key=_step, default=None)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints below a folder, also incomplete ones; copies and archives made by hand are none."""
+    return [path for path in folder.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdecimal()]
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(PREFIX))
 
 
 def last_step(folder: Path) -> int:
     """The step of the newest complete checkpoint; 0 without one."""
     checkpoint = last_checkpoint(folder)
-    return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+    return _step(checkpoint) if checkpoint else 0
 
 
 def begun_parts(stage: Path) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[
     """Write the last files of a checkpoint and its marker; then remove checkpoints before it, and `obsolete`."""
     write_files(folder, files)
     write_text(folder / COMPLETE, "")
-    for path in (*folder.parent.glob(f"{PREFIX}*"), *obsolete):
+    for path in (*_checkpoints(folder.parent), *obsolete):
         if path != folder:
             shutil.rmtree(path)
 

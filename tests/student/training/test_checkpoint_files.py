@@ -1,12 +1,13 @@
 """Checkpoints on disk: files, and the names by which they are found after a power cut."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from student.training.checkpoints.checkpoint_files import WEIGHTS, write_checkpoint, write_files
+from student.training.checkpoints.checkpoint_files import WEIGHTS, last_checkpoint, write_checkpoint, write_files
 
 
 def test_the_names_of_a_checkpoint_are_on_disk_before_the_one_before_it_is_removed(
@@ -22,3 +23,18 @@ def test_the_names_of_a_checkpoint_are_on_disk_before_the_one_before_it_is_remov
         assert {folder / WEIGHTS, folder, folder.parent} <= synced
     write_checkpoint(second, {WEIGHTS: weights}, [best])
     assert sorted(path.name for path in second.parent.iterdir()) == ["checkpoint-2"]
+
+
+def test_copies_and_archives_beside_checkpoints_stay_and_stop_no_save(tmp_path: Path) -> None:
+    weights = {"a": torch.zeros(2)}
+    write_checkpoint(tmp_path / "checkpoint-9", {WEIGHTS: weights}, [])
+    shutil.copytree(tmp_path / "checkpoint-9", tmp_path / "checkpoint-9-copy")
+    (tmp_path / "checkpoint-9.tar").touch()
+    write_checkpoint(tmp_path / "checkpoint-10", {WEIGHTS: weights}, [])
+    (tmp_path / "checkpoint-11").mkdir()
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-10",
+        "checkpoint-9-copy",
+        "checkpoint-9.tar",
+    ]
