@@ -5,12 +5,14 @@ of processes. With one process the caller does the work itself.
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -26,6 +28,8 @@ Result = TypeVar("Result")
 
 _WAITING = 2
 """Tasks handed in for each process: one to work on, and the next one."""
+_COMMANDS = ("distill", "__main__")
+"""The programs of `distill` and `python -m distill`."""
 
 
 class Workers:
@@ -79,10 +83,9 @@ class Workers:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, task) for task in islice(remaining, 1))
         except BrokenProcessPool as error:
-            own = ", or your own code ended it" if extensions.loaded_code() else ""
             raise DistillError(
-                f"a filter worker died (most likely out of memory{own}); finished partitions are kept: run the same "
-                "command again, with fewer filter.workers or a smaller filter.partition_rows"
+                f"a filter worker died (most likely {', or '.join(_causes_of_death())}); finished partitions are kept: "
+                "run the same command again, with fewer filter.workers or a smaller filter.partition_rows"
             ) from error
         finally:
             for future in waiting:
@@ -100,6 +103,15 @@ class Workers:
 
 
 SERIAL = Workers(1)
+
+
+def _causes_of_death() -> Iterator[str]:
+    """What may have ended a process."""
+    yield "out of memory"
+    if extensions.loaded_code():
+        yield "your own code ended it"
+    if (script := getattr(sys.modules["__main__"], "__file__", None)) and Path(script).stem not in _COMMANDS:
+        yield f'{script} calls the filter outside of `if __name__ == "__main__":`, and a worker imports that file'
 
 
 def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Mapping[str, str]) -> None:

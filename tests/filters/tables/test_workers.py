@@ -65,6 +65,31 @@ def test_work_beside_the_caller_shares_the_processes_and_ends_with_them(tmp_path
     assert output_of(BESIDE, tmp_path, tmp_path) == "9\n[2, 1, 0, 1] 9\nno end True\n"
 
 
+DYING = """
+import os
+from distill.errors import DistillError
+from filters.tables.workers import Workers
+if __name__ == "__main__":
+    try:
+        with Workers(2) as workers:
+            list(workers.map(os._exit, range(1, 4)))
+    except DistillError as error:
+        print(error)
+"""
+
+
+def test_a_worker_that_dies_names_what_may_have_ended_it(tmp_path):
+    message = output_of(DYING, tmp_path, tmp_path)
+    assert "a filter worker died (most likely out of memory, or " in message and "scripts/script.py calls" in message
+    command = tmp_path / "distill.py"
+    command.write_text("import runpy, sys\nrunpy.run_path(sys.argv[1], run_name='__main__')\n")
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path):
+    unguarded = DYING.replace('if __name__ == "__main__":', "if True:").replace("os._exit", "abs")
+    assert 'outside of `if __name__ == "__main__":`' in output_of(unguarded, tmp_path, tmp_path)
+
+
 LOADED = """
 import sys
 from importlib import import_module
