@@ -183,7 +183,7 @@ def watch(note: Path | None = None) -> "Iterator[ProgressCallback]":
 
 
 class _Clock:
-    """Rate and time left of one stage, counted from the first report of it (resumed work does not count)."""
+    """The rate of one stage, counted from the first report of it (resumed work does not count)."""
 
     def __init__(self, progress: "Progress") -> None:
         self._started = time.monotonic()
@@ -193,10 +193,6 @@ class _Clock:
         """Units a second since the first report."""
         seconds = time.monotonic() - self._started
         return (progress.done - progress.resumed - self._first) / seconds if seconds > 0 else 0.0
-
-    def eta(self, progress: "Progress") -> str:
-        rate = self.rate(progress)
-        return duration((progress.total - progress.done) / rate) if rate > 0 else "-"
 
 
 class _Lines:
@@ -255,9 +251,9 @@ class _Live:
 
 def _line(progress: "Progress", clock: _Clock | None) -> str:
     parts = [f"{progress.done:,}/{progress.total:,} {progress.unit}"] if progress.total else []
-    if clock is not None and progress.done < progress.total:
-        rate = clock.rate(progress)
-        parts += [f"{rate:.1f}/s" if rate >= 1 or not rate else f"{rate:.2g}/s", f"ETA {clock.eta(progress)}"]
+    if clock is not None and progress.done < progress.total and (rate := clock.rate(progress)) > 0:
+        eta = duration((progress.total - progress.done) / rate)
+        parts += [f"{rate:.1f}/s" if rate >= 1 else f"{rate:.2g}/s", f"ETA {eta}"]
     facts = progress.facts.items()
     parts += [f"{name.replace('_per_s', '/s').replace('_', ' ')} {_fact(fact)}" for name, fact in facts]
     return visible(redact.message(f"{progress.stage}: {', '.join(parts)}"))

@@ -83,9 +83,10 @@ class Workers:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, task) for task in islice(remaining, 1))
         except BrokenProcessPool as error:
+            causes = ", or ".join(_causes_of_death())
             raise DistillError(
-                f"a filter worker died (most likely {', or '.join(_causes_of_death())}); finished partitions are kept: "
-                "run the same command again, with fewer filter.workers or a smaller filter.partition_rows"
+                f"a filter worker died (most likely {causes}); finished partitions are kept: run the same command "
+                "again, with fewer filter.workers or a smaller filter.partition_rows"
             ) from error
         finally:
             for future in waiting:

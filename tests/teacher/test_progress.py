@@ -84,10 +84,11 @@ def test_a_run_with_one_more_question_begins_with_what_the_last_one_collected(wo
 def test_the_rate_and_the_time_left_leave_out_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(shown.time, "monotonic", lambda: now[0])
-    clock = shown._Clock(Progress(stage="generate", done=0, total=1000, unit="traces"))
+    first = Progress(stage="generate", done=0, total=1000, unit="traces")
+    clock = shown._Clock(first)
+    assert shown._line(first, clock) == "generate: 0/1,000 traces", "no rate is known yet"
     now[0] += 10
     report = Progress(stage="generate", done=520, total=1000, unit="traces", resumed=500)
-    assert (clock.rate(report), clock.eta(report)) == (2.0, "4:00")
     assert "2.0/s, ETA 4:00" in shown._line(report, clock)
     slow = Progress(stage="train", done=501, total=1000, unit="steps", resumed=500)
     assert "0.1/s" in shown._line(slow, clock)
